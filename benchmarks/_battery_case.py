@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array, Potential, Problem
+from invsamp.protocols import Array, Potential, Problem
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from scipy.special import expit, log_expit
 from scipy.stats import chi2
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.problems.mixtures import GaussianMixture
+from invsamp.protocols import Array
 
 Function = Callable[[Array], tuple[Array, Array]]
 
@@ -124,7 +124,7 @@ def _modes(name: str, spread: float, mixture: GaussianMixture, radius: float) ->
         return np.square(x).sum(axis=1) / (2.0 * spread**2) - energy, x / spread**2 - gradient
 
     def quantities(x: Array) -> Array:
-        return np.column_stack([x, *((np.linalg.norm(x - centre, axis=1) < radius) * 1.0 for centre in means)])
+        return np.column_stack([x, *((np.linalg.norm(x - center, axis=1) < radius) * 1.0 for center in means)])
 
     mean = weights @ means
     sd = np.sqrt(weights @ (np.square(means) + np.square(sds)[:, None]) - mean**2)
@@ -147,8 +147,8 @@ def modes_10() -> Case:
 
 def three_modes() -> Case:
     """Modes of equal weight and widths .1, .3 and 1 in three dimensions, under N(0, 5)."""
-    centres = ((4.0, 0.0, 0.0), (-2.0, 3.5, 0.0), (-2.0, -3.5, 0.0))
-    return _modes("three_modes", 5.0, GaussianMixture((1.0, 1.0, 1.0), centres, (0.1, 0.3, 1.0)), 3.0)
+    centers = ((4.0, 0.0, 0.0), (-2.0, 3.5, 0.0), (-2.0, -3.5, 0.0))
+    return _modes("three_modes", 5.0, GaussianMixture((1.0, 1.0, 1.0), centers, (0.1, 0.3, 1.0)), 3.0)
 
 
 def ring() -> Case:
@@ -194,7 +194,7 @@ def slab() -> Case:
 
 
 def regression() -> Case:
-    """1,000 data, four uncentred regressors, b ~ N(0, 10), sigma ~ LogNormal(0, 1)."""
+    """1,000 data, four uncentered regressors, b ~ N(0, 10), sigma ~ LogNormal(0, 1)."""
     rng = np.random.default_rng(0)
     columns = rng.standard_normal((1000, 4)) + np.array([5.0, 20.0, -10.0, 50.0])
     y = columns @ np.array([1.0, -2.0, 0.5, 0.3]) + 0.9 * rng.standard_normal(1000)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Potential
+from invsamp.protocols import Array, Potential
 
 
 class Nuts(NamedTuple):

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from _battery_case import Case
 from _problems import CASES, references
 
-from invsamp.posing.names import labels
+from invsamp.posing.expressions.variable_names import labels
 
 
 def own(name: str, alone: bool = False) -> Case:

@@ -1,7 +1,7 @@
 """Posteriors of posteriordb, posed from its statements in words; data and reference moments are read from a folder.
 
 posteriordb: Magnusson, Torgander, Bürkner, Zhang, Carpenter and Vehtari (2025), "posteriordb: testing, benchmarking and
-developing Bayesian inference algorithms", AISTATS. Most of its data state no licence of their own, so none is here. The
+developing Bayesian inference algorithms", AISTATS. Most of its data state no license of their own, so none is here. The
 folder has a file NAME.json for each: ``data`` by the names below, and ``reference``, label to ``mean``, ``sd`` and
 ``mcse_mean``, of 10,000 reference draws.
 """
@@ -20,8 +20,8 @@ from _battery_case import Case, FlatRegression, Linear, by_likelihood, last_is_l
 from scipy.special import logsumexp
 
 import invsamp as iv
-from invsamp.contract import Array, Problem
 from invsamp.problems import lotka_volterra
+from invsamp.protocols import Array, Problem
 
 Data = Mapping[str, Any]
 #: What a builder returns: the problem, theta to the reference's quantities, and what `Case` asks for beside them.
@@ -30,7 +30,7 @@ Posed = tuple[Problem, Callable[[Array], Array], dict[str, Any]]
 
 def published(folder: Path, name: str) -> Case:
     """The posterior of this name, with data from the folder."""
-    told = json.loads((folder / f"{name.removesuffix('_centred')}.json").read_text())
+    told = json.loads((folder / f"{name.removesuffix('_centered')}.json").read_text())
     problem, quantities, rest = BUILDERS[name]({key: np.asarray(v) for key, v in told["data"].items() if key[0] != "_"})
     reference = told["reference"]
     known = {label: (m["mean"], m["sd"], m["mcse_mean"]) for label, m in reference.items()}
@@ -51,7 +51,7 @@ def _regression(columns: list[Array], y: Array, half_cauchy: float | None = None
 
 
 def earn_height(data: Data) -> Posed:
-    """Earnings on height, uncentred."""
+    """Earnings on height, uncentered."""
     return _regression([data["height"]], data["earn"])
 
 
@@ -126,13 +126,13 @@ class _Schools:
 
 
 def eight_schools(data: Data) -> Posed:
-    """Non-centred."""
+    """Non-centered."""
     prior = iv.Prior(mu=iv.Normal(0.0, 5.0), tau=iv.HalfCauchy(5.0), z=iv.Normal(0.0, 1.0, shape=8))
     posterior = iv.Posterior(prior, _Schools(), data["y"], iv.GaussianNoise(data["sigma"]))
     return posterior, lambda theta: np.column_stack([theta[:, :1] + theta[:, 1:2] * theta[:, 2:], theta[:, :2]]), {}
 
 
-def eight_schools_centred(data: Data) -> Posed:
+def eight_schools_centered(data: Data) -> Posed:
     """The same in effects, mu and log tau: a funnel."""
     y, sigma = data["y"], data["sigma"]
 
@@ -325,7 +325,7 @@ BUILDERS: dict[str, Callable[[Data], Posed]] = {
     "diamonds": diamonds,
     "earn_height": earn_height,
     "eight_schools": eight_schools,
-    "eight_schools_centred": eight_schools_centred,
+    "eight_schools_centered": eight_schools_centered,
     "garch11": garch11,
     "gp_regr": gp_regr,
     "hmm_example": hmm_example,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.protocols import Array, VectorJacobianProduct
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ import numpy as np
 from _battery_nuts import Nuts, nuts
 
 import invsamp as iv
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 CHAINS = 4
 

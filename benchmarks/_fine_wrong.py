@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.problems import conductivity
+from invsamp.protocols import Array
 from invsamp.solvers.fem.fields import Fixed, LogField, Modes, Sum
 from invsamp.solvers.poisson import PoissonEquation
 

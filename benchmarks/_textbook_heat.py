@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 from invsamp.solvers import _dolfinx
 
 
 class TextbookHeat:
-    """Energy of one reading and its gradient to the centre of a Gaussian bump; backward Euler, zero boundary values.
+    """Energy of one reading and its gradient to the center of a Gaussian bump; backward Euler, zero boundary values.
 
     Forms are compiled once. Each evaluation assembles and factors the matrix, and assembles every right-hand side.
     """
@@ -38,7 +38,7 @@ class TextbookHeat:
         corners = np.column_stack([self.nodes[self.dofs], np.ones(3)])
         self.weights = np.linalg.solve(corners.T, np.append(sensor, 1.0))
 
-    def energy_and_gradient(self, centre: Array, datum: float, noise_sd: float) -> tuple[float, Array]:
+    def energy_and_gradient(self, center: Array, datum: float, noise_sd: float) -> tuple[float, Array]:
         """Energy (y - datum)^2 / (2 sd^2) and its gradient (2,)."""
         x = self._x
         matrix = _dolfinx.assemble_matrix(self.matrix_form, self.boundary)
@@ -46,7 +46,7 @@ class TextbookHeat:
         solver.setOperators(matrix)
         solver.setType("preonly")
         solver.getPC().setType("lu")
-        away = self.nodes - centre
+        away = self.nodes - center
         bump = np.exp(-(away**2).sum(axis=1) / (2 * self.width**2))
         self._march(solver, bump)
         residual = (float(self.field.eval(self.point[None], [self.cell])[0]) - datum) / noise_sd

@@ -50,8 +50,8 @@ from _battery_case import Case
 from _battery_nuts import nuts
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.diagnostics import ess
+from invsamp.protocols import Array
 
 CHAINS = 4
 Record = dict[str, Any]

@@ -26,12 +26,12 @@ def start(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0)
 
 
-def learnt(sampler: iv.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
-    """Theta of each law that was learnt, (n, bins)."""
+def learned(sampler: iv.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
+    """Theta of each law that was learned, (n, bins)."""
     target = iv.Target(far_modes(), start=start)
     settings = {"draws": 2, "thin": steps // 2, "warmup": 0, "progress": False, "check_gradient": False}
     run = iv.sample(target, sampler, chains=chains, seed=seed, **settings)
-    return np.exp(np.array(run.report["learnt_laws"][0]["log_psi"]))
+    return np.exp(np.array(run.report["learned_targets"][0]["log_psi"]))
 
 
 def rest() -> float:
@@ -49,10 +49,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10_000, help="steps of each of the chains that learn together")
     given = parser.parse_args()
     together = iv.icsgld(given.step, ENDS, zeta=ZETA, gain=iv.gain(1.0, 100.0, ALPHA))
-    law = together.rungs[0].law
-    alone = iv.Sampler((iv.Rung(replace(law, learning=replace(law.learning, shared=False)), step_size=given.step),))
-    one = learnt(alone, CHAINS * given.draws, RUNS, 1)
-    many = np.concatenate([learnt(together, given.draws, CHAINS, 100 + k) for k in range(RUNS)])
+    target = together.rungs[0].target
+    alone = iv.Sampler(
+        (iv.Rung(replace(target, learning=replace(target.learning, shared=False)), step_size=given.step),)
+    )
+    one = learned(alone, CHAINS * given.draws, RUNS, 1)
+    many = np.concatenate([learned(together, given.draws, CHAINS, 100 + k) for k in range(RUNS)])
     rng = np.random.default_rng(0)
     again = [
         spread(one[rng.integers(RUNS, size=RUNS)]) / spread(many[rng.integers(RUNS, size=RUNS)]) for _ in range(400)

@@ -24,14 +24,14 @@ import numpy as np
 from scipy.stats import norm
 
 import invsamp as iv
-from invsamp.contract import Array, VectorJacobianProduct
-from invsamp.corrections.affine import Map
-from invsamp.corrections.learning import Correction
-from invsamp.engine.corrected import CorrectedEngine
+from invsamp.engine.multifidelity.corrected_run import CorrectedEngine
 from invsamp.problems import conductivity
+from invsamp.protocols import Array, VectorJacobianProduct
 from invsamp.solvers.fem.fields import LogField, Modes
 from invsamp.solvers.fem.random_fields import karhunen_loeve, square_rule
 from invsamp.solvers.poisson import PoissonEquation
+from invsamp.surrogates.affine import Map
+from invsamp.surrogates.learning import Correction
 
 #: Of the control's map, by default.
 STEEP = 3.0
@@ -114,7 +114,7 @@ def calibrated(name: str, replicates: int, steep: float | None, keep: Path | Non
     kind = "" if steep is None else "-control" if steep == STEEP else f"-control-{steep:g}"
     folder = None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{kind}"
     with (
-        patch("invsamp.engine.corrected.CorrectedEngine", engine),
+        patch("invsamp.engine.multifidelity.corrected_run.CorrectedEngine", engine),
         ProcessPoolExecutor(workers, get_context("fork")) as executor,  # which takes the patch along
     ):
         return iv.calibrate(

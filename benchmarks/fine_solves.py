@@ -35,10 +35,10 @@ from _fine_wrong import Elsewhere, Shifted, outside
 from scipy.stats import chi2
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.diagnostics import ess, rhat
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.problems import conductivity, heat_modes, heat_source, lotka_volterra
+from invsamp.protocols import Array
 
 LADDER = (1.0, 3.0, 9.0, 27.0)
 #: Of the heat modes, between which chains at 27 pass too seldom.
@@ -217,13 +217,13 @@ def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int
             posed, sampler, draws=draws, chains=problem.chains, seed=seed, progress=False, executor=executor
         )
     seconds, report = time.process_time() - began, run.report
-    fine, learnt = report["evaluations"][posed.fidelities[-1]], report.get("correction")
+    fine, learned = report["evaluations"][posed.fidelities[-1]], report.get("correction")
     before, coarse = report["warmup_evaluations"][posed.fidelities[-1]], sum(report["evaluations"].values()) - fine
     return told(problem, run.theta, fine, before, coarse) | {
         "truth": None if problem.weight is None else float(problem.weight(posed)),
-        "every": None if learnt is None else learnt["every"],
-        "sd": None if learnt is None else learnt["sd"],
-        "least": None if learnt is None else report["swap_least_chances"][0],
+        "every": None if learned is None else learned["every"],
+        "sd": None if learned is None else learned["sd"],
+        "least": None if learned is None else report["swap_least_chances"][0],
         "decisions": report["decisions"],
         "warnings": run.warnings(),
         "seconds": seconds,
@@ -287,11 +287,13 @@ def main() -> None:
 
 def _row(found: dict[str, Any], name: str | None) -> str:
     """What the table has of a run, with the law held against a reference."""
-    law = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
-    law += [off(found, name)]
+    target = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
+    target += [off(found, name)]
     least = "" if found.get("least") is None else f"{found['least']:.2f}"
     solved = f"{found['fine']:,} ({found['before']:,}) | {found['ess']:,.0f} | {found['each']:.2f}"
-    return f"{solved} | {found['seconds'] / found['ess']:.3f} | {found.get('every') or ''} | {least} | {' '.join(law)}"
+    return (
+        f"{solved} | {found['seconds'] / found['ess']:.3f} | {found.get('every') or ''} | {least} | {' '.join(target)}"
+    )
 
 
 if __name__ == "__main__":

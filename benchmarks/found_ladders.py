@@ -71,8 +71,8 @@ def hare_lynx() -> Known:
     return Known(lotka_volterra.hare_lynx(), None, reference)
 
 
-def uncentred() -> Known:
-    """A thousand data, four regressors far from centred."""
+def uncentered() -> Known:
+    """A thousand data, four regressors far from centered."""
     case = regression()
     return Known(case.problem, None, {name: one[:2] for name, one in case.known.items()})
 
@@ -82,7 +82,7 @@ POSTERIORS: dict[str, Callable[[], Known]] = {
     "modes at 10": lambda: modes(10.0),
     "hare-lynx": hare_lynx,
     "nerve": lambda: Known(fitzhugh_nagumo.nerve()),
-    "regression": uncentred,
+    "regression": uncentered,
 }
 
 

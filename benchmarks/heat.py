@@ -26,14 +26,14 @@ with contextlib.suppress(ImportError):
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array
+from invsamp.protocols import Array
 from invsamp.solvers.fem.fields import GaussianBump, LogField, Modes
 from invsamp.solvers.fem.placement import at_cells
 from invsamp.solvers.fem.random_fields import Matern, karhunen_loeve, square_rule
 from invsamp.solvers.heat import HeatEquation
 
 STEPS, END_TIME, WIDTH = 64, 0.03, 0.1
-SENSOR, DATUM, NOISE_SD, CENTRE = np.array([0.43, 0.61]), 0.5, 0.1, np.array([0.52, 0.47])
+SENSOR, DATUM, NOISE_SD, CENTER = np.array([0.43, 0.61]), 0.5, 0.1, np.array([0.52, 0.47])
 MODES = 16
 #: What the ratios on 64x64 must reach.
 GOALS = {"weights against solves": 50.0, "weights against the tutorial": 500.0, "conductivity against its solves": 1.5}
@@ -53,7 +53,7 @@ class Ratio(NamedTuple):
 
 
 def with_weights(cells: int) -> Timed:
-    """Energy and gradient of the centre, after one adjoint solve at the start."""
+    """Energy and gradient of the center, after one adjoint solve at the start."""
     return _source(cells, precompute=True)
 
 
@@ -65,16 +65,16 @@ def with_solves(cells: int) -> Timed:
 def with_conductivity(cells: int) -> tuple[Timed, Timed]:
     """Energy and gradient of a log conductivity in `MODES` modes; and what cannot be avoided of it, alone.
 
-    Unavoidable are one numerical factorisation, and a solve for each step forward and each step back.
+    Unavoidable are one numerical factorization, and a solve for each step forward and each step back.
     """
     modes = karhunen_loeve(Matern(1.5, 0.3), *square_rule(16), count=MODES)
     field = LogField(Modes("z", modes))
-    equation = HeatEquation(cells, STEPS, END_TIME, GaussianBump(WIDTH, center=tuple(CENTRE)), conductivity=field)
+    equation = HeatEquation(cells, STEPS, END_TIME, GaussianBump(WIDTH, center=tuple(CENTER)), conductivity=field)
     potential = _potential(iv.Prior(z=iv.Normal(0.0, 1.0, shape=MODES)), equation.observe(SENSOR[None]))
     z = 0.1 * np.random.default_rng(0).standard_normal((1, MODES))
 
-    discretisation = equation.discretisation
-    space, march = discretisation.space, discretisation.march
+    discretization = equation.discretization
+    space, march = discretization.space, discretization.march
     conductivity = at_cells(field, space).values(z)[0]
     matrix = space.combine(1.0, space.mass, END_TIME / STEPS, space.stiffness(conductivity))
     right = np.random.default_rng(1).standard_normal((len(space.nodes), 1))
@@ -94,11 +94,11 @@ def textbook(cells: int) -> Timed | None:
     from _textbook_heat import TextbookHeat
 
     loop = TextbookHeat(cells, STEPS, END_TIME, WIDTH, SENSOR)
-    energy, gradient = loop.energy_and_gradient(CENTRE, DATUM, NOISE_SD)
+    energy, gradient = loop.energy_and_gradient(CENTER, DATUM, NOISE_SD)
     ours = _source(cells, precompute=True)()
     np.testing.assert_allclose(ours[0][0], energy + np.log(NOISE_SD * np.sqrt(2 * np.pi)), rtol=1e-9)
     np.testing.assert_allclose(ours[1][0], gradient, rtol=1e-9)
-    return lambda: loop.energy_and_gradient(CENTRE, DATUM, NOISE_SD)
+    return lambda: loop.energy_and_gradient(CENTER, DATUM, NOISE_SD)
 
 
 def compare(candidates: Mapping[str, Timed], repeats: int) -> dict[str, list[float]]:
@@ -151,11 +151,11 @@ def print_ratios(repeats: int) -> None:
     spent = compare(candidates, repeats)
     print(f"64x64, {STEPS} steps, one sensor: energy and gradient, milliseconds of processor time, median of {repeats}")
     names = {
-        "weights": "source's centre, weights made at the start",
-        "solves": "source's centre, forward and adjoint solve, factors made at the start",
-        "tutorial": "source's centre, dolfinx as in a tutorial: assembles and factors",
+        "weights": "source's center, weights made at the start",
+        "solves": "source's center, forward and adjoint solve, factors made at the start",
+        "tutorial": "source's center, dolfinx as in a tutorial: assembles and factors",
         "conductivity": f"log conductivity in {MODES} modes",
-        "unavoidable": f"  of which one factorisation and {2 * STEPS} solves, alone",
+        "unavoidable": f"  of which one factorization and {2 * STEPS} solves, alone",
     }
     for name, text in names.items():
         if name in spent:
@@ -206,7 +206,7 @@ def _source(cells: int, precompute: bool) -> Callable[[], tuple[Array, Array]]:
     equation = HeatEquation(cells, STEPS, END_TIME, GaussianBump(WIDTH), "dirichlet")
     prior = iv.Prior(x=iv.Uniform(0, 1), y=iv.Uniform(0, 1))
     potential = _potential(prior, equation.observe(SENSOR[None], precompute=precompute))
-    return lambda: potential.energy_and_gradient(CENTRE[None])
+    return lambda: potential.energy_and_gradient(CENTER[None])
 
 
 def _potential(prior: iv.Prior, model: iv.ForwardModel) -> iv.Potential:

@@ -57,9 +57,9 @@ def normal(size: int) -> dict[str, float]:
     points = np.arange(size) / size
     covariance = np.exp(-np.abs(points[:, None] - points)) + 1e-6 * np.eye(size)
     before, begin = _peak(), time.process_time()
-    law = iv.MultivariateNormal(np.zeros(size), covariance)
+    target = iv.MultivariateNormal(np.zeros(size), covariance)
     made = time.process_time()
-    law.log_density(law.sample(np.random.default_rng(0), 1))
+    target.log_density(target.sample(np.random.default_rng(0), 1))
     return {"made": made - begin, "used": time.process_time() - made, "gigabytes": _peak() - before}
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.stats import norm
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.diagnostics import ess, rhat
+from invsamp.protocols import Array
 
 NOISE, SHARE, OFF, CHAINS, EVERY = 0.5, 0.1, 6.0, 64, 2
 #: Exchanges between two moves of the fine rung; the last one: none.

@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 import invsamp as iv
-from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.torch import ModulePosterior, categorical, module_posterior
 
 CHAINS, DATA, STEP, TURNS = 4, 2000, 1e-7, 5

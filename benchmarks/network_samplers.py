@@ -56,7 +56,7 @@ def network(seed: int) -> torch.nn.Module:
 
 
 def starts(seed: int) -> list[dict[str, np.ndarray]]:
-    """Of each chain: as torch initialises its layers."""
+    """Of each chain: as torch initializes its layers."""
     modules = [network(100 * seed + k) for k in range(CHAINS)]
     return [{name: part.detach().numpy() for name, part in module.named_parameters()} for module in modules]
 

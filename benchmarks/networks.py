@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 import invsamp as iv
-from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.torch import categorical, module_posterior
 
 CHAINS, BATCH, STEP = 4, 100, 1e-6

@@ -130,7 +130,7 @@ def measure(
     calls = {key: max(1, int(0.005 / spent)) for key, spent in once.items()}
     turns = {key: min(repeats, int(PATIENCE / spent)) for key, spent in once.items()}
     for turn in range(1, repeats + 1):
-        # a busy neighbour core slows all for a while: whoever is fast is measured often, side by side
+        # a busy neighbor core slows all for a while: whoever is fast is measured often, side by side
         for round_ in range(ROUNDS):
             for key, solve in solves.items():
                 if turn <= turns[key] and (round_ == 0 or once[key] < 0.02):

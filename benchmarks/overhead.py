@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array
-from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.ladder import Sampler
+from invsamp.protocols import Array
 
 GOALS = {1: 60.0, 64: 5.0}  # microseconds per chain, for a bare potential
 UNKNOWNS = 10

@@ -8,10 +8,10 @@
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
 information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
-process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
+process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimizations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
 test says (the longest, where --peer-chains asks for several chains, so that R-hat knows of what one has missed); with
---from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is chosen, so that
+--from-fit all chains begin at the published fit, and nothing is optimized; with --mams one kernel is chosen, so that
 nothing is tried before the draws; with --walls invsamp is reflected by the bounds, and does not sample in logits.
 Effective draws are the least of all parameters, on the logarithms;
 seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
@@ -101,13 +101,13 @@ class Peer:
         self.problem.objective.call_unprocessed = counted
 
     def sampled(self, seed: int, steps: int, from_fit: bool, chains: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each sampler's name and draws, with the seconds of the optimisations that both begin with."""
+        """Each sampler's name and draws, with the seconds of the optimizations that both begin with."""
         from pypesto import optimize, sample
 
         np.random.seed(seed)  # noqa: NPY002
         began, self.calls = time.process_time(), 0
         result = None if from_fit else optimize.minimize(self.problem, n_starts=STARTS, progress_bar=False)
-        optimised, calls = time.process_time() - began, self.calls
+        optimized, calls = time.process_time() - began, self.calls
         values = [] if result is None else [float(each["fval"]) for each in result.optimize_result.list[:STARTS]]
         inside = np.clip(self.nominal, self.problem.lb + INSET, self.problem.ub - INSET)
         x0 = {"adaptive parallel tempering": [inside] * TEMPERATURES, "adaptive Metropolis": inside} if from_fit else {}
@@ -117,16 +117,16 @@ class Peer:
             ),
             "adaptive Metropolis": lambda: sample.AdaptiveMetropolisSampler(options={"show_progress": False}),
         }.items():
-            began, self.calls, parts, burnt = time.process_time(), 0, [], []
+            began, self.calls, parts, burned = time.process_time(), 0, [], []
             count = steps // (TEMPERATURES if "tempering" in label else 1) // chains
             for _ in range(chains):
                 result = sample.sample(self.problem, count, make(), x0=x0.get(label), result=result)
-                burnt.append(int(sample.geweke_test(result)))
+                burned.append(int(sample.geweke_test(result)))
                 parts.append(result.sample_result.trace_x[0][:, self.order])
-            seconds = optimised + time.process_time() - began
-            first = min(max(burnt), count - 100)
+            seconds = optimized + time.process_time() - began
+            first = min(max(burned), count - 100)
             draws = np.stack([part[first:] for part in parts])
-            yield label, judged(draws, seconds, calls + self.calls) | {"burn-in": burnt, "optima": values}
+            yield label, judged(draws, seconds, calls + self.calls) | {"burn-in": burned, "optima": values}
 
 
 def judged(decades: Any, seconds: float, solves: int) -> dict[str, Any]:

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from invsamp import diagnostics
-from invsamp.contract import Array, Potential
 from invsamp.problems import conductivity, fitzhugh_nagumo, poisson64
+from invsamp.protocols import Array, Potential
 
 NAMES = ("conductivity", "fitzhugh_nagumo", "poisson64")
 CHAINS = 16

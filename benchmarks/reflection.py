@@ -19,15 +19,15 @@ from collections.abc import Callable
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.domains import Polygon
 from invsamp.domains.contract import MAX_BOUNCES
-from invsamp.engine.rung import RungAtWork
-from invsamp.engine.swaps.exchange import Exchange
+from invsamp.engine.exchange.swap_scheduler import Exchange
+from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
-from invsamp.presets import r2sgld
 from invsamp.problems import constrained_mixtures
+from invsamp.protocols import Array
+from invsamp.samplers import r2sgld
 
 try:
     import shapely
@@ -39,7 +39,7 @@ MOVE_SD = 0.17  # of the hot chain of r2SGLD: step size 1.5e-3 at temperature 10
 
 
 class ShapelyReflection:
-    """The specular path with Shapely's vectorised predicates: a tree of the edges finds those that the moves cross.
+    """The specular path with Shapely's vectorized predicates: a tree of the edges finds those that the moves cross.
 
     Only the geometry is Shapely's; the turn is NumPy's, and every round treats all moves that are still under way.
     """
@@ -117,7 +117,7 @@ def pair(chains: int) -> Callable[[], None]:
     sampler = r2sgld((1.0, 10.0), (5e-4, 1.5e-3), estimator=constrained_mixtures.noise())
     potential = CountedPotential(target.potential(), "target")
     swap_seed, *seeds = np.random.SeedSequence(1).spawn(3)
-    rungs = [RungAtWork(rung, potential, target.domain, seed) for rung, seed in zip(sampler.rungs, seeds, strict=True)]
+    rungs = [RungChains(rung, potential, target.domain, seed) for rung, seed in zip(sampler.rungs, seeds, strict=True)]
     for rung in rungs:
         rung.start(target.sample_start(np.random.default_rng(0), chains))
         rung.step_size = float(rung.settings.step_size)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
     python benchmarks/strong_scaling.py [--cells 256 512] [--ranks 1 2] [--steps 16] [--repeats 3]
 
 Starts itself under mpiexec, which must belong to mpi4py; needs dolfinx. Wall time, the least of the repeats, of the
-slowest rank. Two problems: the Poisson equation (a factorisation and two solves) and the heat equation (a factorisation
+slowest rank. Two problems: the Poisson equation (a factorization and two solves) and the heat equation (a factorization
 and two solves for each step). One rank takes PETSc's own Cholesky factors, several SuperLU_DIST or else MUMPS: a
 speed-up compares these too. What a rank sends, it sends often and small: on busy cores the times mean nothing.
 """

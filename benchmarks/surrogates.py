@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import Array
 from invsamp.diagnostics import ess
 from invsamp.problems import conductivity, heat_source
+from invsamp.protocols import Array
 from invsamp.torch import network_model
 
 JUDGED = 200
@@ -102,8 +102,8 @@ def compared(name: str, pairs: int, seed: int, sample: bool) -> dict[str, tuple[
     problem = PROBLEMS[name]
     posterior = problem.posterior()
     states = draws(posterior, pairs + JUDGED, seed)
-    learnt, kept = states[:pairs], states[pairs:]
-    fine = posterior.forward["fine"](learnt)
+    learned, kept = states[:pairs], states[pairs:]
+    fine = posterior.forward["fine"](learned)
     energies = posterior.potential("fine").energy(posterior.to_position(kept))
     found = {}
     for kind, surrogate in SURROGATES.items():
@@ -112,9 +112,9 @@ def compared(name: str, pairs: int, seed: int, sample: bool) -> dict[str, tuple[
         fitted = asked = posterior
         if surrogate is not None:
             asked = with_coarse(posterior, surrogate(posterior.forward["coarse"]))
-            fitted = with_coarse(posterior, asked.forward["coarse"].fit(learnt, fine))
+            fitted = with_coarse(posterior, asked.forward["coarse"].fit(learned, fine))
         if kind in ("affine map", "what is chosen"):
-            fitted = iv.correct(posterior, learnt, "affine" if kind == "affine map" else "auto").posterior
+            fitted = iv.correct(posterior, learned, "affine" if kind == "affine map" else "auto").posterior
         each = sampled(problem, asked, kind, seed) if sample else np.nan
         found[kind] = *judged(fitted, kept, energies), each
     return found

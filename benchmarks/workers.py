@@ -29,7 +29,7 @@ import numpy as np
 from _busy import Busy, calibrated
 
 import invsamp as iv
-from invsamp.contract import ForwardModel
+from invsamp.protocols import ForwardModel
 
 #: Share of the processors' time that others may take in a turn that counts as quiet.
 QUIET = 0.03

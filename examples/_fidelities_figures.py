@@ -13,7 +13,7 @@ import invsamp as iv
 from invsamp.plots.figure import clean
 from invsamp.problems import heat_modes as problem
 
-#: Colours of the levels, from coarse to fine.
+#: Colors of the levels, from coarse to fine.
 LEVELS = {"8x8": "tab:orange", "16x16": "tab:green", "32x32": "tab:purple", "64x64": "tab:blue"}
 
 
@@ -30,7 +30,7 @@ def draw_problem(truth: Mapping[str, problem.Quadrature], run: iv.Run) -> Figure
         _contours(axes, quadrature, LEVELS[name])
         axes.plot(*problem.SENSORS.T, "^", ms=3, color="black", label="sensors")
         clean(axes, grid=True).set(xlim=(0.2, 0.7), ylim=(0.4, 0.7))
-        axes.set_xlabel("x of the centre")
+        axes.set_xlabel("x of the center")
         axes.set_title(name, loc="left", fontsize=10)
         axes.set_title(f"right mode {quadrature.right.weight:.2f}", loc="right", fontsize=8, color="grey")
     axes.legend(frameon=False, fontsize=8, loc="lower left", markerscale=2.0)

@@ -59,7 +59,7 @@ def main() -> dict[str, Any]:
         "seconds_per_solve": {name: model.cost for name, model in posterior.forward.items()},
         "seconds": report["seconds"],
         "warnings": run.warnings(),
-        # 0.95 for a truth from the prior, on average over truths; neighbouring points go together
+        # 0.95 for a truth from the prior, on average over truths; neighboring points go together
         "share_of_map_within_two_sds": float((away < 2).mean()),
         "sd_of_log_conductivity": {"least": float(fields.std(axis=0).min()), "most": float(fields.std(axis=0).max())},
         "z": {
@@ -96,11 +96,11 @@ def draw_maps(truth: np.ndarray, fields: np.ndarray) -> Figure:
     return figure
 
 
-def draw_map(axes: Axes, name: str, values: np.ndarray, **colours: Any) -> AxesImage:
+def draw_map(axes: Axes, name: str, values: np.ndarray, **colors: Any) -> AxesImage:
     """One field on the points of `grid`."""
     side = round(len(values) ** 0.5)
     square = values.reshape(side, side).T
-    image = axes.imshow(square, origin="lower", extent=(0, 1, 0, 1), interpolation="bilinear", **colours)
+    image = axes.imshow(square, origin="lower", extent=(0, 1, 0, 1), interpolation="bilinear", **colors)
     axes.plot(*problem.SENSORS.T, "o", color=INK, markerfacecolor="white", markersize=4, markeredgewidth=0.8)
     title(axes, name)
     clean(axes).set_xlabel("x")

@@ -40,7 +40,7 @@ LADDER: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.known(), "sw
 METHODS = {
     "SGLD": iv.sgld(5e-4, estimator=NOISE, boundary="ignore"),
     "cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary="ignore"),
-    "P-cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary=iv.penalised(100.0)),
+    "P-cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary=iv.penalized(100.0)),
     "R-cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE),
     "R-SGLD": iv.sgld(5e-4, estimator=NOISE),
     "reSGLD": iv.resgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER, boundary="ignore"),
@@ -60,12 +60,12 @@ def main() -> dict[str, Any]:
     given.save("divergences", draw_divergences(cases))
     given.save("diameter", draw_diameter(diameters))
     given.save("walls", draw_walls(distances))
-    summary = summarise(cases, diameters, given.draws, given.seed)
+    summary = summarize(cases, diameters, given.draws, given.seed)
     given.save_summary(summary)
     return summary
 
 
-def summarise(cases: Mapping[str, Case], diameters: Sequence[Any], draws: int, seed: int) -> dict[str, Any]:
+def summarize(cases: Mapping[str, Case], diameters: Sequence[Any], draws: int, seed: int) -> dict[str, Any]:
     """What the figures show, in numbers."""
     return {
         "seed": seed,

@@ -141,7 +141,7 @@ def literal_noise(meshes: tuple[str, str]) -> dict[str, float]:
 
 
 def polar(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of centres (..., 2) from the sensor, and the sectors of the ring that they lie in."""
+    """Distances of centers (..., 2) from the sensor, and the sectors of the ring that they lie in."""
     x, y = np.moveaxis(theta - problem.RING_SENSOR, -1, 0)
     sector = np.floor((np.arctan2(y, x) / (2.0 * np.pi) % 1.0) * SECTORS).astype(int)
     return np.hypot(x, y), np.minimum(sector, SECTORS - 1)
@@ -201,7 +201,7 @@ def draw_rings(runs: Mapping[str, iv.Run], truth: Truth) -> Figure:
         row[0].set_ylabel(f"{len(theta):,} samples", fontsize=11)
     for axes, label in zip(grid[0], SHOWN, strict=True):
         axes.set_title(f"{label}\n{TITLES[label]}", fontsize=11)
-    figure.supxlabel("centre of the heat from the sensor; lines hold 50% and 99% of the truth", fontsize=10)
+    figure.supxlabel("center of the heat from the sensor; lines hold 50% and 99% of the truth", fontsize=10)
     return figure
 
 
@@ -211,7 +211,7 @@ def outline(axes: Axes, truth: Truth) -> None:
     ordered = np.sort(density.ravel())[::-1]
     share = np.cumsum(ordered) / ordered.sum()
     levels = [ordered[np.searchsorted(share, mass)] for mass in (0.99, 0.5)]
-    x, y = (truth.grid.points - centre for centre in problem.RING_SENSOR)
+    x, y = (truth.grid.points - center for center in problem.RING_SENSOR)
     axes.contour(x, y, density.T, levels=levels, colors="black", linewidths=0.9)
 
 

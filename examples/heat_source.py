@@ -136,12 +136,12 @@ def count_solves(runs: Iterable[iv.Run]) -> dict[str, Any]:
 
 
 def radii(theta: np.ndarray) -> np.ndarray:
-    """Distance of centres (..., 2) from the ring's sensor."""
+    """Distance of centers (..., 2) from the ring's sensor."""
     return np.hypot(theta[..., 0] - problem.RING_SENSOR[0], theta[..., 1] - problem.RING_SENSOR[1])
 
 
 def expectation(truth: problem.Quadrature, function: Any) -> np.ndarray:
-    """Expectation of a function of centres under a quadrature."""
+    """Expectation of a function of centers under a quadrature."""
     at = np.stack(np.meshgrid(truth.points, truth.points, indexing="ij"), axis=-1)
     return (function(at) * truth.density).mean()
 

@@ -43,7 +43,7 @@ FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH, PRIOR, CLASSES = 100, 0.3, 10
 #: Temperatures of both rungs; of samplers with one, the first.
 COLD, FRICTION, WALL = (0.01, 0.05), 0.1, 0.3
-ONE, ENSEMBLE, WALLED = "SGD with momentum", "deep ensemble", " in walls"
+ONE, ENSEMBLE, REFLECTED = "SGD with momentum", "deep ensemble", " in walls"
 
 
 class Pictures(NamedTuple):
@@ -116,9 +116,9 @@ def samplers(n: int, steps: int) -> dict[str, tuple[iv.Sampler, int]]:
         "reSGHMC": (iv.resgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
         "VR-reSGHMC": (iv.vr_resgld(step_size=(rate, 1.5 * rate), **reduced), 2),
         "cyclic VR-reSGHMC": (iv.vr_resgld(step_size=cycles, **reduced), 2),
-        "SGHMC" + WALLED: sghmc,
-        "cyclic SGHMC" + WALLED: cyclic,
-        "r2SGHMC" + WALLED: (iv.r2sgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
+        "SGHMC" + REFLECTED: sghmc,
+        "cyclic SGHMC" + REFLECTED: cyclic,
+        "r2SGHMC" + REFLECTED: (iv.r2sgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
         "SGHMC at T = 1": (iv.sghmc(rate, **momentum), 4),
     }
 
@@ -137,7 +137,7 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool,
     begin = time.process_time()
     torch.manual_seed(seed)
     sampler, chains = samplers(len(held.x), steps)[name]
-    walls = iv.Box(-WALL, WALL) if name.endswith(WALLED) else None
+    walls = iv.Box(-WALL, WALL) if name.endswith(REFLECTED) else None
     data = held.x.astype(np.float32), held.y
     module = network(held.x.shape[-1], convolutional)
     posterior = module_posterior(module, data, categorical(), PRIOR, domain=walls, device=device)

@@ -5,7 +5,7 @@ and wide flat parts lie beside narrow ones. Chains with momentum get through; `i
 solves. There is no exact solution to compare with. What is checked is
 
 - the forward model and the prior, against numbers that the benchmark's authors published: ten digits, as the default
-  discretisation is their own, bilinear elements on 32 x 32 squares,
+  discretization is their own, bilinear elements on 32 x 32 squares,
 - the draws: the problem is symmetric in x and y, so the posterior means of the stiffnesses at (x, y) and (y, x) are the
   same number, and their difference is compared with its Monte Carlo error,
 - Stein's identity: for the energy U and any c, the posterior mean of (log a_k - c) dU/dlog a_k is 1 for each k,
@@ -40,7 +40,7 @@ def main() -> iv.Run:
     """Draws, maps and checks."""
     given = options("poisson64", "Stiffness of a membrane in 8 x 8 squares.", draws=4000)
     posterior = problem.posterior()
-    given.show(f"Sampled: bilinear elements on {posterior.fidelities[-1]} squares, the benchmark's own discretisation.")
+    given.show(f"Sampled: bilinear elements on {posterior.fidelities[-1]} squares, the benchmark's own discretization.")
     run = iv.sample(
         posterior,
         iv.ghmc(friction=0.025),
@@ -64,7 +64,7 @@ def main() -> iv.Run:
         {
             "seed": given.seed,
             "draws_per_chain": given.draws,
-            "discretisation": f"bilinear elements on {posterior.fidelities[-1]} squares",
+            "discretization": f"bilinear elements on {posterior.fidelities[-1]} squares",
             "log_likelihood_minus_published": published_differences(),
             "evaluations": run.report["evaluations"],
             "seconds": run.report["seconds"],
@@ -103,7 +103,7 @@ def stein_identity(posterior: iv.Posterior, theta: np.ndarray) -> tuple[np.ndarr
     """Means of (log a_k - c_k) dU/dlog a_k, which are 1 in the posterior, and their standard errors, (64,) each."""
     some = thinned(theta, 400)
     gradient = posterior.potential().energy_and_gradient(some.reshape(-1, posterior.dimension))[1]
-    # any centre will do; this one makes the errors small
+    # any center will do; this one makes the errors small
     return mean_and_error((some - some.mean(axis=(0, 1))) * gradient.reshape(some.shape))
 
 
@@ -144,9 +144,9 @@ def draw_maps(log_a: np.ndarray) -> Figure:
     return figure
 
 
-def show(axes: Axes, name: str, values: np.ndarray, extent: tuple[float, float], **colours: Any) -> Any:
+def show(axes: Axes, name: str, values: np.ndarray, extent: tuple[float, float], **colors: Any) -> Any:
     """One map of values [x, y], with the points where the deflection is read."""
-    image = axes.imshow(values.T, origin="lower", extent=2 * extent, **colours)
+    image = axes.imshow(values.T, origin="lower", extent=2 * extent, **colors)
     axes.plot(*problem.POINTS.T, ".", color=INK, markersize=1.5)
     title(axes, name)
     clean(axes).set(xlabel="x", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))

@@ -25,9 +25,9 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import brentq
 
 import invsamp as iv
-from invsamp.contract import Terms
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
+from invsamp.protocols import Terms
 
 DATA, BATCH, SD, TAU = 100_000, 200, 5.0, 10.0
 MODES = np.array([[-5.0], [25.0]])

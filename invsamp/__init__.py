@@ -6,11 +6,9 @@ from types import ModuleType
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, evaluate, parallel
 from invsamp.calibration import Calibration, calibrate
-from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.correcting import correct
-from invsamp.corrections.residuals import gaussian_process_model, polynomial_model
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
-from invsamp.domains.boundary import penalised, projected
+from invsamp.domains.boundary import penalized, projected
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.estimators.control_variates import control_variate
 from invsamp.estimators.coupled_sums import coupled_sum
@@ -33,29 +31,22 @@ from invsamp.kernels import (
 from invsamp.kernels.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.ladder.spacing import auto_ladder
-from invsamp.laws import tempered, tempered_likelihood
-from invsamp.laws.contour_learning import gain
-from invsamp.laws.contours import contour
-from invsamp.laws.cooling import annealed, cold_posterior
 from invsamp.maximizing import maximize
 from invsamp.modes import Modes
 from invsamp.parallel.isolation import isolated
-from invsamp.posing.adapters import (
-    approximate_derivatives,
-    finite_differences,
-    from_torch,
-    scalar_function,
-    with_jacobian,
+from invsamp.posing.distributions.multivariate import LKJ, Dirichlet, Flat, Ordered
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import (
+    Beta,
+    Cauchy,
+    Gamma,
+    HalfNormal,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Uniform,
 )
-from invsamp.posing.counts import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
-from invsamp.posing.covariances import AutoRegressive, ExponentialCorrelation, Precision
-from invsamp.posing.density import LogDensity
-from invsamp.posing.distributions import Beta, Cauchy, Gamma, HalfNormal, LogNormal, MultivariateNormal, Normal, Uniform
-from invsamp.posing.forward import ModelError
-from invsamp.posing.limited_noise import CensoredNoise, TruncatedNoise
-from invsamp.posing.marginal_noise import MarginalNoise
-from invsamp.posing.mixture_noise import MixtureNoise
-from invsamp.posing.more_distributions import (
+from invsamp.posing.distributions.univariate_more import (
     Exponential,
     HalfCauchy,
     HalfStudentT,
@@ -65,18 +56,35 @@ from invsamp.posing.more_distributions import (
     Triangular,
     Weibull,
 )
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
-from invsamp.posing.noise_contract import Noise
-from invsamp.posing.outputs import Outputs
-from invsamp.posing.population import Population
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.potential import FunctionPotential, SumPotential
-from invsamp.posing.prior import Prior
-from invsamp.posing.target import Target
-from invsamp.posing.truncation import truncated
-from invsamp.posing.umbridge import from_umbridge
-from invsamp.posing.vector_distributions import LKJ, Dirichlet, Flat, Ordered
-from invsamp.presets import (
+from invsamp.posing.forward_models.adapters import (
+    approximate_derivatives,
+    finite_differences,
+    from_torch,
+    scalar_function,
+    with_jacobian,
+)
+from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.posing.forward_models.log_density import LogDensity
+from invsamp.posing.forward_models.population import Population
+from invsamp.posing.forward_models.umbridge_client import from_umbridge
+from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.censored_truncated import CensoredNoise, TruncatedNoise
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.noise.discrete import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
+from invsamp.posing.noise.error_covariance import AutoRegressive, ExponentialCorrelation, Precision
+from invsamp.posing.noise.marginal_variance import MarginalNoise
+from invsamp.posing.noise.outlier_mixture import MixtureNoise
+from invsamp.posing.noise.per_output import Outputs
+from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.posterior.target import Target
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.protocols import ForwardModel, Potential, Problem, Terms, TermwisePotential
+from invsamp.results.classes import auroc, predicted_classes
+from invsamp.results.iterate_averages import swag
+from invsamp.results.run import Run
+from invsamp.resuming import resume
+from invsamp.samplers import (
     awsgld,
     contour_exchange,
     csgld,
@@ -103,14 +111,15 @@ from invsamp.presets import (
     two_stage,
     vr_resgld,
 )
-from invsamp.results.classes import auroc, predicted_classes
-from invsamp.results.iterate_averages import swag
-from invsamp.results.run import Run
-from invsamp.resuming import resume
-from invsamp.sampler import sample
-from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
-from invsamp.swap.schemes import adjacent, all_pairs, deo, seo, sweep
+from invsamp.sampling import sample
+from invsamp.surrogates.residuals import gaussian_process_model, polynomial_model
+from invsamp.swaps.discrepancy import Discrepancy
+from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swaps.schemes import adjacent, all_pairs, deo, seo, sweep
+from invsamp.tempering import tempered, tempered_likelihood
+from invsamp.tempering.contour_learning import gain
+from invsamp.tempering.contours import contour
+from invsamp.tempering.cooling import annealed, cold_posterior
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 try:
@@ -146,7 +155,7 @@ __all__ = [
     "fast_resgld", "finite_differences", "fixed_control", "from_torch", "from_umbridge", "gain",
     "gaussian_process_model", "geometric", "ghmc", "hmc", "icsgld", "information", "isolated", "kernel_ridge", "known",
     "load", "mala", "mams", "maximize", "measure_levels", "minibatch", "multi_variance", "multi_variance_resgld",
-    "naive", "noisy", "paired_resgld", "parallel", "pcn", "penalised", "polynomial", "polynomial_model",
+    "naive", "noisy", "paired_resgld", "parallel", "pcn", "penalized", "polynomial", "polynomial_model",
     "predicted_classes", "prior_draws", "product_target", "profile", "projected", "psgld", "r2sgld", "relangevin",
     "resgld", "resume", "running_average", "saga", "sample", "scalar_function", "seo", "sgd", "sghmc", "sgld",
     "surrogate_exchange", "svgd", "swag", "sweep", "tempered", "tempered_likelihood", "truncated", "two_stage",

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# with colorama at hand numba colours its errors, and leaves an escape sequence at the end of a terminal's output, which
+# with colorama at hand numba colors its errors, and leaves an escape sequence at the end of a terminal's output, which
 # is that of `mpiexec` too
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 

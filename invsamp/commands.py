@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from invsamp import doctor, plots
-from invsamp.contract import Plain
 from invsamp.diagnostics.report import Report
+from invsamp.protocols import Plain
 from invsamp.results.printing import solved
 from invsamp.results.run import Run
 from invsamp.resuming import resume
@@ -105,7 +105,7 @@ def _info(parsed: argparse.Namespace) -> None:
         print(layout.to_json(state) if parsed.json else "\n".join([*_first(state), *why, "no draws so far"]))
         return
     run = Run.load(parsed.run)
-    told = state | {"parameters": run.shapes} | run.report | {"judgement": run.warnings()}
+    told = state | {"parameters": run.shapes} | run.report | {"judgment": run.warnings()}
     if parsed.json:
         print(layout.to_json(told))
         return
@@ -148,7 +148,18 @@ def _state(path: Path) -> Plain:
 
 def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     """What a person wants to know of a report, line by line."""
-    for key in ("sampler", "seed", "chains", "draws", "warmup", "thin", "laws", "fidelities", "kernels", "step_sizes"):
+    for key in (
+        "sampler",
+        "seed",
+        "chains",
+        "draws",
+        "warmup",
+        "thin",
+        "targets",
+        "fidelities",
+        "kernels",
+        "step_sizes",
+    ):
         value: object = report.get(key)
         if value is not None:
             yield f"{key.replace('_', ' ')}: {', '.join(map(_short, value)) if isinstance(value, list) else value}"

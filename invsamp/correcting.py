@@ -1,4 +1,4 @@
-"""`correct`: a posterior whose coarse fidelities say what the finest would, as nearly as a map learnt of pairs can."""
+"""`correct`: a posterior whose coarse fidelities say what the finest would, as nearly as a map learned of pairs can."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.fidelities.correction import Corrected, learn
 from invsamp.ladder import Sampler
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.run import Run
-from invsamp.sampler import sample
+from invsamp.sampling import sample
+from invsamp.surrogates.pairs import KINDS, Kind
 
 
 def correct(
@@ -34,7 +34,7 @@ def correct(
 
     The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations, with B and c such that the
     fine model's observations at the states are met best: a ridge regression of the difference, whose ridge is that of
-    least generalised cross-validation, so that few pairs give little more than an offset. It is frozen: a
+    least generalized cross-validation, so that few pairs give little more than an offset. It is frozen: a
     sampler of the posterior that is handed back moves by corrected models on hot rungs, and the law of the cold rung is
     that of the finest model, as before. Each level is corrected towards the finest.
 
@@ -85,7 +85,7 @@ def correct(
     Three lines in place of one, where fine solves are dear::
 
         corrected = iv.correct(posterior)
-        print(corrected)  # what was learnt, and whether it pays
+        print(corrected)  # what was learned, and whether it pays
         run = iv.sample(corrected.posterior, iv.surrogate_exchange(), thin=20, start=corrected.draws(4))
     """
     instance("posterior", posterior, Posterior, "a Posterior")

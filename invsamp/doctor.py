@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numba
 import threadpoolctl
 
-from invsamp.parallel.process import told_by_launcher
+from invsamp.parallel.process import ranks_of_launcher
 
 #: Seconds that two processes of MPI have to start and to find each other: on a busy machine they need tens.
 PATIENCE = 120
@@ -108,7 +108,7 @@ def _two_processes(launcher: str) -> subprocess.CompletedProcess[str]:
     told = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     if getattr(os, "getuid", lambda: 1)() == 0:
         told |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    alone = set(told_by_launcher())  # by an MPI that began in this process
+    alone = set(ranks_of_launcher())  # by an MPI that began in this process
     known = {name: value for name, value in os.environ.items() if name not in alone}
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Problem
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request
 from invsamp.modes.descent import Descent
 from invsamp.modes.low_rank import LowRankGaussian, evidence
 from invsamp.modes.minima import Minima
-from invsamp.posing.names import labels
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, Problem
 
 #: Energy that descents of the posterior leave to gain before those of the likelihood begin; and how far two of their
 #: ends are apart at the most, in scales, to be one point. Ends that are counted as two cost a short descent.
@@ -23,7 +23,7 @@ BEFORE, SAME = 1e-3, 0.02
 INSET, AT_BOUND = 1e-6, 1e-5
 
 
-class Led(NamedTuple):
+class DescentResult(NamedTuple):
     """Where descents have ended: of the posterior's energy, or of the misfit."""
 
     problem: Problem  # in whose positions they are
@@ -90,7 +90,7 @@ def log_evidence(of: str, found: Minima, gaussians: tuple[LowRankGaussian | None
     return found.log_evidence if gaussians is None else evidence(found.energies, gaussians)
 
 
-def log_likelihood(led: Led, found: Minima) -> Array | None:
+def log_likelihood(led: DescentResult, found: Minima) -> Array | None:
     """Log-likelihoods (k,); None where a potential does not give them apart."""
     if led.solver is not led.posed:
         return -found.energies
@@ -101,7 +101,7 @@ def log_likelihood(led: Led, found: Minima) -> Array | None:
     return there.prior - there.energy
 
 
-def at_bounds(led: Led, found: Minima) -> tuple[tuple[str, ...], ...]:
+def at_bounds(led: DescentResult, found: Minima) -> tuple[tuple[str, ...], ...]:
     """Names of the unknowns that lie at bounds, of each mode."""
     names, domain = labels(led.problem.shapes), led.problem.sampling_domain
     if len(names) != len(led.scale):

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from invsamp.arguments import integer, one_of, optional
-from invsamp.contract import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
-from invsamp.engine.gradients import Uncounted, check_one
-from invsamp.engine.lessons import far
-from invsamp.engine.starts import check_mistake, failure_message, given_positions, given_theta
+from invsamp.engine.adaptation.metric_estimation import far
+from invsamp.engine.rungs.gradient_check import Uncounted, check_one
+from invsamp.engine.rungs.initial_points import check_mistake, failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.likelihood_maxima import (
     BEFORE,
-    Led,
+    DescentResult,
     at_bounds,
     check_apart,
     log_evidence,
@@ -30,12 +29,13 @@ from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
-from invsamp.posing.forward import ModelError
-from invsamp.posing.misfit import MisfitPotential
-from invsamp.posing.names import labels
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.reference import reference_of
-from invsamp.sampler import as_problem
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.posing.posterior.gaussian_reference import reference_of
+from invsamp.posing.posterior.misfit_potential import MisfitPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
+from invsamp.sampling import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.
 SCALE_DRAWS = 256
@@ -143,11 +143,11 @@ def maximize(
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    led, left_out = Led(problem, solver, solver, scale, end), 0
+    led, left_out = DescentResult(problem, solver, solver, scale, end), 0
     if of == "likelihood":
         led = _to_likelihood(led, most, rng)
         left_out = len(begun) - unsolved - len(led.end.converged)
-    found = _told_apart(led, gaussian=dense)
+    found = _distinguished(led, gaussian=dense)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
@@ -181,7 +181,7 @@ def maximize(
     )
 
 
-def _told_apart(led: Led, gaussian: bool) -> Minima:
+def _distinguished(led: DescentResult, gaussian: bool) -> Minima:
     asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
     return answered(asking, led.solver.answer_all)
 
@@ -214,7 +214,7 @@ def _more(
     return begun, end
 
 
-def _to_likelihood(led: Led, most: int, rng: np.random.Generator) -> Led:
+def _to_likelihood(led: DescentResult, most: int, rng: np.random.Generator) -> DescentResult:
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
     problem, name, scale = led.problem, led.solver.fidelity, led.scale
     begun = merged(led.end, scale, far(problem.dimension) + WORSE)
@@ -228,7 +228,7 @@ def _to_likelihood(led: Led, most: int, rng: np.random.Generator) -> Led:
     end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
     if not end.converged.any():
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    return Led(problem, posed, misfit, scale, end)
+    return DescentResult(problem, posed, misfit, scale, end)
 
 
 def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
@@ -323,8 +323,10 @@ def _led(
     return end
 
 
-def _evaluating(solver: CountedPotential, gradient: Gradients = True) -> Callable[[Array], Asks[Estimate]]:
-    def evaluate(at: Array) -> Asks[Estimate]:
+def _evaluating(
+    solver: CountedPotential, gradient: Gradients = True
+) -> Callable[[Array], EvaluationRequests[Estimate]]:
+    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
         (found,) = yield (Request(solver.fidelity, at, gradient),)
         return found
 

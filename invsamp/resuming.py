@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import boolean, mapping
-from invsamp.contract import Array, Facts, Observed, Potential, Problem
-from invsamp.engine import state as states
-from invsamp.engine.corrected import engine_of
-from invsamp.engine.engine import Engine
-from invsamp.engine.interrupts import Interrupts
-from invsamp.engine.plan import Plan
-from invsamp.engine.record import Record, as_record
-from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_run
-from invsamp.engine.threads import one_thread
+from invsamp.engine.driver import serialization as states
+from invsamp.engine.driver.blas_threads import one_thread
+from invsamp.engine.driver.checkpoint_loop import NOTICE, fingerprint, obey, record, start_run
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.driver.recorded_variables import Record, as_record
+from invsamp.engine.driver.signals import Interrupts
+from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.engine.multifidelity.corrected_run import engine_of
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
-from invsamp.parallel.agreement import check_equal, run_settings
-from invsamp.parallel.answering import answered_by, as_evaluator
+from invsamp.parallel.consistency_check import check_equal, run_settings
+from invsamp.parallel.evaluator_lifecycle import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
-from invsamp.parallel.sharing import communicator, share
-from invsamp.results.handing_back import announce
+from invsamp.parallel.mpi_run import communicator, share
+from invsamp.protocols import Array, Facts, Observed, Potential, Problem
+from invsamp.results.partial_results import announce
 from invsamp.results.run import Run
-from invsamp.sampler import as_problem
+from invsamp.sampling import as_problem
 from invsamp.storage import manifest as manifests
 from invsamp.storage.contents import versions
 from invsamp.storage.directory import RunDirectory, as_path, check_segments, read_problem

@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 
 from invsamp.arguments import array, instance, integer, mapping, one_of, text
-from invsamp.posing.distributions import Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.solvers.fem.boundary import Boundary, dirichlet, neumann
 from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.fields import LogField, Modes

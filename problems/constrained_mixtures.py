@@ -19,7 +19,7 @@ from numba import njit
 from invsamp.arguments import instance, integer, one_of, real
 from invsamp.domains import Polygon
 from invsamp.estimators import Noisy, noisy
-from invsamp.posing.target import Target
+from invsamp.posing.posterior.target import Target
 
 Array = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class TwentyFiveModes:
-    """The energy, as a potential (`invsamp.contract.Potential`) in the plane; compiled, batched over chains."""
+    """The energy, as a potential (`invsamp.protocols.Potential`) in the plane; compiled, batched over chains."""
 
     dimension: int = 2
 
@@ -103,7 +103,7 @@ def cell_probabilities(
     """Probabilities of the cells of a grid over [-extent, extent]^2 under exp(-U / temperature) within a polygon.
 
     Every cell is cut by the polygon, and the density integrated over the piece: with the signed triangles between
-    the cell's centre and the sides of the piece, on which an 8 x 8 Gauss rule is exact to rounding, as the energy is
+    the cell's center and the sides of the piece, on which an 8 x 8 Gauss rule is exact to rounding, as the energy is
     smooth across the boundary.
 
     Parameters

@@ -1,6 +1,6 @@
 """On which side of the sensors did the heat start? A thousand readings of a narrow strip of sensors leave two modes.
 
-The 56 sensors stand in two columns, 0.02 apart, so a centre on the right and its mirror image on the left explain the
+The 56 sensors stand in two columns, 0.02 apart, so a center on the right and its mirror image on the left explain the
 readings nearly alike: it is the width of the strip that tells them apart, barely. The levels are meshes, whose
 energies differ by units, not by noise.
 """
@@ -17,11 +17,11 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.arguments import boolean, instance, integer, sequence
-from invsamp.posing.distributions import Uniform
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.problems.heat_source import Mode, centres, moments
+from invsamp.posing.distributions.univariate import Uniform
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.problems.heat_source import Mode, centers, moments
 from invsamp.solvers.heat import GaussianBump, HeatEquation, point_sensors
 from invsamp.solvers.heat.manufactured import gaussian_derivatives
 
@@ -39,7 +39,7 @@ SENSORS = np.stack(
 READINGS = 1000
 #: Sensor of every reading: all are read in turn.
 SENSOR_OF_READING = np.arange(READINGS) % len(SENSORS)
-TRUE_CENTRE = (0.6, 0.55)
+TRUE_CENTER = (0.6, 0.55)
 #: Of one reading. The largest temperature at a sensor is 0.16: a single reading says next to nothing.
 NOISE_SD = 0.115
 #: Of the readings' noise. It decides the weights of the modes, between 0.5 and 0.9 for most seeds.
@@ -50,7 +50,7 @@ TOLERANCE = 1e-9
 
 
 def posterior(levels: Sequence[int] = LEVELS, averaged: bool = True) -> Posterior:
-    """Unknown centre x, y of the heat, each Uniform(0, 1), seen by 56 sensors.
+    """Unknown center x, y of the heat, each Uniform(0, 1), seen by 56 sensors.
 
     Parameters
     ----------
@@ -84,15 +84,15 @@ def relative_cost(cells: int) -> float:
 
 
 def on_the_right(theta: Array) -> npt.NDArray[np.bool_]:
-    """Whether centres of shape (..., 2) lie to the right of the strip."""
-    return np.asarray(centres("theta", theta)[..., 0] > STRIP)
+    """Whether centers of shape (..., 2) lie to the right of the strip."""
+    return np.asarray(centers("theta", theta)[..., 0] > STRIP)
 
 
 class StripModel:
-    """Temperatures at the sensors as a forward model of the centre, by a handful of compiled products.
+    """Temperatures at the sensors as a forward model of the center, by a handful of compiled products.
 
     An adjoint solve per sensor, at construction, gives weights W with which sensor m sees
-    :math:`\\sum_{xy} g(x - c_x) W_{mxy}\\, g(y - c_y)`, g the bump's profile on the grid. The profiles of all centres
+    :math:`\\sum_{xy} g(x - c_x) W_{mxy}\\, g(y - c_y)`, g the bump's profile on the grid. The profiles of all centers
     span few directions, of which the sensors see fewer still, so W is projected on those.
 
     Parameters
@@ -164,7 +164,7 @@ class StripModel:
 
 
 class Quadrature(NamedTuple):
-    """Posterior of the centre on a grid of midpoints."""
+    """Posterior of the center on a grid of midpoints."""
 
     points: Array  # (n,), midpoints along each axis
     density: Array  # (n, n), indexed [x, y]; its mean is 1
@@ -173,7 +173,7 @@ class Quadrature(NamedTuple):
 
 
 def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 400) -> Quadrature:
-    """Normalise a `posterior` by the midpoint rule on ``points x points`` cells.
+    """Normalize a `posterior` by the midpoint rule on ``points x points`` cells.
 
     The modes' sds are about 0.012, five cells at 400 points: the rule's error is far below 1e-6.
 
@@ -204,9 +204,9 @@ def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 40
 
 @cache
 def _prepared(cells: int) -> tuple[HeatEquation, tuple[Array, Array], Array]:
-    """The discretisation, and what `_compress` makes of its weights."""
+    """The discretization, and what `_compress` makes of its weights."""
     equation = HeatEquation(cells, STEPS, END_TIME, BUMP, "dirichlet", "crank_nicolson")
-    model = equation.discretisation
+    model = equation.discretization
     nodal = model.functionals(point_sensors(SENSORS).on(model.space), (STEPS,)).initial
     assert nodal is not None
     # the nodes are in C order of the grid
@@ -234,8 +234,8 @@ def _compress(cells: int, weights: Array) -> tuple[tuple[Array, Array], Array]:
 
 
 def _readings() -> Array:
-    """The 1,000 readings: the 64x64 model at TRUE_CENTRE with noise."""
-    clean = StripModel(64, SENSOR_OF_READING)(np.array([TRUE_CENTRE]))[0]
+    """The 1,000 readings: the 64x64 model at TRUE_CENTER with noise."""
+    clean = StripModel(64, SENSOR_OF_READING)(np.array([TRUE_CENTER]))[0]
     return clean + NOISE_SD * np.random.default_rng(DATA_SEED).standard_normal(READINGS)
 
 
@@ -269,10 +269,10 @@ def _observe(theta, grid, inverse, x_basis, y_basis, core, values):  # type: ign
 
 
 @njit(cache=True)
-def _project(profile, grid, centre, inverse, basis):  # type: ignore[no-untyped-def]
-    """Add the Gaussian around ``centre`` and its slope, in a basis, to ``profile`` (2, k)."""
+def _project(profile, grid, center, inverse, basis):  # type: ignore[no-untyped-def]
+    """Add the Gaussian around ``center`` and its slope, in a basis, to ``profile`` (2, k)."""
     for i in range(len(grid)):
-        away = grid[i] - centre
+        away = grid[i] - center
         height = math.exp(-0.5 * inverse * away * away)
         slope = inverse * away * height
         for a in range(basis.shape[1]):

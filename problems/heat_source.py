@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, numbers, real
-from invsamp.posing.distributions import Normal, Uniform
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Normal, Uniform
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.solvers.fem.sensors import PointSensors
 from invsamp.solvers.heat import DecayingGaussian, GaussianBump, HeatEquation, HeatObservation
 
@@ -27,13 +27,13 @@ RING_DATUM = 9.368  # published; the manufactured solution at distance 0.1
 
 SENSOR_LINE = 0.4  # the sensors' common y: the two modes are near mirror images about it
 SENSORS = ((0.33, SENSOR_LINE), (0.64, SENSOR_LINE))
-TRUE_CENTRE = (0.57, 0.56)
-#: Temperatures of the fine model for TRUE_CENTRE, rounded and without noise, so that one mode sits at a known place.
+TRUE_CENTER = (0.57, 0.56)
+#: Temperatures of the fine model for TRUE_CENTER, rounded and without noise, so that one mode sits at a known place.
 TEMPERATURES = (1.464, 2.219)
 
 
 def ring(noise_sd: float = 5.0) -> Posterior:
-    """One sensor in the middle: every centre at distance 0.1 explains its value, so the posterior is a ring.
+    """One sensor in the middle: every center at distance 0.1 explains its value, so the posterior is a ring.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def ring(noise_sd: float = 5.0) -> Posterior:
     Returns
     -------
     Posterior
-        Unknown centre x, y, each Uniform(0, 1); fidelities "coarse" and "fine".
+        Unknown center x, y, each Uniform(0, 1); fidelities "coarse" and "fine".
 
     References
     ----------
@@ -60,7 +60,7 @@ def ring(noise_sd: float = 5.0) -> Posterior:
 
 
 def two_modes(noise_sd: float = 0.1) -> Posterior:
-    """Two sensors on a horizontal line: a centre above it and one below explain both values.
+    """Two sensors on a horizontal line: a center above it and one below explain both values.
 
     Their images would be exact, and equally probable, on an infinite plate under a flat prior. The cold boundary is
     nearer to the lower one, and the prior of y, Normal(0.6, 0.25) between 0 and 1, prefers the upper one.
@@ -74,7 +74,7 @@ def two_modes(noise_sd: float = 0.1) -> Posterior:
     Returns
     -------
     Posterior
-        Unknown centre x, y; fidelities "coarse" and "fine". Truth by `quadrature`.
+        Unknown center x, y; fidelities "coarse" and "fine". Truth by `quadrature`.
     """
     noise_sd = real("noise_sd", noise_sd, above=0)
     forward = {
@@ -94,7 +94,7 @@ class Mode(NamedTuple):
 
 
 class Quadrature(NamedTuple):
-    """Posterior of the centre on a grid of midpoints."""
+    """Posterior of the center on a grid of midpoints."""
 
     points: Array  # (n,), midpoints along each axis
     density: Array  # (n, n), indexed [x, y]; its mean is 1
@@ -102,14 +102,14 @@ class Quadrature(NamedTuple):
 
 
 def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 400) -> Quadrature:
-    """Normalise the posterior of `ring` or `two_modes` by the midpoint rule on ``points x points`` cells.
+    """Normalize the posterior of `ring` or `two_modes` by the midpoint rule on ``points x points`` cells.
 
     The modes' sds are about 0.015, six cells at 400 points: the rule's error is far below 1e-6.
 
     Parameters
     ----------
     posterior : Posterior
-        Of a centre (x, y) in the unit square, with `HeatObservation` models.
+        Of a center (x, y) in the unit square, with `HeatObservation` models.
     fidelity : str, optional
         The finest by default.
     points : int, >= 2
@@ -123,7 +123,7 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
     model = posterior.forward[posterior.fidelities[-1]]
     sensors = model.sensors if isinstance(model, HeatObservation) else None
     if not isinstance(sensors, PointSensors) or posterior.names != ("x", "y"):
-        raise ValueError(f"posterior must be of a heat source's centre (x, y), got {posterior!r}")
+        raise ValueError(f"posterior must be of a heat source's center (x, y), got {posterior!r}")
     points = integer("points", points, least=2)
     grid = (np.arange(points) + 0.5) / points
     log_density = np.empty((points, points))
@@ -141,12 +141,12 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
 
 
 def is_upper(theta: Array) -> npt.NDArray[np.bool_]:
-    """Whether centres of shape (..., 2) lie above the sensors' line of `two_modes`."""
-    return np.asarray(centres("theta", theta)[..., 1] > SENSOR_LINE)
+    """Whether centers of shape (..., 2) lie above the sensors' line of `two_modes`."""
+    return np.asarray(centers("theta", theta)[..., 1] > SENSOR_LINE)
 
 
-def centres(name: str, theta: Array) -> Array:
-    """Centres (..., 2) as numbers; `ValueError` if they have another number of coordinates."""
+def centers(name: str, theta: Array) -> Array:
+    """Centers (..., 2) as numbers; `ValueError` if they have another number of coordinates."""
     points = numbers(name, theta)
     if points.shape[-1:] != (2,):
         raise ValueError(f"{name} must have shape (..., 2), got {points.shape}")

@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from invsamp.arguments import one_of, real
-from invsamp.posing.counts import NegativeBinomialNoise, PoissonNoise
-from invsamp.posing.distributions import Normal
-from invsamp.posing.more_distributions import Exponential
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.distributions.univariate_more import Exponential
+from invsamp.posing.noise.discrete import NegativeBinomialNoise, PoissonNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel
 

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.constraints import constraint
-from invsamp.posing.distributions import Normal, Uniform
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import Normal, Uniform
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.gradient_matching import linear_in_parameters

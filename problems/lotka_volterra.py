@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains import Box
-from invsamp.posing.distributions import LogNormal, Normal, Uniform
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import LogNormal, Normal, Uniform
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.gradient_matching import linear_in_parameters

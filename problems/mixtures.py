@@ -16,12 +16,12 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    """Mixture of isotropic Gaussians, as a potential (`invsamp.contract.Potential`).
+    """Mixture of isotropic Gaussians, as a potential (`invsamp.protocols.Potential`).
 
     Parameters
     ----------
     weights : sequence of float, length k
-        Positive; they are normalised.
+        Positive; they are normalized.
     means : sequence, shape (k,) or (k, d)
     sds : sequence of float, length k
 
@@ -68,7 +68,7 @@ class GaussianMixture:
         return -top - np.log(total), pull.sum(axis=1)
 
     def density(self, position: Array) -> Array:
-        """Normalised density (chains,) at positions (chains, d)."""
+        """Normalized density (chains,) at positions (chains, d)."""
         return np.exp(-self.energy(array("position", position, ("chains", self.dimension))))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, integer
-from invsamp.posing.distributions import HalfNormal, LogNormal, Normal, Uniform
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise
-from invsamp.posing.population import Population
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import HalfNormal, LogNormal, Normal, Uniform
+from invsamp.posing.forward_models.population import Population
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel, OdeObservation
 
@@ -78,7 +78,7 @@ def patients(seed: int = 0) -> tuple[dict[str, Array], Array]:
     return own, clean * np.exp(POPULATION["sd"] * rng.standard_normal(clean.shape))
 
 
-def population(seed: int = 0, *, centred: bool = True) -> Posterior:
+def population(seed: int = 0, *, centered: bool = True) -> Posterior:
     """Posterior of twenty patients and the population that they come from, 46 unknowns.
 
     Nearly the same curves come about, with volumes of two litres, if the drug is absorbed more slowly than it is
@@ -88,13 +88,13 @@ def population(seed: int = 0, *, centred: bool = True) -> Posterior:
     ----------
     seed : int
         Of the data.
-    centred : bool
+    centered : bool
         Sample the patients' parameters as themselves: each has data enough of its own. The posterior is the same.
     """
-    boolean("centred", centred)
+    boolean("centered", centered)
     prior = Prior(
-        clearance=LogNormal("log_clearance", "spread_clearance", shape=PATIENTS, centred=centred),
-        volume=LogNormal("log_volume", "spread_volume", shape=PATIENTS, centred=centred),
+        clearance=LogNormal("log_clearance", "spread_clearance", shape=PATIENTS, centered=centered),
+        volume=LogNormal("log_volume", "spread_volume", shape=PATIENTS, centered=centered),
         log_clearance=Normal(math.log(4.0), 0.5),
         log_volume=Normal(math.log(40.0), 0.3),
         spread_clearance=HalfNormal(0.5),

@@ -26,10 +26,10 @@ import numpy.typing as npt
 from scipy.special import k0e, k1e
 
 from invsamp.arguments import integer, real
-from invsamp.posing.distributions import LogNormal, Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import LogNormal, Normal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 
 Array = npt.NDArray[np.float64]
 

@@ -35,10 +35,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, sequence
-from invsamp.posing.distributions import Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.solvers.fem.fields import LogField
 from invsamp.solvers.fem.mesh import unit_square
 from invsamp.solvers.fem.piecewise import PerBlock

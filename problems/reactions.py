@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from invsamp.arguments import boolean, integer, real
 from invsamp.domains.constraints import constraint
-from invsamp.posing.distributions import LogNormal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import LogNormal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 
 Array = npt.NDArray[np.float64]
 

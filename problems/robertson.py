@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, increasing, integer, real
-from invsamp.posing.distributions import LogNormal
-from invsamp.posing.noise import LogNormalNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import LogNormal
+from invsamp.posing.noise.continuous import LogNormalNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, simulate
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel

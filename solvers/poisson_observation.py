@@ -99,10 +99,10 @@ class PoissonObservation:
 
     @property
     def method(self) -> str:
-        """What an evaluation takes: weights that were solved for at the start, solves, or factorisations too."""
+        """What an evaluation takes: weights that were solved for at the start, solves, or factorizations too."""
         if self._weights is not None:
             return f"no solve, {self._weights.method} by one adjoint solve per sensor at the start"
-        return "a solve with factors made at the start" if self._common else "a factorisation and a solve"
+        return "a solve with factors made at the start" if self._common else "a factorization and a solve"
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
@@ -217,7 +217,7 @@ class PoissonObservation:
         """Derivatives (n, k) of functionals to the source, the load, and the values at the fixed nodes."""
         multiplier = system.factors.solve(seeds)  # the matrix is symmetric
         multiplier[self._fixed] = 0.0
-        # what is lifted acts on the fixed nodes' neighbours
+        # what is lifted acts on the fixed nodes' neighbors
         reaction = np.where(self._fixed[:, None], seeds - system.stiffness @ multiplier, 0.0)
         return {"source": self._space.mass @ multiplier, "load": multiplier, "edge": reaction}
 

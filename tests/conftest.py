@@ -38,9 +38,13 @@ SEE_NUMPY = (
     ),
 )
 BLIND = (
-    *("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py"),
-    *("posing/test_hierarchy.py", "posing/test_expected_misfit.py", "posing/test_walk.py"),
-    *("results/test_handing_back.py", "results/test_report.py", "results/test_evidence.py"),
+    *("posing/forward_models/test_umbridge_client.py", "storage/test_crash_matrix.py", "storage/test_lock.py"),
+    *(
+        "posing/priors/test_noncentering.py",
+        "posing/noise/test_expected_misfit.py",
+        "posing/posterior/test_constrained_random_walk.py",
+    ),
+    *("results/test_partial_results.py", "results/test_report.py", "results/test_evidence.py"),
     *("results/test_expectation.py", "results/test_loo.py", "results/test_weighted_run.py"),
 )
 #: Tests that solve ordinary differential equations. The compiled march takes twenty seconds on its first use.
@@ -247,7 +251,7 @@ def agrees(within: Callable[..., Verdict]) -> Callable[..., Verdict]:
     ``agrees(values, truth)``: ``values`` (chains,) or (chains, k), one statistic per chain and column, independent
     between chains, so their spread gives the standard error whatever the autocorrelation within a chain. A right
     sampler fails once in 100,000 calls: the bound is Student's quantile with chains - 1 degrees of freedom, divided
-    over the k comparisons. ``truth_sd`` is the standard error of the truth, where that was learnt too.
+    over the k comparisons. ``truth_sd`` is the standard error of the truth, where that was learned too.
     """
 
     from scipy.stats import t as student
@@ -268,7 +272,7 @@ def agrees(within: Callable[..., Verdict]) -> Callable[..., Verdict]:
 def draw(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """`invsamp.sample` with 256 chains, without its bar and without the warnings that short test runs deserve."""
     from invsamp.results.run import Run
-    from invsamp.sampler import sample
+    from invsamp.sampling import sample
 
     # the diagnostics of many short chains would take longer than the runs
     monkeypatch.setattr(Run, "warnings", lambda self: [])

@@ -30,9 +30,9 @@ def test_gradients_are_those_of_the_energies(battery):
 def test_probabilities_of_modes_are_those_of_exact_draws(battery, within):
     case = battery._battery_hard.BUILDERS["three_modes"]()
     rng, n = np.random.default_rng(1), 100_000
-    centres = np.array([[4.0, 0.0, 0.0], [-2.0, 3.5, 0.0], [-2.0, -3.5, 0.0]])
+    centers = np.array([[4.0, 0.0, 0.0], [-2.0, 3.5, 0.0], [-2.0, -3.5, 0.0]])
     which = rng.integers(3, size=n)
-    found = case.quantities(centres[which] + np.array([0.1, 0.3, 1.0])[which, None] * rng.standard_normal((n, 3)))
+    found = case.quantities(centers[which] + np.array([0.1, 0.3, 1.0])[which, None] * rng.standard_normal((n, 3)))
     mean, sd, _ = case.moments
     assert within((found.mean(axis=0) - mean) / sd * np.sqrt(n), 5.0)
     assert not within((found[which > 0].mean(axis=0) - mean) / sd * np.sqrt(n), 5.0)

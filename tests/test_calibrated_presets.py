@@ -17,7 +17,7 @@ from replicated import Family, ranks, weighted_ranks
 from scipy.stats import norm
 
 import invsamp as iv
-from invsamp import presets
+from invsamp import samplers
 from invsamp.calibration.uniformity import p_values
 
 DRAWS = 15
@@ -135,7 +135,7 @@ LONG = [("paired_resgld", "bimodal"), ("vr_resgld", "mixed"), ("paired_resgld", 
 #: steps of any length leave for ever from far enough out: with estimates by snapshots one replicate in 80 did.
 MAY_FAIL = {("vr_resgld", "mixed"): 3}
 #: Positions about which terms are expanded, and temperatures of what stays near these. Expanded about the prior's
-#: centre alone, terms are off by hundreds where data of the last two families lead, and steps and swaps come to rest.
+#: center alone, terms are off by hundreds where data of the last two families lead, and steps and swaps come to rest.
 REFERENCES = {
     "bimodal": ([[1.0, 0.0], [-1.0, 0.0]], None),
     "mixed": ([[0.5, np.log(g), t] for g in (0.2, 0.6, 1.5, 3.0) for t in (-2.0, -0.7, 0.7, 2.0)], (1.0, 1.5)),
@@ -186,7 +186,7 @@ def case(name, family):
 
 def test_every_preset_is_here():
     assert {*EXACT, *UNADJUSTED, *CONTOURS, *BATCHES, *BASELINES, *OF_A_SURROGATE} == {
-        n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))
+        n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n))
     }
 
 

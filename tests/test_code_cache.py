@@ -32,7 +32,7 @@ WORK = """
         warnings.simplefilter("always")
         import invsamp as iv
         import invsamp.solvers.ode
-        from invsamp.solvers.ode import generated
+        from invsamp.solvers.ode.codegen import compile_cache as generated
         folder = generated.folder()
     print(numba.config.CACHE_DIR or "none")
     print(folder)

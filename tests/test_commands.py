@@ -45,7 +45,7 @@ def test_information_in_words_and_for_scripts(run: Path, capsys: pytest.CaptureF
     assert main(["info", str(run), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["finished"] and not told["at_work"] and told["seed"] == 1
-    assert told["judgement"] == iv.load(run).warnings()
+    assert told["judgment"] == iv.load(run).warnings()
 
 
 def copied(run: Path, folder: Path, pickled: bytes, **changed: object) -> Path:
@@ -162,7 +162,7 @@ def test_resume_asks_before_it_runs_anything(
     assert main(["resume", str(run), "--draws", "30"]) == 1  # nobody is there
     shown = capsys.readouterr()
     assert "flaky_models.observations" in shown.out and "--yes" in shown.err
-    assert "invsamp.posing.posterior.Posterior" in shown.out
+    assert "invsamp.posing.posterior.posterior.Posterior" in shown.out
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

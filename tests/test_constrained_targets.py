@@ -15,9 +15,9 @@ import pytest
 from scipy.stats import truncnorm
 
 from invsamp.domains import HalfSpaces
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import mala, sghmc, sgld
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import mala, sghmc, sgld
 
 #: Bars on the errors of means, in sds, and on the relative errors of sds.
 UNADJUSTED, ADJUSTED = (0.03, 0.02), (0.01, 0.01)
@@ -111,32 +111,32 @@ class TestHalfSpaces:
         return self.run(draw, target, sampler, draws, 20)
 
     def test_sgld(self, draw, keeps, dimension):
-        law = LAWS[dimension]
-        assert keeps(law.errors(self.reflected(draw, law.target())), UNADJUSTED)
+        target = LAWS[dimension]
+        assert keeps(target.errors(self.reflected(draw, target.target())), UNADJUSTED)
 
     def test_projection_is_rejected(self, draw, keeps, dimension):
-        law = LAWS[dimension]
-        assert not keeps(law.errors(self.reflected(draw, law.target(), "project", 60)), UNADJUSTED)
+        target = LAWS[dimension]
+        assert not keeps(target.errors(self.reflected(draw, target.target(), "project", 60)), UNADJUSTED)
 
     def test_reflection_without_the_metric_is_rejected(self, draw, keeps, dimension):
-        law = LAWS[dimension]
+        target = LAWS[dimension]
         right = dimension == 1  # a single wall in one dimension turns every move alike
-        assert keeps(law.errors(self.reflected(draw, law.target(Euclidean))), UNADJUSTED) == right
+        assert keeps(target.errors(self.reflected(draw, target.target(Euclidean))), UNADJUSTED) == right
 
     def test_mala(self, draw, keeps, dimension):
-        law = LAWS[dimension]
-        run = self.run(draw, law.target(), mala(preconditioner="dense"), 300, {1: 3, 3: 4, 10: 9}[dimension])
-        assert keeps(law.errors(run), ADJUSTED)
+        target = LAWS[dimension]
+        run = self.run(draw, target.target(), mala(preconditioner="dense"), 300, {1: 3, 3: 4, 10: 9}[dimension])
+        assert keeps(target.errors(run), ADJUSTED)
 
     def test_momentum(self, draw, keeps, dimension):
-        law = LAWS[dimension]
+        target = LAWS[dimension]
         sampler = sghmc(0.02, friction=0.2, preconditioner="dense")
-        assert keeps(law.errors(self.run(draw, law.target(), sampler, 200, 10)), UNADJUSTED)
+        assert keeps(target.errors(self.run(draw, target.target(), sampler, 200, 10)), UNADJUSTED)
 
 
 @pytest.mark.slow
 def test_mala_without_preconditioner(draw, keeps):
     """The walls are oblique in the coordinates of the moves, too."""
-    law = LAWS[3]
-    run = draw(law.target(), mala(preconditioner=None), draws=400, thin=11, warmup=300, chains=1024)
-    assert keeps(law.errors(run), ADJUSTED)
+    target = LAWS[3]
+    run = draw(target.target(), mala(preconditioner=None), draws=400, thin=11, warmup=300, chains=1024)
+    assert keeps(target.errors(run), ADJUSTED)

@@ -224,7 +224,7 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert names["run"].theta.shape[:2] == (4, 150)
     run(printed, "runs.md", names)
     assert "4 chains, 150 draws" in capsys.readouterr().out
-    # the second line is about a server, which tests/posing/test_umbridge.py has
+    # the second line is about a server, which tests/posing/forward_models/test_umbridge_client.py has
     names["model"] = posterior.forward["model"]
     run(outside.splitlines()[0], "runs.md", names)
     with names["model"] as model:
@@ -235,7 +235,7 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
     names = run(blocks("posing.md")[0], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
-    assert "theta[8] ~ Normal(mu, tau)  (non-centred)" in capsys.readouterr().out
+    assert "theta[8] ~ Normal(mu, tau)  (non-centered)" in capsys.readouterr().out
     assert names["schools"].check_gradient().passed
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
     found = names["run"].summary()["mean"]
@@ -313,7 +313,7 @@ def test_links_lead_somewhere(page: str) -> None:
     "module",
     [
         *("domains.constraints", "domains.level_set", "domains.polygon", "domains.product"),
-        *("posing.density", "posing.prior", "posing.target"),
+        *("posing.forward_models.log_density", "posing.priors.joint_prior", "posing.posterior.target"),
     ],
 )
 def test_docstring_examples(module: str) -> None:

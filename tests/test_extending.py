@@ -12,13 +12,13 @@ import arviz as az
 import launch
 import numpy as np
 import pytest
-from laws import CORRELATED, gaussian, second_moments, upper
 from noise_checks import check_derivatives
 from parts import cases
 from scipy import stats
+from targets import CORRELATED, gaussian, second_moments, upper
 
 import invsamp as iv
-from invsamp.engine.swaps.meeting import Meeting
+from invsamp.engine.exchange.swap_acceptance import Meeting
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.problems.mixtures import two_modes
 
@@ -164,7 +164,7 @@ class TestLaw:
         return draw(self.target, script.contour, draws=400, thin=4, warmup=3000, start=np.array([-4.0]))
 
     @pytest.mark.slow
-    def test_the_posterior_is_right_whatever_was_learnt(self, script, draw, agrees, monkeypatch):
+    def test_the_posterior_is_right_whatever_was_learned(self, script, draw, agrees, monkeypatch):
         run = self.run(draw, script)
         moments = np.stack([(run.theta[..., 0] > 0.0).mean(axis=1), run.theta[..., 0].mean(axis=1)], axis=1)
         assert agrees(moments, [0.6, 0.4 * -4.0 + 0.6 * 3.0])
@@ -176,13 +176,13 @@ class TestLaw:
         assert not agrees((deaf.theta[..., 0] > 0.0).mean(axis=1), 0.6)
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_it_is_stored_and_resumed_with_what_it_learnt(self, script, tmp_path):
+    def test_it_is_stored_and_resumed_with_what_it_learned(self, script, tmp_path):
         settings = {"warmup": 200, "seed": 3, "progress": False, "segment": 5}
         whole = iv.sample(self.target, script.contour, draws=40, directory=tmp_path / "whole", **settings)
         iv.sample(self.target, script.contour, draws=15, directory=tmp_path / "run", **settings)
         run = iv.resume(tmp_path / "run", draws=40, progress=False)
         np.testing.assert_array_equal(run.rung_theta(1), whole.rung_theta(1))
-        assert run.report["laws"][1].startswith("Contour(lowest=1.0, highest=20.0, bins=30, zeta=0.75")
+        assert run.report["targets"][1].startswith("Contour(lowest=1.0, highest=20.0, bins=30, zeta=0.75")
 
     @pytest.mark.mpi
     @pytest.mark.filterwarnings("ignore::UserWarning")

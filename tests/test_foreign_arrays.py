@@ -10,14 +10,14 @@ from scipy import sparse
 
 import invsamp as iv
 from invsamp import parallel
-from invsamp.domains.boundary import penalised
+from invsamp.domains.boundary import penalized
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
-from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
-from invsamp.posing.gradient_check import check_gradient
+from invsamp.posing.checks.taylor_test import check_gradient
+from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 MASKED = np.ma.array([1.0, 2.0, 999.0], mask=[0, 0, 1])
@@ -189,7 +189,7 @@ SAMPLERS = {
     "ghmc": iv.ghmc(),
     "sghmc": iv.sghmc(0.1),
     "ladder": iv.relangevin((1.0, 3.0), (0.5, 1.0)),
-    "penalty": iv.mala(boundary=penalised(5.0)),
+    "penalty": iv.mala(boundary=penalized(5.0)),
     "reflected": iv.mala(),
 }
 

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from laws import CORRELATED, gaussian, second_moments, sgld_covariance, upper
+from targets import CORRELATED, gaussian, second_moments, sgld_covariance, upper
 
 import invsamp.kernels.langevin
 from invsamp.domains import Unbounded
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import GradientNoise
-from invsamp.posing.potential import SumPotential
-from invsamp.posing.target import Target
-from invsamp.presets import fast_resgld, resgld, sgld
+from invsamp.posing.posterior.function_potential import SumPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import fast_resgld, resgld, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 
@@ -33,11 +33,11 @@ class TestNoiseBudget:
         "variance", [known(), known(1.0), running_average(), kernel_ridge()], ids=lambda v: type(v).__name__
     )
     def test_each_variance_model(self, draw, agrees, variance):
-        # 1,000 probes at 100 states and more: the learnt variance is right to 0.5%
+        # 1,000 probes at 100 states and more: the learned variance is right to 0.5%
         run = self.run(draw, noisy(0.0, 1.0), GradientNoise(variance), gaussian(1.0))
         truth = 1.0 / (1.0 - self.step / 2.0)
-        learnt = self.step / 2.0 * 0.005 * truth
-        assert agrees(second_moments(run), truth, learnt)
+        learned = self.step / 2.0 * 0.005 * truth
+        assert agrees(second_moments(run), truth, learned)
         assert run.report["clipped_noise"] == [0.0]
 
     def test_no_budget_is_rejected(self, draw, agrees):
@@ -110,7 +110,7 @@ class TestNoiseBudget:
 
 
 def bivariate_mean():
-    """Posterior of a bivariate mean, 200 data: target centred on its mean, precision, covariance of batches of 50."""
+    """Posterior of a bivariate mean, 200 data: target centered on its mean, precision, covariance of batches of 50."""
     rng = np.random.default_rng(0)
     data = rng.standard_normal((200, 2)) @ np.linalg.cholesky(CORRELATED).T
     data -= data.mean(axis=0)
@@ -133,7 +133,7 @@ class TestMinibatch:
     size, batch, eps = 100, 50, 0.5
     ratio = size / batch * (1.0 - batch / size)
     #: Standard error of the variance from warm-up: 5 batches of each of 256 chains, 49 degrees of freedom.
-    learnt = math.sqrt(2.0 / (5 * 256 * 49)) * eps * ratio / 2.0
+    learned = math.sqrt(2.0 / (5 * 256 * 49)) * eps * ratio / 2.0
 
     @pytest.fixture
     def target(self):
@@ -162,7 +162,7 @@ class TestMinibatch:
             self.eps / self.size, estimator=minibatch(self.batch), gradient_noise=GradientNoise(running_average())
         )
         run = draw(target, sampler, draws=400, thin=2)
-        assert agrees(self.moments(run), 1.0 / (1.0 - self.eps / 2.0), self.learnt)
+        assert agrees(self.moments(run), 1.0 / (1.0 - self.eps / 2.0), self.learned)
 
     def test_fast_resgld_corrects_and_resgld_does_not(self, draw, agrees, target):
         eps = 0.2
@@ -175,7 +175,7 @@ class TestMinibatch:
         assert corrected.report["swap_accepts"][0] > 0.1 * corrected.report["swap_attempts"][0]
         for run, right in ((corrected, True), (plain, False)):
             found = self.moments(run)
-            assert bool(agrees(found, np.clip(found.mean(), low, high), self.learnt)) is right
+            assert bool(agrees(found, np.clip(found.mean(), low, high), self.learned)) is right
 
 
 def test_budget_of_zero_variance_is_plain_sgld(draw):

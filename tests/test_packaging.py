@@ -155,12 +155,12 @@ def test_types() -> None:
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("solvers/extra.py", "import invsamp.contract"),
+        ("solvers/extra.py", "import invsamp.protocols"),
         ("solvers/extra.py", "import invsamp as iv"),
         ("invsamp/extra.py", "from invsamp.solvers import ode"),
-        ("invsamp/swap/extra.py", "import invsamp.problems"),
+        ("invsamp/swaps/extra.py", "import invsamp.problems"),
         ("invsamp/extra.py", "import numpy"),
-        ("invsamp/kernels/extra.py", "from invsamp.engine.engine import Engine"),
+        ("invsamp/kernels/extra.py", "from invsamp.engine.driver.engine import Engine"),
         ("invsamp/domains/box.py", "from invsamp.domains.intersection import Intersection"),
         ("invsamp/domains/box.py", "if TYPE_CHECKING:\n    from invsamp.domains.intersection import Intersection"),
     ],

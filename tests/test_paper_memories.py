@@ -18,9 +18,9 @@ from operator_oracle import Level, acceptance, grid, on_grid, transition
 from scipy.stats import norm
 
 import invsamp as iv
-from invsamp.contract import Terms
 from invsamp.estimators import control_variates
 from invsamp.problems.mixtures import GaussianMixture, two_modes
+from invsamp.protocols import Terms
 
 BUMPS = GaussianMixture((0.4, 0.6), (-1.2, 1.0), (0.6, 0.4))
 POINTS, EDGES = grid(-6.0, 6.0, 120), np.array([-1.2, -0.4, 0.6, 1.2])  # these are edges of cells
@@ -53,9 +53,9 @@ class Tilted:
         return Terms(*BUMPS.energy_and_gradient(position), a * self.g(position), (a * self.slope(position))[:, :, None])
 
 
-def shares(law):
+def shares(target):
     """Probabilities (5,) of the intervals between the edges, by cells'."""
-    return np.array([part.sum() for part in np.split(law, np.searchsorted(POINTS, EDGES))])
+    return np.array([part.sum() for part in np.split(target, np.searchsorted(POINTS, EDGES))])
 
 
 def of_draws(run, rung=0):
@@ -64,23 +64,23 @@ def of_draws(run, rung=0):
     return np.stack([(within == k).mean(axis=1) for k in range(len(EDGES) + 1)], axis=1)
 
 
-def settled(law, step, period):
+def settled(target, step, period):
     """Average over a period of what a law comes to."""
-    found = law
+    found = target
     for _ in range(1000):
         before, found = found, 0.0
         for k in range(period):
-            law = step(law, k)
-            found = found + law / period
+            target = step(target, k)
+            found = found + target / period
         if np.abs(found - before).sum() < 1e-6:
             return found
     raise AssertionError("not settled")
 
 
-def moved(law):
+def moved(target):
     """A law (n, m, n, m) of both rungs' positions and memories after a step of each."""
     cold, hot = (transition(level, POINTS) for level in LEVELS)
-    return np.einsum("ix,imjk,jy->xmyk", cold, law, hot, optimize=True)
+    return np.einsum("ix,imjk,jy->xmyk", cold, target, hot, optimize=True)
 
 
 SIDES = np.array([0.2, 6.0])  # g left and right of 0
@@ -111,12 +111,12 @@ def of_snapshots(memories, refresh, stays=False):
         c = -1.0 if memories is PLAIN else -g[at] / side
         renewed[at, i, memories.index((g[at], c))] = 1.0
 
-    def step(law, k):
-        law = moved(law)
+    def step(target, k):
+        target = moved(target)
         if k == refresh - 1:
-            law = np.einsum("xmyk,xmp,ykq->xpyq", law, renewed, renewed, optimize=True)
-        swapped = law * accept
-        return law - swapped + swapped.transpose((2, 1, 0, 3) if stays else (2, 3, 0, 1))
+            target = np.einsum("xmyk,xmp,ykq->xpyq", target, renewed, renewed, optimize=True)
+        swapped = target * accept
+        return target - swapped + swapped.transpose((2, 1, 0, 3) if stays else (2, 3, 0, 1))
 
     begun = np.zeros((n, m, n, m))
     begun[:, 0, :, 0] = np.outer(*(on_grid(BUMPS, POINTS, t) for t in PAIR))
@@ -142,8 +142,8 @@ def of_windows(window, levels, points):
     accept = acceptance(iv.naive(), *levels, points)[0]
     kernels = [transition(level, points) for level in levels]
 
-    def step(law, k):
-        free, resting = (kernels[0].T @ part @ kernels[1] for part in law)
+    def step(target, k):
+        free, resting = (kernels[0].T @ part @ kernels[1] for part in target)
         if k == 0:
             free, resting = free + resting, 0.0 * resting
         swapped = free * accept

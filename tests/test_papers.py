@@ -12,11 +12,11 @@ import pytest
 import threads
 
 import invsamp as iv
-from invsamp import presets
-from invsamp.engine import state as states
-from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
-from invsamp.parallel import planning, sharing
+from invsamp import samplers
+from invsamp.engine.driver import serialization as states
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.parallel import load_balancing, mpi_run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "papers.md").read_text()
 ROWS = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| `(iv\.[^`]+)` \|$", PAGE, re.MULTILINE)
@@ -49,7 +49,7 @@ def test_why_it_is():
         (iv.svgd(0.1), ()),  # it says so itself
         (
             iv.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
-            ("steps that nothing refuses", "a law that is learnt for ever", "the published weights"),
+            ("steps that nothing refuses", "a law that is learned for ever", "the published weights"),
         ),
         (iv.contour_exchange(), ()),
         (iv.relangevin((1, 2, 4), scheme=iv.deo(window=8)), ("gates of windows",)),
@@ -81,7 +81,7 @@ def test_all_five_papers_and_all_of_their_samplers_are_there():
     assert {paper for paper, *_ in ROWS} == {"reLD", "VR", "thesis", "f-reSGLD", "r2SGLD"}
     assert len(CALLS) == len(ROWS) > 30
     named = {re.match(r"iv\.(\w+)", call)[1] for call in CALLS.values()}
-    assert named <= set(presets.__all__)
+    assert named <= set(samplers.__all__)
     approximate = {
         "cyclic_sgld",
         "sghmc",
@@ -97,14 +97,14 @@ def test_all_five_papers_and_all_of_their_samplers_are_there():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in presets.__all__ if "friction" in inspect.signature(getattr(presets, name)).parameters]
+    "name", [name for name in samplers.__all__ if "friction" in inspect.signature(getattr(samplers, name)).parameters]
 )
 def test_at_friction_one_momentum_is_none(name):
     """The rung's kernel is that of its Langevin form; `sghmc` and `ghmc` keep theirs, which makes the same law."""
     contours = (0.1, [1.0, 2.0, 3.0])
     needed = {"paired_resgld": ([[0.0]],), "cyclic_sgld": (0.1,), "csgld": contours, "icsgld": contours}
     given = needed.get(name, ())
-    plain, other = (getattr(presets, name)(*given, friction=friction).rungs for friction in (1.0, 0.3))
+    plain, other = (getattr(samplers, name)(*given, friction=friction).rungs for friction in (1.0, 0.3))
     assert all(rung.kernel.friction == 1.0 for rung in plain) and all(rung.kernel.friction == 0.3 for rung in other)
     if name not in ("sghmc", "ghmc"):
         assert all(isinstance(rung.kernel, iv.Langevin) for rung in plain)
@@ -122,45 +122,45 @@ def test_sghmc_at_friction_one_makes_the_draws_of_sgld():
 
 #: Where the law of each row is held against a known one, with a control.
 LAWS = {
-    "reLD: reLD, exact": "swap/test_operator.py::TestOracle engine/swaps/test_at_hand.py::TestLaws",
-    "reLD: reLD, unadjusted": "test_paper_laws.py",
-    "reLD: reSGLD": "test_paper_laws.py",
-    "reLD: naive reSGLD": "test_paper_laws.py",
+    "reLD: reLD, exact": "swaps/test_operator.py::TestOracle engine/exchange/test_vectorized_swaps.py::TestLaws",
+    "reLD: reLD, unadjusted": "test_paper_targets.py",
+    "reLD: reSGLD": "test_paper_targets.py",
+    "reLD: naive reSGLD": "test_paper_targets.py",
     "reLD: reSGHMC": "kernels/test_momentum.py::TestLadder",
-    "VR: SGLD": "test_paper_laws.py test_targets.py",
+    "VR: SGLD": "test_paper_targets.py test_targets.py",
     "VR: SGHMC": "kernels/test_momentum.py::TestGaussian",
-    "VR: cycSGLD": "test_paper_laws.py",
-    "VR: cycSGHMC": "test_paper_laws.py::test_a_cycle_with_momentum",
+    "VR: cycSGLD": "test_paper_targets.py",
+    "VR: cycSGHMC": "test_paper_targets.py::test_a_cycle_with_momentum",
     "VR: VR-reSGLD, Algorithm 1": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGLD, Algorithm 2": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGHMC": "test_paper_memories.py::test_momentum_with_snapshots_that_are_renewed",
     "VR: its exact form (ours)": "estimators/test_quadratic_controls.py::TestLaw",
     "VR: the same by Gauss-Newton matrices (ours)": "test_examples.py::test_variance_reduction",
-    "thesis: APE": "test_paper_laws.py swap/test_schemes.py::TestAnyTwoRungs",
-    "thesis: ADJ, one pair": "test_paper_laws.py",
-    "thesis: ADJ, a sweep": "test_paper_laws.py",
-    "thesis: SEO": "test_paper_laws.py",
-    "thesis: DEO": "test_paper_laws.py",
+    "thesis: APE": "test_paper_targets.py swaps/test_schemes.py::TestAnyTwoRungs",
+    "thesis: ADJ, one pair": "test_paper_targets.py",
+    "thesis: ADJ, a sweep": "test_paper_targets.py",
+    "thesis: SEO": "test_paper_targets.py",
+    "thesis: DEO": "test_paper_targets.py",
     "thesis: DEO with window": "test_paper_memories.py::test_pairs_that_rest_until_a_window_is_over",
     "thesis: DEO*-SGD": "kernels/test_baselines.py::TestDeoSgd",
-    "thesis: CSGLD": "laws/test_contours.py::TestPublished",
-    "thesis: CSGLD, the published weights": "laws/test_contours.py::TestPublished",
-    "thesis: CSGHMC": "laws/test_contours.py::TestPublished",
-    "thesis: ICSGLD": "laws/test_contours.py::TestPublished laws/test_contour_learning.py",
-    "thesis: AWSGLD": "test_paper_laws.py laws/test_contour_learning.py",
-    "thesis: contour rung (ours)": "laws/test_contours.py::TestRungs",
+    "thesis: CSGLD": "tempering/test_contours.py::TestPublished",
+    "thesis: CSGLD, the published weights": "tempering/test_contours.py::TestPublished",
+    "thesis: CSGHMC": "tempering/test_contours.py::TestPublished",
+    "thesis: ICSGLD": "tempering/test_contours.py::TestPublished tempering/test_contour_learning.py",
+    "thesis: AWSGLD": "test_paper_targets.py tempering/test_contour_learning.py",
+    "thesis: contour rung (ours)": "tempering/test_contours.py::TestRungs",
     "thesis: pSGLD": "kernels/test_baselines.py::TestRmsLangevin",
     "thesis: SVGD": "kernels/test_baselines.py::TestStein",
     "thesis: SGD": "kernels/test_baselines.py::TestSwag",
-    "f-reSGLD: f-reSGLD": "swap/test_operator.py::TestCode",
-    "f-reSGLD: m-reSGLD": "test_paper_laws.py",
+    "f-reSGLD: f-reSGLD": "swaps/test_operator.py::TestCode",
+    "f-reSGLD: m-reSGLD": "test_paper_targets.py",
     "f-reSGLD: with kernel ridge regression": "test_noisy_targets.py slow/test_noisy_mixture.py",
-    "r2SGLD: R-SGLD": "test_paper_laws.py test_constrained_targets.py",
-    "r2SGLD: R-cycSGLD": "test_paper_laws.py",
+    "r2SGLD: R-SGLD": "test_paper_targets.py test_constrained_targets.py",
+    "r2SGLD: R-cycSGLD": "test_paper_targets.py",
     "r2SGLD: R-SGHMC": "kernels/test_momentum.py::TestWalls test_constrained_targets.py",
-    "r2SGLD: reSGLD without walls": "test_paper_laws.py",
-    "r2SGLD: r2SGLD": "test_paper_laws.py slow/test_constrained_mixtures.py",
-    "r2SGLD: r2SGHMC": "test_paper_laws.py",
+    "r2SGLD: reSGLD without walls": "test_paper_targets.py",
+    "r2SGLD: r2SGLD": "test_paper_targets.py slow/test_constrained_mixtures.py",
+    "r2SGLD: r2SGHMC": "test_paper_targets.py",
 }
 
 
@@ -209,7 +209,7 @@ def problem(name):
 @pytest.mark.parametrize("name", CALLS)
 def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(name, monkeypatch):
     """From warm-up into the draws, where a model fails in a corner; or what a row refuses, and without it."""
-    monkeypatch.setattr(planning, "MESSAGES", -1.0)  # cheap as the models are, all processes solve
+    monkeypatch.setattr(load_balancing, "MESSAGES", -1.0)  # cheap as the models are, all processes solve
     sampler = fitting(CALLS[name])
     searching = any(rung.step_size is None or rung.learns_variance for rung in sampler.rungs)
     plan = Plan(20, 100 if searching else 10, 1, 4, 5)
@@ -231,7 +231,7 @@ def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(n
             engine.restore(states.decode(state))
             return states.decode(steps(engine, count))
 
-        return states.encode(sharing.share(comm, engine, part))
+        return states.encode(mpi_run.share(comm, engine, part))
 
     whole = Engine(problem(name), sampler, plan)
     whole.begin()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.domains.boundary import Ignore, Reflect, penalised
+from invsamp.domains.boundary import Ignore, Reflect, penalized
 from invsamp.estimators import Exact, exact, minibatch, noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.schedules import constant, cyclic_cosine
 from invsamp.ladder import GradientNoise, Sampler
-from invsamp.laws import tempered
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import (
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import (
     cyclic_sgld,
     fast_resgld,
     ghmc,
@@ -27,8 +26,9 @@ from invsamp.presets import (
     sghmc,
     sgld,
 )
-from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive
-from invsamp.swap.schemes import deo, seo
+from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive
+from invsamp.swaps.schemes import deo, seo
+from invsamp.tempering import tempered
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
@@ -37,7 +37,7 @@ SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc, mams)}
 
 def test_sgld():
     (rung,) = sgld(0.1, estimator=minibatch(5)).rungs
-    assert (rung.law, rung.kernel, rung.step_size) == (tempered(1.0), Langevin(False), 0.1)
+    assert (rung.target, rung.kernel, rung.step_size) == (tempered(1.0), Langevin(False), 0.1)
     assert rung.estimator == minibatch(5)
     assert rung.gradient_noise is None
 
@@ -82,7 +82,7 @@ def test_boundary(name):
     make = {**LADDERS, **SINGLES}[name]
     assert make().boundary == Reflect()
     assert make(boundary="ignore").boundary == Ignore()
-    assert make(boundary=penalised(2.0)).boundary == penalised(2.0)
+    assert make(boundary=penalized(2.0)).boundary == penalized(2.0)
 
 
 def test_relangevin_is_exact_by_default():
@@ -139,7 +139,7 @@ class TestEveryLadder:
             if estimators:
                 assert [rung.estimator for rung in sampler.rungs] == [noisy(1.0), noisy(3.0)]
         sampler = LADDERS[name](np.array([1.0, 4.0]), 0.1, scheme=seo(), swap_fraction=0.5)
-        assert [rung.law for rung in sampler.rungs] == [tempered(1.0), tempered(4.0)]
+        assert [rung.target for rung in sampler.rungs] == [tempered(1.0), tempered(4.0)]
         assert [rung.step_size for rung in sampler.rungs] == [0.1, 0.1]
         assert sampler.swap.scheme == seo()
         assert sampler.swap.fraction == 0.5

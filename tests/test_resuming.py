@@ -74,7 +74,7 @@ def test_a_given_start_is_kept_for_a_run_that_had_not_begun(tmp_path, monkeypatc
         os._exit(3)
 
     def work():
-        monkeypatch.setattr("invsamp.engine.engine.Engine.begin", begin)
+        monkeypatch.setattr("invsamp.engine.driver.engine.Engine.begin", begin)
         iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0], directory=tmp_path / "run")
 
     assert in_a_fork(work) == 3
@@ -85,9 +85,9 @@ def test_a_run_that_fails_at_its_start_leaves_nothing(tmp_path):
     for error in (iv.ModelError, KeyboardInterrupt):
 
         def wrong(theta, error=error):
-            raise error("no licence")
+            raise error("no license")
 
-        with pytest.raises(error, match="no licence"):
+        with pytest.raises(error, match="no license"):
             iv.sample(posed(wrong), SAMPLER, **SETTINGS, directory=tmp_path / "run")
         assert os.listdir(tmp_path) == []
 
@@ -96,11 +96,11 @@ def test_a_run_that_fails_at_its_start_leaves_nothing(tmp_path):
 def test_what_ends_a_run_says_how_to_go_on(tmp_path, error, capsys):
     def wrong(theta):
         if (tmp_path / "run" / "segment-000001.nc").exists():
-            raise error("no licence")
+            raise error("no license")
         return square(theta)
 
     wrong.__qualname__ = square.__qualname__
-    with pytest.raises(error, match="no licence") as caught:
+    with pytest.raises(error, match="no license") as caught:
         iv.sample(posed(wrong), SAMPLER, **SETTINGS, directory=tmp_path / "run", segment=3)
     (note,) = caught.value.__notes__
     assert "with 6 draws per chain" in note and note.endswith(f"Go on with invsamp.resume({str(tmp_path / 'run')!r})")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from laws import CORRELATED, gaussian, second_moments, sgld_covariance, upper
+from targets import CORRELATED, gaussian, second_moments, sgld_covariance, upper
 
 from invsamp.estimators import noisy
-from invsamp.posing.target import Target
-from invsamp.presets import relangevin, resgld, sgld
+from invsamp.posing.posterior.target import Target
 from invsamp.problems.mixtures import GaussianMixture, two_modes
-from invsamp.swap import rules
+from invsamp.samplers import relangevin, resgld, sgld
+from invsamp.swaps import rules
 from invsamp.variances.models import known
 
 

@@ -8,14 +8,14 @@ import pytest
 from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.kernels import Langevin
 from invsamp.ladder import Rung, Sampler, Swap
-from invsamp.posing.adapters import with_jacobian
-from invsamp.posing.distributions import Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.presets import relangevin
-from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.rules import delayed_acceptance, fast, multi_variance, product_target
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.forward_models.adapters import with_jacobian
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.samplers import relangevin
+from invsamp.swaps.discrepancy import Discrepancy
+from invsamp.swaps.rules import delayed_acceptance, fast, multi_variance, product_target
 
 DATA = (1.6, 2.4, 2.2)
 SLOPES = np.array([0.6, 1.0, 1.4])
@@ -69,8 +69,8 @@ class TestLadders:
         run = self.run(draw, rungs, draws=2400)
         report = run.report
         assert report["fidelities"] == GRADED[rungs]
-        learnt = str(delayed_acceptance(Discrepancy()))
-        between = [learnt, learnt, str(fast())][: rungs - 1]
+        learned = str(delayed_acceptance(Discrepancy()))
+        between = [learned, learned, str(fast())][: rungs - 1]
         assert report["swap_rules"] == between
         assert agrees(seen(run), truth("fine"))
         # the levels are far enough apart for the test to tell

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from laws import CORRELATED, box, gaussian, moments_about, tempered, upper
 from scipy.stats import truncnorm
+from targets import CORRELATED, box, gaussian, moments_about, tempered, upper
 
 from invsamp.domains import Box, HalfSpaces, Reflection
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import mala, sgld
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import mala, sgld
 
 
 def simplex(vertices):
@@ -74,8 +74,8 @@ class TestTruncatedGaussian:
     def test_quadrature_against_scipy(self):
         potential, (_, points, weights) = TRUNCATED["interval"]
         mean, covariance = true_moments(potential, points, weights)
-        law = truncnorm(-1.0, 0.5, loc=0.5)
-        np.testing.assert_allclose([mean[0], covariance[0, 0]], [law.mean(), law.var()], rtol=1e-10)
+        target = truncnorm(-1.0, 0.5, loc=0.5)
+        np.testing.assert_allclose([mean[0], covariance[0, 0]], [target.mean(), target.var()], rtol=1e-10)
 
     def test_projection_is_rejected(self, draw, agrees):
         potential, (domain, points, weights) = TRUNCATED["box 2-D"]
@@ -103,14 +103,14 @@ class Euclidean(HalfSpaces):
 class TestReflectedSgld:
     """Without adjustment the bar is 0.03 sd on the mean at step 0.02, with a standard error four times below that."""
 
-    law = truncnorm(-0.5, 2.5)
+    target = truncnorm(-0.5, 2.5)
 
     def mean_error(self, draw, domain):
-        target = Target(gaussian(1.0), domain, start=lambda rng, n: self.law.rvs((n, 1), random_state=rng))
+        target = Target(gaussian(1.0), domain, start=lambda rng, n: self.target.rvs((n, 1), random_state=rng))
         run = draw(target, sgld(0.02), draws=100, thin=20, warmup=200, chains=2000)
         means = run.theta.mean(axis=(1, 2))
-        assert means.std() / math.sqrt(len(means)) < 0.0075 * self.law.std()
-        return abs(means.mean() - self.law.mean()) / self.law.std()
+        assert means.std() / math.sqrt(len(means)) < 0.0075 * self.target.std()
+        return abs(means.mean() - self.target.mean()) / self.target.std()
 
     def test_specular(self, draw, within):
         assert within(self.mean_error(draw, Box(-0.5, 2.5)), 0.03)
@@ -140,11 +140,11 @@ def test_failed_solves_cut_the_target(draw, agrees):
 
     potential = FunctionPotential(function, 1)
     run = draw(Target(potential), mala(0.8), draws=500, thin=2)
-    law = truncnorm(-np.inf, 0.7)
-    truth = [law.mean(), law.var()]
+    target = truncnorm(-np.inf, 0.7)
+    truth = [target.mean(), target.var()]
     assert run.report["failed_solves"]["target"] > 1000
     assert (run.theta < 0.7).all()
-    assert agrees(moments_about(run, law.mean() * np.ones(1)), truth)
+    assert agrees(moments_about(run, target.mean() * np.ones(1)), truth)
     # a reflecting wall at the same place, walked without adjustment at a large step, is another law
     walled = draw(Target(gaussian(1.0), Box(-np.inf, 0.7)), sgld(0.8), draws=500, thin=2)
-    assert not agrees(moments_about(walled, law.mean() * np.ones(1)), truth)
+    assert not agrees(moments_about(walled, target.mean() * np.ones(1)), truth)

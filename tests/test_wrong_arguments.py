@@ -31,7 +31,7 @@ def run(sampler: iv.Sampler, **settings: Any) -> iv.Run:
 NONSENSE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("assume_unbiased", lambda: iv.fast(assume_unbiased="no")),
     ("assume_unbiased", lambda: iv.multi_variance_resgld(assume_unbiased="False")),
-    ("equalise", lambda: iv.corrected(equalise="no")),
+    ("equalize", lambda: iv.corrected(equalize="no")),
     ("adjusted", lambda: iv.relangevin(adjusted="False")),
     ("adjusted", lambda: iv.Langevin(adjusted="no")),
     ("progress", lambda: run(iv.sgld(0.1), progress="no")),
@@ -74,7 +74,7 @@ NONSENSE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("relative_step", lambda: iv.finite_differences(lambda t: t, relative_step=True)),
     ("seed", lambda: run(iv.sgld(0.1), seed=1.0)),
     ("radius", lambda: iv.Ball([0.0], True)),
-    ("centre", lambda: iv.Ball([True], 1.0)),
+    ("center", lambda: iv.Ball([True], 1.0)),
     ("resolution", lambda: iv.LevelSet(lambda x: x[:, 0], lambda x: np.ones_like(x), 1, resolution="0.1")),
     ("value", lambda: iv.known(True)),
     ("value", lambda: iv.known("1.0")),

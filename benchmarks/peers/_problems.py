@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.diagnostics import ess
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
 from invsamp.problems import conductivity, fitzhugh_nagumo, heat_modes, lotka_volterra, poisson64
+from invsamp.protocols import Array
 
 HERE = Path(__file__).parent
 REFERENCES = HERE / "references.json"

@@ -24,11 +24,11 @@ from _battery_nuts import nuts
 from _problems import CASES, Density
 
 import invsamp as iv
-from invsamp.contract import Array
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array
 
 CHAINS = 4
-#: Optimisations that pyPESTO begins with.
+#: Optimizations that pyPESTO begins with.
 STARTS = 20
 Found = tuple[Array, dict[str, float]]
 
@@ -109,7 +109,7 @@ def pints(name: str, posterior: Posterior, seed: int, steps: int, start: Array |
 
 
 def pypesto(name: str, posterior: Posterior, seed: int, steps: int, temperatures: int) -> Found:
-    """`STARTS` optimisations, then adaptive parallel tempering from the best, four times; the first half dropped."""
+    """`STARTS` optimizations, then adaptive parallel tempering from the best, four times; the first half dropped."""
     import pypesto as toolkit
     from pypesto import optimize, sample
 

@@ -38,7 +38,7 @@ WHAT = {
     "nutpie_own": "the same from starts uniform in (-2, 2), its default",
     "numpyro": "NUTS, diagonal metric, the model called from JAX",
     "pints": "adaptive Metropolis (Haario, Bardenet), its default",
-    "pypesto": "20 optimisations, then adaptive parallel tempering from the best optimum",
+    "pypesto": "20 optimizations, then adaptive parallel tempering from the best optimum",
     "cuqipy": "NUTS, no metric; with NumPy 2.4 an array of one number in it had to be made a number",
     "tinyda": "delayed acceptance over two levels, by preconditioned Crank-Nicolson or adaptive Metropolis",
 }
@@ -56,7 +56,7 @@ The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of se
 toolkit spends beside them shows, as where NumPyro calls them from JAX. In JAX itself they would not be cheaper:
 FitzHugh-Nagumo's gradient takes 1.2 to 1.7 times the seconds of invsamp's there in forward mode, 2.4 to 3 times in
 reverse (`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but
-pyPESTO begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
+pyPESTO begins by optimization. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
 which runs shared with other work: by a factor of two they are not to be told apart, and what is said of them is of runs
 on one kind. Counts of solves are exact. Each problem has those toolkits that are made for its kind: ODEs NumPyro,
 PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and nutpie, and two modes all of them.
@@ -201,7 +201,7 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
     if not ours:
         return ""
     sentences = []
-    # in favour of others: by those of their runs that came near the reference
+    # in favor of others: by those of their runs that came near the reference
     sound = {name: [one for one in found[name, problem] if right([one])] for name in NAMES if name != "invsamp"}
     for index, unit in enumerate(("per solve", "per second")):
         factors = {name: factor for name, runs in sound.items() if (factor := ahead(ours, runs, index))}

@@ -14,13 +14,13 @@ from invsamp.arguments import boolean, instance, integer, optional, real, wrong
 from invsamp.calibration.outcome import Calibration
 from invsamp.calibration.records import Records, about
 from invsamp.calibration.replicates import ENERGIES, Replicate, Settings, replicate
-from invsamp.engine.engine import Engine
-from invsamp.engine.progress import tqdm
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.driver.progress_bar import tqdm
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
-from invsamp.posing.density import GivenLikelihood
-from invsamp.posing.posterior import Posterior
-from invsamp.sampler import plan
+from invsamp.posing.forward_models.log_density import GivenLikelihood
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.sampling import plan
 from invsamp.storage.directory import as_path
 
 
@@ -89,7 +89,7 @@ def calibrate(
     Notes
     -----
     The test of uniformity is exact (`invsamp.calibration.uniformity`), given ranks among independent draws. A sampler
-    without acceptance step is labelled approximate: found wrong, its ``offset`` and ``width`` measure the bias.
+    without acceptance step is labeled approximate: found wrong, its ``offset`` and ``width`` measure the bias.
     Replicates that fail are left out: the verdict is of those that ended.
 
     References

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from invsamp import arguments
-from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, MOST_PANELS, clean, new_figure, title
+from invsamp.protocols import Array
 
 
 class Calibrated(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.calibration.uniformity import bands, p_values
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from invsamp.calibration.replicates import Replicate, Settings
-from invsamp.contract import Facts, Plain
+from invsamp.protocols import Facts, Plain
 from invsamp.storage.files import new_folder, write_whole
 from invsamp.storage.lock import Lock
 from invsamp.storage.manifest import describe, differences

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Facts, Plain
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.draws import ess
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, Facts, Plain
 from invsamp.results.run import Run
-from invsamp.sampler import sample
+from invsamp.sampling import sample
 
 #: A run with too few effective draws is made again with this many times the steps, at most.
 LONGEST = 16

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # its stats take most of a second to import: not before they are wanted
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 Ranks = npt.NDArray[np.int64]
 #: Below this, sums of probabilities near 1 are rounding.
@@ -58,8 +58,8 @@ def _smallest_tail(ranks: Ranks, draws: int) -> float:
 
 def _two_sided(counts: Ranks, n: int, share: Array) -> Array:
     """Tail probabilities of these counts among n, each of them with the probability ``share``."""
-    law = scipy.stats.binom(n, share)
-    return np.asarray(2.0 * np.minimum(law.cdf(counts), law.sf(counts - 1)))
+    distribution = scipy.stats.binom(n, share)
+    return np.asarray(2.0 * np.minimum(distribution.cdf(counts), distribution.sf(counts - 1)))
 
 
 def _within(tail: float, n: int, draws: int) -> tuple[Ranks, Ranks]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.ladders import law_labels, swap_rates
+from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import FoundModes, Report
+from invsamp.protocols import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,14 +35,14 @@ SWAP_NOISE_LIMIT = 3.0
 CLIPPED_NOISE_LIMIT = 0.01
 #: The same, above which draws are of no use; warm-up refuses to go on to them.
 CLIPPED_NOISE_REFUSED = 0.1
-#: Fraction of the swaps that neighbours of a ladder may reject that warm-up has found.
+#: Fraction of the swaps that neighbors of a ladder may reject that warm-up has found.
 REJECTION_LIMIT = 0.9
 #: Share by which its barrier may change in the last round of warm-up.
 MOVED_LIMIT = 0.05
 #: Fraction of the states visited that the pilot of a variance model may leave out.
 UNCOVERED_LIMIT = 0.05
 #: Virial of an unadjusted kernel's chains, over that of any law, and share of them far above the others' energies, that
-#: are too much: gradients tell no curvature there (`invsamp.engine.lessons`).
+#: are too much: gradients tell no curvature there (`invsamp.engine.adaptation.metric_estimation`).
 VIRIAL_LIMIT, STRAY_LIMIT = 3.0, 0.5
 #: Fraction of the solves of one fidelity that may fail.
 FAILED_SOLVES_LIMIT = 0.05
@@ -55,7 +55,7 @@ ENERGY_TRIPS_LIMIT = 10
 #: Weight by Laplace of a mode that descents found, from which on draws have to visit it; and by what factor their share
 #: may differ from it.
 MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
-#: About the share of starts that lead to minima which no descent has come to (`invsamp.engine.scouting`), at the most.
+#: About the share of starts that lead to minima which no descent has come to (`invsamp.engine.mode_search.multistart`), at the most.
 UNSEEN_LIMIT = 1.0 / 16.0
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
@@ -67,7 +67,7 @@ _NO_WEIGHTS = (
 CHAIN_LIMIT = 0.1
 #: A fine solve that takes so many times the time of a coarse one at the most leaves nothing to save, where the coarse
 #: ones take some seconds together.
-DEAR, SOME_SECONDS = 2.0, 5.0
+EXPENSIVE, SOME_SECONDS = 2.0, 5.0
 
 
 def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None) -> list[str]:
@@ -101,7 +101,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_contour_warnings(report),
         *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
-        *_unsettled_warnings(report),
+        *_stationarity_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
@@ -148,7 +148,7 @@ def _mode_warnings(report: Report) -> list[str]:
         found.append(
             f"the density is highest where there is next to no mass, {above:.3g} units of energy below where chains "
             "stay, as in the neck of a funnel: draws may miss a part of it, and R-hat would not tell. Pose scales and "
-            'what they scale non-centred: Normal("mu", "tau") in a Prior is sampled so.'
+            'what they scale non-centered: Normal("mu", "tau") in a Prior is sampled so.'
         )
     if report.get("unlooked"):
         found.append(
@@ -164,7 +164,7 @@ def _mode_warnings(report: Report) -> list[str]:
         found.append(
             f"{modes['endless']} of {modes['descents']} descents fell without end, far below all minima{along}: the "
             "posterior is improper there, or has a spike that chains hardly enter, as where a scale goes to 0 and what "
-            'it scales with it. Give the parameter a proper prior, or pose what it scales non-centred: Normal("mu", '
+            'it scales with it. Give the parameter a proper prior, or pose what it scales non-centered: Normal("mu", '
             '"tau") in a Prior is sampled so.'
         )
     where = "the prior" if modes.get("from_prior", True) else "starting points"
@@ -177,19 +177,19 @@ def _mode_warnings(report: Report) -> list[str]:
             "where one of these is lower, the draws miss it. Look with more descents, "
             f"modes = iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0]."
         )
-    weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
-    if len(weights) < 2 or not visits.sum():
+    weights, mode_occupancy = np.asarray(modes["weights"]), np.asarray(modes["mode_occupancy"])
+    if len(weights) < 2 or not mode_occupancy.sum():
         return found
-    shares = visits / visits.sum()
+    shares = mode_occupancy / mode_occupancy.sum()
     ladder = "with a ladder from the prior" if modes.get("from_prior", True) else "with a ladder"
     by = "its Gaussian" if modes["by_laplace"] else "its height and about its width"
-    for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (visits == 0)):
+    for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (mode_occupancy == 0)):
         found.append(
             f"no draw has visited a mode that descents from {where} found, at {_numbers(modes['theta'][k])}, whose "
             f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample {ladder}, "
             'iv.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
         )
-    seen = (weights > MODE_WEIGHT_LIMIT) & (visits > 0) & modes["by_laplace"]
+    seen = (weights > MODE_WEIGHT_LIMIT) & (mode_occupancy > 0) & modes["by_laplace"]
     off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
     for k in np.flatnonzero(off):
         found.append(
@@ -214,7 +214,7 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     if not len(bad):
         return []
     named = _list([f"{name} {value:.3f}" for name, value in bad.items()])
-    several = len(law_labels(report)) > 1
+    several = len(target_labels(report)) > 1
     ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
     return [
         f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. {_likely(report, list(bad.index))}"
@@ -311,8 +311,8 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
         return summary["sd"].iloc[:0]
     shape, limit = summary["tail_shape"], 1.0 / TAIL_INDEX_LIMIT
     sure = shape - TAIL_DOUBT * summary["tail_shape_error"] > limit
-    unsettled = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
-    heavy = (shape > limit) & (sure | unsettled) & ~(summary["r_hat"] > APART_LIMIT)
+    stationarity = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
+    heavy = (shape > limit) & (sure | stationarity) & ~(summary["r_hat"] > APART_LIMIT)
     return (1.0 / shape[heavy]).sort_values()
 
 
@@ -361,7 +361,7 @@ def _swap_warnings(report: Report) -> list[str]:
         where = f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)}"
         if attempts == 0:
             found.append(f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
-        elif _same_law(report, pair) and (low := _standing(report, pair)):
+        elif _same_target(report, pair) and (low := _standing(report, pair)):
             which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
             found.append(
                 f"chain{'s' if len(low) > 1 else ''} {which} exchanged with the coarse model in fewer than "
@@ -375,7 +375,7 @@ def _swap_warnings(report: Report) -> list[str]:
                 "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
                 "lower that noise first (larger minibatches or more probes for swap energies)."
             )
-    if (told := _dear_coarse(report)) is not None:
+    if (told := _expensive_coarse(report)) is not None:
         found.append(told)
     return found
 
@@ -386,30 +386,30 @@ def _standing(report: Report, pair: int) -> dict[str, float]:
     return {chain: chance for chain, chance in worst.items() if chance < CHAIN_LIMIT}
 
 
-def _dear_coarse(report: Report) -> str | None:
+def _expensive_coarse(report: Report) -> str | None:
     """What a clock says of a coarse model that was taken for much cheaper than it is."""
-    learnt = report.get("correction")
-    if not learnt or learnt["source"] == "stated":
+    learned = report.get("correction")
+    if not learned or learned["source"] == "stated":
         return None
-    fine, coarse = report["fidelities"][0], learnt["fidelity"]
+    fine, coarse = report["fidelities"][0], learned["fidelity"]
     seconds = {name: report["evaluation_seconds"][name] for name in (fine, coarse)}
     ratio = seconds[fine] / report["evaluations"][fine] / max(seconds[coarse] / report["evaluations"][coarse], 1e-12)
-    if seconds[coarse] < SOME_SECONDS or ratio > DEAR:
+    if seconds[coarse] < SOME_SECONDS or ratio > EXPENSIVE:
         return None
     return (
         f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken for "
-        f"{learnt['relative_cost']:.3g} times dearer ({learnt['source']}): the draws are right, but moves on {fine!r} "
+        f"{learned['relative_cost']:.3g} times dearer ({learned['source']}): the draws are right, but moves on {fine!r} "
         f"itself would have been quicker. Say what solves cost: Posterior(..., costs={{...}})."
     )
 
 
-def _same_law(report: Report, pair: int) -> bool:
+def _same_target(report: Report, pair: int) -> bool:
     """Whether two rungs have one law, of two models: then a swap is all that moves the colder one."""
-    laws, fidelities = report.get("laws") or [], report.get("fidelities") or []
+    targets, fidelities = report.get("targets") or [], report.get("fidelities") or []
     least = report.get("swap_least_chances")
-    if not least or len(laws) < pair + 2:
+    if not least or len(targets) < pair + 2:
         return False
-    return bool(laws[pair] == laws[pair + 1] and fidelities[pair] != fidelities[pair + 1])
+    return bool(targets[pair] == targets[pair + 1] and fidelities[pair] != fidelities[pair + 1])
 
 
 def _round_trip_warnings(report: Report) -> list[str]:
@@ -423,14 +423,14 @@ def _round_trip_warnings(report: Report) -> list[str]:
 
 def _contour_warnings(report: Report) -> list[str]:
     found = []
-    for _, where, told in _by_rung(report, report.get("learnt_laws")):
+    for _, where, told in _by_rung(report, report.get("learned_targets")):
         if "energy_round_trips" not in told:
             continue
         trips, even = told["energy_round_trips"], told["least_over_most"]
         if even is not None and even < EVEN_BINS_LIMIT:
             found.append(
                 f"{where}: its bins of energy were visited unevenly, the least {even:.3f} times as often as the most, "
-                f"each over what it should be, below {EVEN_BINS_LIMIT:g}. What was learnt of their masses is far off, "
+                f"each over what it should be, below {EVEN_BINS_LIMIT:g}. What was learned of their masses is far off, "
                 "or some bins hold nothing: raise warmup, or give knots that begin above the lowest energy."
             )
         if trips < ENERGY_TRIPS_LIMIT:
@@ -500,10 +500,10 @@ def _uncovered_warnings(report: Report) -> list[str]:
     ]
 
 
-def _unsettled_warnings(report: Report) -> list[str]:
+def _stationarity_warnings(report: Report) -> list[str]:
     """Rungs without acceptance whose chains had not arrived when warm-up ended, or were thrown about."""
     found = []
-    for _, where, of in _by_rung(report, report.get("unsettled")):
+    for _, where, of in _by_rung(report, report.get("stationarity")):
         if of["virial"] > VIRIAL_LIMIT:
             found.append(
                 f"{where}: at the end of warm-up the draws' spread times their gradients was {of['virial']:.3g} times "
@@ -580,11 +580,11 @@ def _by_rung(report: Report, told: Sequence[Told | None] | None) -> Iterator[tup
 
 
 def _temperatures(report: Report, *rungs: int) -> str:
-    values, laws = report.get("temperatures") or [], law_labels(report)
-    if max(rungs) >= len(laws):
+    values, targets = report.get("temperatures") or [], target_labels(report)
+    if max(rungs) >= len(targets):
         return ""
     if not values:
-        return " (" + " and ".join(laws[rung] for rung in rungs) + ")"
+        return " (" + " and ".join(targets[rung] for rung in rungs) + ")"
     label = "temperature" if len(rungs) == 1 else "temperatures"
     return f" ({label} " + " and ".join(f"{values[rung]:g}" for rung in rungs) + ")"
 

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from scipy import fft
 from scipy.special import betaincinv, ndtri
 
-from invsamp.contract import Array
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.tails import TAIL_SHAPES, tail_shapes
+from invsamp.protocols import Array
 
 #: Of `errors`, in their order.
 ERRORS = ("mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat", *TAIL_SHAPES)
@@ -66,14 +66,14 @@ def errors(draws: Array, weight: Array | None = None) -> Array:
 
 
 def rhat_rank(draws: Array, weight: Array | None = None) -> Array:
-    """The larger R-hat of the rank-normalised draws and of their distances from the median; NaN for one chain."""
+    """The larger R-hat of the rank-normalized draws and of their distances from the median; NaN for one chain."""
     halves, halved = _halves(draws), _halved(weight)
     ordered = _ordered(halves)
     return _larger_rhat(_normal_scores(ordered, halved).reshape(halves.shape), ordered, halved)
 
 
 def ess_bulk(draws: Array, weight: Array | None = None) -> Array:
-    """Effective sample size of the rank-normalised draws."""
+    """Effective sample size of the rank-normalized draws."""
     halves, halved = _halves(draws), _halved(weight)
     return _ess(_normal_scores(_ordered(halves), halved).reshape(halves.shape), halved)
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, real, sequence
-from invsamp.contract import Array
 from invsamp.diagnostics import weights
+from invsamp.protocols import Array
 
 #: What is added to the count of every cell, so that a cell without draws has a finite logarithm.
 PSEUDO_COUNT = 0.5
@@ -41,7 +41,7 @@ def divergence_on_grid(
         A single array serves every dimension.
     pseudo_count : float, > 0
     log_weight : array_like, shape (..., n), optional
-        Logs of the draws' weights, unnormalised, -inf for a draw of no weight; the counts are then of weights, whose
+        Logs of the draws' weights, unnormalized, -inf for a draw of no weight; the counts are then of weights, whose
         sum is n in each sample.
 
     Returns
@@ -68,7 +68,7 @@ def divergence_on_grid(
         shares: list[Array | None] = [None] * len(samples)
     else:
         logs = weights.checked("log_weight", log_weight, (*lead, n)).reshape(-1, n)
-        shares = [weights.normalised(weights.checked("log_weight", row, (n,))) for row in logs]
+        shares = [weights.normalized(weights.checked("log_weight", row, (n,))) for row in logs]
     counts = np.stack(
         [np.histogramdd(sample, grids, weights=share)[0] for sample, share in zip(samples, shares, strict=True)]
     )
@@ -154,4 +154,4 @@ def _shares(log_weight: npt.ArrayLike | None, n: int) -> Array:
     """Shares (n,) of the draws, whose sum is 1."""
     if log_weight is None:
         return np.full(n, 1.0 / n)
-    return weights.normalised(weights.checked("log_weight", log_weight, (n,))) / n
+    return weights.normalized(weights.checked("log_weight", log_weight, (n,))) / n

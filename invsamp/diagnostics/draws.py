@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, numbers, one_of, real
-from invsamp.contract import Array
 from invsamp.diagnostics import convergence, weights
 from invsamp.diagnostics.tails import TAIL_SHAPES
+from invsamp.protocols import Array
 
 #: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
 _AT_ONCE = 2**16
@@ -27,10 +27,10 @@ def ess(
     ----------
     draws : ndarray, shape (chains, draws, *shape)
     method : {"bulk", "mean", "tail"}
-        Of the rank-normalised draws, of the draws as they are, or the smaller one of the indicators of the 5% and 95%
+        Of the rank-normalized draws, of the draws as they are, or the smaller one of the indicators of the 5% and 95%
         quantiles.
     log_weight : array_like, shape (chains, draws), optional
-        Logs of the draws' weights, unnormalised, -inf for a draw of no weight. The size is then that of weighted means,
+        Logs of the draws' weights, unnormalized, -inf for a draw of no weight. The size is then that of weighted means,
         autocorrelation included: the number of independent draws of the law that is meant with as small an error.
 
     Returns
@@ -48,7 +48,7 @@ def ess(
 
 
 def rhat(draws: Array, log_weight: npt.ArrayLike | None = None) -> Array:
-    """Rank-normalised split R-hat, the larger of its bulk and folded forms, as arviz-stats has it.
+    """Rank-normalized split R-hat, the larger of its bulk and folded forms, as arviz-stats has it.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def table(values: Array, weight: Array | None) -> dict[str, Array]:
 def _weight(log_weight: npt.ArrayLike | None, values: Array) -> Array | None:
     if log_weight is None:
         return None
-    return weights.normalised(weights.checked("log_weight", log_weight, values.shape[:2]))
+    return weights.normalized(weights.checked("log_weight", log_weight, values.shape[:2]))
 
 
 def _checked(draws: npt.ArrayLike) -> Array:

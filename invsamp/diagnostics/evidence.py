@@ -1,6 +1,6 @@
 r"""The evidence of a model from a ladder of tempered likelihoods, by stepping stones.
 
-With :math:`Z(\beta) = \int p(\theta)\, e^{-\beta \Phi(\theta)} d\theta`, the prior p normalised and :math:`\Phi` the
+With :math:`Z(\beta) = \int p(\theta)\, e^{-\beta \Phi(\theta)} d\theta`, the prior p normalized and :math:`\Phi` the
 misfit, :math:`Z(0) = 1` and the evidence is :math:`Z(1)`. From rung to rung,
 
 .. math:: \frac{Z(\beta_k)}{Z(\beta_{k+1})} = E_{\beta_{k+1}}[w]
@@ -27,8 +27,8 @@ import scipy
 from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
-from invsamp.contract import Array
 from invsamp.diagnostics.convergence import mcse_mean, rhat_rank
+from invsamp.protocols import Array
 
 #: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
 APART, ROUNDING = 4.5, 1e-9
@@ -51,7 +51,7 @@ class LogEvidence:
     bennett : float
         By Bennett's acceptance ratio, a check: from draws of both rungs of each pair.
     steps : tuple of float
-        Log of the ratio of each pair of neighbours, the coldest pair first.
+        Log of the ratio of each pair of neighbors, the coldest pair first.
     efficiency : tuple of float
         Share of the hotter rung's draws that count in each.
     doubts : tuple of str
@@ -77,7 +77,7 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
     betas : array_like, shape (rungs,)
         Decreasing from 1 to 0.
     misfit : array_like, shape (rungs, chains, draws)
-        Minus log-likelihoods, normalised ones, at draws of each rung that were made at the same time; +inf where a
+        Minus log-likelihoods, normalized ones, at draws of each rung that were made at the same time; +inf where a
         solve failed.
 
     Returns
@@ -168,7 +168,7 @@ def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
     if (least := float(efficiency.min())) < FEW:
         k = int(efficiency.argmin())
         found.append(
-            f"from rung {k + 1} to rung {k} {least:.1%} of the draws count: neighbours are too far apart, and the "
+            f"from rung {k + 1} to rung {k} {least:.1%} of the draws count: neighbors are too far apart, and the "
             "error may be larger than it says. Let the ladder have more rungs (auto_ladder(least=...))"
         )
     return tuple(found)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.diagnostics import convergence
 from invsamp.diagnostics.report import Misfit
+from invsamp.protocols import Array
 
 #: R-hat of the misfit above which nothing is said: it is not known yet.
 _UNKNOWN = 1.1
@@ -16,7 +16,7 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit) -> list[str
     """That the model does not fit its data, or fits them better than noise as stated allows; else nothing.
 
     A right model is warned of in less than one run in 1,000, whatever the prior and the number of data
-    (`invsamp.posing.expected_misfit`). The half of a chain that speaks for the model decides.
+    (`invsamp.posing.noise.expected_misfit`). The half of a chain that speaks for the model decides.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit) -> list[str
         Of the cold rung's draws.
     weight : ndarray, shape (chains, draws), optional
     noise : mapping
-        Fields of `invsamp.contract.ExpectedMisfit`.
+        Fields of `invsamp.protocols.ExpectedMisfit`.
     """
     half = misfit.shape[1] // 2
     if half < 2 or not np.isfinite(misfit).all():

@@ -1,7 +1,7 @@
 r"""The index process: how walkers travel through a ladder whose pairs accept with fixed chances, whatever the states.
 
 The paths that walkers take where energies forget themselves between attempts. Of it are the times of round trips that
-the literature states, by which schemes and windows are compared (`invsamp.swap.schemes`).
+the literature states, by which schemes and windows are compared (`invsamp.swaps.schemes`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, one_of, real
 from invsamp.diagnostics.ladders import passage_times, round_trips
-from invsamp.swap.schemes import SwapScheme, window_of
+from invsamp.swaps.schemes import SwapScheme, window_of
 
 #: Schemes of which a time is known in closed form.
 Known = Literal["deo", "seo"]
@@ -83,7 +83,7 @@ def best_window(rungs: int, rejection: float) -> int:
 
 
 class Travels(NamedTuple):
-    """How the walkers of an index process travelled, all together."""
+    """How the walkers of an index process traveled, all together."""
 
     round_trips: int  # from the coldest rung to the hottest and back
     up: float  # mean iterations from the coldest rung to the hottest, of the passages that were made; NaN if none was
@@ -107,7 +107,7 @@ def simulate(
     scheme : SwapScheme
         A window closes the gate of a pair that has swapped, until the window is over.
     rejections : array_like of float (P - 1,) in [0, 1)
-        By pair of neighbours. Of `invsamp.all_pairs` the chance of rungs further apart is that of all between to
+        By pair of neighbors. Of `invsamp.all_pairs` the chance of rungs further apart is that of all between to
         accept.
     iterations : int
     rng : Generator

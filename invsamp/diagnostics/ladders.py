@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, mapping, numbers, one_of
-from invsamp.contract import Array
 from invsamp.diagnostics.report import Report
+from invsamp.protocols import Array
 
 #: Where a round trip begins: at the first end that a walker reaches, at the coldest rung, or where the walker starts.
 Origin = Literal["end", "coldest", "start"]
@@ -49,8 +49,10 @@ def round_trips(path: npt.ArrayLike, rungs: int, origin: Origin = "end") -> int:
     one_of("origin", origin, ORIGINS)
     if rungs == 1 or not at.size:
         return 0
-    walkers = at.reshape(len(at), -1).T
-    return sum(_returns(walker, rungs) if origin == "start" else _trips(walker, rungs, origin) for walker in walkers)
+    replica_indices = at.reshape(len(at), -1).T
+    return sum(
+        _returns(replica, rungs) if origin == "start" else _trips(replica, rungs, origin) for replica in replica_indices
+    )
 
 
 def passage_times(path: npt.ArrayLike, rungs: int) -> tuple[float, float]:
@@ -75,9 +77,9 @@ def passage_times(path: npt.ArrayLike, rungs: int) -> tuple[float, float]:
     """
     rungs, at = _path(path, rungs)
     found: tuple[list[int], list[int]] = [], []
-    for walker in at.reshape(len(at), -1).T if rungs > 1 else ():
-        times = np.flatnonzero((walker == 0) | (walker == rungs - 1))
-        ends = walker[times]
+    for replica in at.reshape(len(at), -1).T if rungs > 1 else ():
+        times = np.flatnonzero((replica == 0) | (replica == rungs - 1))
+        ends = replica[times]
         first = np.flatnonzero(np.diff(ends, prepend=-1))
         for before, after in itertools.pairwise(first.tolist()):
             found[int(ends[before] > 0)].append(int(times[after] - times[before]))
@@ -95,19 +97,19 @@ def _path(path: npt.ArrayLike, rungs: int) -> tuple[int, npt.NDArray[np.int64]]:
     return rungs, steps
 
 
-def _trips(walker: npt.NDArray[np.int64], rungs: int, origin: Origin) -> int:
-    ends = walker[(walker == 0) | (walker == rungs - 1)]
+def _trips(replica: npt.NDArray[np.int64], rungs: int, origin: Origin) -> int:
+    ends = replica[(replica == 0) | (replica == rungs - 1)]
     if origin == "coldest":
         ends = ends[np.argmax(ends == 0) :] if (ends == 0).any() else ends[:0]
     return int(np.count_nonzero(np.diff(ends))) // 2
 
 
-def _returns(walker: npt.NDArray[np.int64], rungs: int) -> int:
+def _returns(replica: npt.NDArray[np.int64], rungs: int) -> int:
     total, seen = 0, set[int]()
-    for rung in walker[1:].tolist():
+    for rung in replica[1:].tolist():
         if rung in (0, rungs - 1):
             seen.add(rung)
-        if rung == walker[0] and len(seen) == 2:
+        if rung == replica[0] and len(seen) == 2:
             total, seen = total + 1, set[int]()
     return total
 
@@ -150,6 +152,6 @@ def swap_rates(report: Report) -> Array:
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
-def law_labels(report: Report) -> list[str]:
+def target_labels(report: Report) -> list[str]:
     """What each rung samples, from cold to hot, as "T = 4"; empty where a run does not say."""
-    return list(report.get("laws") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]
+    return list(report.get("targets") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]

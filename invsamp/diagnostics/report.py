@@ -1,18 +1,18 @@
 """What a run tells of itself, by name: the fields of ``run.report``, as JSON has them.
 
 All may be missing, of a run that somebody else recorded. Lists have an entry for each rung, the cold one first, or for
-each pair of neighbours; mappings one for each fidelity.
+each pair of neighbors; mappings one for each fidelity.
 """
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-from invsamp.contract import Plain
+from invsamp.protocols import Plain
 
 
 class Repeated(TypedDict):
-    """What energies of one fidelity differed by when positions were evaluated again; see `invsamp.engine.repeats`."""
+    """What energies of one fidelity differed by when positions were evaluated again; see `invsamp.engine.driver.repeated_evaluations`."""
 
     positions: int
     cause: str  # "batch", "calls", or nothing where the differences do not matter
@@ -30,15 +30,15 @@ class Descents(TypedDict):
     unfinished: int
 
 
-class Unsettled(TypedDict):
-    """See `invsamp.engine.lessons.Unsettled`."""
+class Stationarity(TypedDict):
+    """See `invsamp.engine.rungs.stationarity.Stationarity`."""
 
     virial: float
     stray: float
 
 
 class Misfit(TypedDict):
-    """See `invsamp.contract.ExpectedMisfit`."""
+    """See `invsamp.protocols.ExpectedMisfit`."""
 
     data: int
     least: float
@@ -55,7 +55,7 @@ class FoundModes(TypedDict):
     energies: list[float]
     weights: list[float]
     by_laplace: bool
-    visits: list[int]
+    mode_occupancy: list[int]
     descents: int
     unfinished: int
     endless: int
@@ -104,8 +104,8 @@ Spent = TypedDict(
 )
 
 
-class LearntLevel(TypedDict):
-    """What was learnt of a coarse fidelity."""
+class LearnedLevel(TypedDict):
+    """What was learned of a coarse fidelity."""
 
     fidelity: str
     kind: str
@@ -118,12 +118,12 @@ class LearntLevel(TypedDict):
     sd: dict[str, float]
 
 
-class LearntCorrection(LearntLevel, total=False):
-    """What was learnt of the coarse fidelity that moves, and of those between it and the finest."""
+class LearntCorrection(LearnedLevel, total=False):
+    """What was learned of the coarse fidelity that moves, and of those between it and the finest."""
 
     pays: bool
     every: int
-    between: list[LearntLevel]
+    between: list[LearnedLevel]
 
 
 class Report(TypedDict, total=False):
@@ -150,10 +150,10 @@ class Report(TypedDict, total=False):
     processes: dict[str, object]
     versions: dict[str, str]
     # of each rung
-    laws: list[str]
-    learnt_laws: list[Plain | None]  # what they say, somebody's own too
+    targets: list[str]
+    learned_targets: list[Plain | None]  # what they say, somebody's own too
     temperatures: list[float] | None
-    law_factors: list[list[float] | None]
+    target_factors: list[list[float] | None]
     exact_energies: list[bool]
     fidelities: list[str]
     kernels: list[str]
@@ -164,7 +164,7 @@ class Report(TypedDict, total=False):
     clipped_noise: list[float | None]
     descents: list[Descents | None]
     uncovered_variance: list[float | None]
-    unsettled: list[Unsettled | None]
+    stationarity: list[Stationarity | None]
     reflections: list[int]
     cliffs: list[int]
     reflection_fallbacks: list[int]

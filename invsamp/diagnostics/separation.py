@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 #: Share of all draws that either side of a gap has at the least.
 LEAST_SHARE = 0.005

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.diagnostics import weights
+from invsamp.protocols import Array
 
 #: Of `tail_shapes`, in their order: the shape, and its standard error.
 TAIL_SHAPES = ("tail_shape", "tail_shape_error")

@@ -1,6 +1,6 @@
 r"""Draws of one law as weighted draws of another: moments, quantiles, influence, and what the weights leave of them.
 
-A run whose draws follow another law than the one that is wanted tells a log weight for each draw, unnormalised. Weights
+A run whose draws follow another law than the one that is wanted tells a log weight for each draw, unnormalized. Weights
 here are of mean 1 over all draws, so that equal ones are all 1 and every formula is then that of plain draws.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 
 def checked(name: str, log_weight: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -22,7 +22,7 @@ def checked(name: str, log_weight: npt.ArrayLike, shape: tuple[int, ...]) -> Arr
     return found
 
 
-def normalised(log_weight: Array) -> Array:
+def normalized(log_weight: Array) -> Array:
     """Weights of mean 1, in the shape of their logs; NaN if no draw has any."""
     with np.errstate(invalid="ignore"):
         weight = np.exp(log_weight - log_weight.max())
@@ -57,8 +57,8 @@ def influence(values: Array, weight: Array | None) -> Array:
     """
     if weight is None:
         return values
-    centre = mean(values.reshape(len(values), -1), weight)[:, None, None]
-    return np.asarray(centre + weight * (values - centre))
+    center = mean(values.reshape(len(values), -1), weight)[:, None, None]
+    return np.asarray(center + weight * (values - center))
 
 
 def quantiles(values: Array, weight: Array | None, probabilities: npt.ArrayLike) -> Array:

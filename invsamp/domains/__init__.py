@@ -7,7 +7,6 @@ from functools import reduce
 import numpy as np
 
 from invsamp.arguments import mapping
-from invsamp.contract import Facts
 from invsamp.domains._interior import point_inside
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
@@ -19,6 +18,7 @@ from invsamp.domains.level_set import LevelSet, SavedLevelSet
 from invsamp.domains.polygon import Polygon
 from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
+from invsamp.protocols import Facts
 
 # fmt: off
 __all__ = [
@@ -45,9 +45,9 @@ def from_dict(description: Facts) -> Domain:
     if kind == "half_spaces":
         return HalfSpaces(description["normals"], description["offsets"])
     if kind == "ball":
-        return Ball(description["centre"], description["radius"])
+        return Ball(description["center"], description["radius"])
     if kind == "ellipsoid":
-        return Ellipsoid(description["centre"], description["matrix"])
+        return Ellipsoid(description["center"], description["matrix"])
     if kind == "polygon":
         return Polygon(description["vertices"], description["holes"])
     if kind == "level_set":

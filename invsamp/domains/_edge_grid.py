@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.contract import Plain
 from invsamp.domains.contract import Array
+from invsamp.protocols import Plain
 
 IntArray = npt.NDArray[np.int64]
 

@@ -78,7 +78,7 @@ def _folded(end: float, low: float, high: float, folds: float) -> float:
     """Where `end`, outside [low, high], lies after `folds` reflections."""
     if math.isinf(high - low):
         return 2.0 * low - end if end < low else 2.0 * high - end
-    travelled = (low - end if end < low else end - high) - (folds - 1.0) * (high - low)
+    traveled = (low - end if end < low else end - high) - (folds - 1.0) * (high - low)
     from_low = (folds % 2.0 == 1.0) == (end < low)
     # rounding may leave the wall by an ulp
-    return min(max(low + travelled if from_low else high - travelled, low), high)
+    return min(max(low + traveled if from_low else high - traveled, low), high)

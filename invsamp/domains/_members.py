@@ -24,8 +24,8 @@ IntArray = npt.NDArray[np.int64]
 # Kinds, and what `numbers` holds of them.
 BOUNDS = 0  #: lower (m,), upper (m,)
 HALF_SPACES = 1  #: a point well inside (m,), offsets (walls,), normals (walls, m)
-BALL = 2  #: centre (m,), radius^2
-ELLIPSOID = 3  #: centre (m,), Q (m, m) of (x - centre)^T Q (x - centre) <= 1
+BALL = 2  #: center (m,), radius^2
+ELLIPSOID = 3  #: center (m,), Q (m, m) of (x - center)^T Q (x - center) <= 1
 EDGES = 4  #: see `invsamp.domains._edge_grid`
 
 
@@ -70,8 +70,8 @@ def _inside_member(point: Array, member: int, table: IntArray, indices: IntArray
 def _product(
     a: Array,
     b: Array,
-    a_centre: float,
-    b_centre: float,
+    a_center: float,
+    b_center: float,
     kind: int,
     columns: int,
     m: int,
@@ -79,19 +79,19 @@ def _product(
     indices: IntArray,
     numbers: Array,
 ) -> float:
-    """(a - a_centre c)^T Q (b - b_centre c) of a ball or ellipsoid about c: the factors are 1 of points, 0 of moves.
+    """(a - a_center c)^T Q (b - b_center c) of a ball or ellipsoid about c: the factors are 1 of points, 0 of moves.
 
     Numbers, as True and False are types of their own, for each of which the compiler would make another function.
     """
     total = 0.0
     for i in range(m):
-        u = a[indices[columns + i]] - a_centre * numbers[start + i]
+        u = a[indices[columns + i]] - a_center * numbers[start + i]
         if kind == BALL:
-            total += u * (b[indices[columns + i]] - b_centre * numbers[start + i])
+            total += u * (b[indices[columns + i]] - b_center * numbers[start + i])
         else:
             row = start + m + i * m
             for j in range(m):
-                total += u * numbers[row + j] * (b[indices[columns + j]] - b_centre * numbers[start + j])
+                total += u * numbers[row + j] * (b[indices[columns + j]] - b_center * numbers[start + j])
     return total / numbers[start + m] if kind == BALL else total
 
 

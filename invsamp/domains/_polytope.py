@@ -12,7 +12,7 @@ Array = npt.NDArray[np.float64]
 def interior_point(normals: Array, offsets: Array) -> Array:
     """A point well inside, by a linear program in equilibrated units; ValueError where there is none.
 
-    The centre of a largest ball (of radius 1 at most, in those units): max r such that
+    The center of a largest ball (of radius 1 at most, in those units): max r such that
     ``normals @ x + |normals| r <= offsets``.
     """
     rows, columns, unit = _equilibration(normals, offsets)

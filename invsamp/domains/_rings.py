@@ -38,7 +38,7 @@ def check_simple(ring: Array, kept: IntArray, name: str) -> None:
     if len(spikes):
         at = int(kept[spikes[0]])
         raise ValueError(f"{name} must not run back on itself, but does at index {at}, {ring[at].tolist()}")
-    first, second, where = crossing(points, points, skip_neighbours=True)
+    first, second, where = crossing(points, points, skip_neighbors=True)
     if first >= 0:
         edges = [f"{kept[e]}-{kept[(e + 1) % k]}" for e in (first, second)]
         raise ValueError(
@@ -61,7 +61,7 @@ def check_holes(outline: Array, holes: list[Array]) -> None:
                 raise ValueError(f"holes must not lie within each other, but holes[{m}] and holes[{k}] do")
 
 
-def crossing(a: Array, b: Array, skip_neighbours: bool = False) -> tuple[int, int, Array]:
+def crossing(a: Array, b: Array, skip_neighbors: bool = False) -> tuple[int, int, Array]:
     """First edges of two rings that share a point, and that point; (-1, -1, nan) where none do."""
     p, q, r, s = a, np.roll(a, -1, axis=0), b, np.roll(b, -1, axis=0)
     low, high = np.minimum(r, s), np.maximum(r, s)
@@ -71,7 +71,7 @@ def crossing(a: Array, b: Array, skip_neighbours: bool = False) -> tuple[int, in
         ends = _side(one, two, r), _side(one, two, s)
         sides = _side(r, s, one), _side(r, s, two)
         meet = ~far & (np.sign(ends[0]) * np.sign(ends[1]) <= 0) & (np.sign(sides[0]) * np.sign(sides[1]) <= 0)
-        if skip_neighbours:
+        if skip_neighbors:
             meet[[first - 1, first, (first + 1) % len(a)]] = False
         if meet.any():
             second = int(np.argmax(meet))

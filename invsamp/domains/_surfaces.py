@@ -1,4 +1,4 @@
-"""Walls that are given by a function: where moves meet them, vectorised over rows."""
+"""Walls that are given by a function: where moves meet them, vectorized over rows."""
 
 from __future__ import annotations
 

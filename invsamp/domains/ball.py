@@ -8,35 +8,35 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, real, store
-from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import freeze
-from invsamp.domains._walls import Member, Walled
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array
+from invsamp.protocols import Plain
 
 #: Points of the ellipse that is drawn.
 OUTLINE_POINTS = 180
 
 
-class _Round(Walled):
-    """What a ball and an ellipsoid share: both are the image of the unit ball under a matrix, moved to a centre."""
+class _Round(ReflectingDomain):
+    """What a ball and an ellipsoid share: both are the image of the unit ball under a matrix, moved to a center."""
 
-    centre: Array
+    center: Array
 
     @property
     def dimension(self) -> int:
         """Number of coordinates."""
-        return self.centre.size
+        return self.center.size
 
     def _shape(self) -> Array:
-        """S (d, d) of the ellipsoid {centre + S u: |u| <= 1}."""
+        """S (d, d) of the ellipsoid {center + S u: |u| <= 1}."""
         raise NotImplementedError
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (d,)."""
         self.check_dimension(dimension)
         reach = np.linalg.norm(self._shape(), axis=1)
-        return self.centre - reach, self.centre + reach
+        return self.center - reach, self.center + reach
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
         """Independent uniform draws, shape (n, d)."""
@@ -48,7 +48,7 @@ class _Round(Walled):
             direction = rng.standard_normal((missing.sum(), self.dimension))
             direction /= np.linalg.norm(direction, axis=1, keepdims=True)
             radius = rng.random(len(direction)) ** (1.0 / self.dimension)
-            draws[missing] = self.centre + radius[:, None] * direction @ shape.T
+            draws[missing] = self.center + radius[:, None] * direction @ shape.T
             missing = ~self.contains(draws)
         return draws
 
@@ -57,29 +57,29 @@ class _Round(Walled):
         shape = self._shape()[[i, j]]
         angles = np.linspace(0.0, 2.0 * np.pi, OUTLINE_POINTS, endpoint=False)
         circle = np.column_stack([np.cos(angles), np.sin(angles)])
-        return [self.centre[[i, j]] + circle @ np.linalg.cholesky(shape @ shape.T).T]
+        return [self.center[[i, j]] + circle @ np.linalg.cholesky(shape @ shape.T).T]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Ball(_Round):
-    """Positions at most ``radius`` from ``centre``.
+    """Positions at most ``radius`` from ``center``.
 
     Parameters
     ----------
-    centre : array_like, shape (d,)
+    center : array_like, shape (d,)
     radius : float, > 0
 
     Raises
     ------
     ValueError
-        If the centre is not a finite vector, or the radius is not positive and finite.
+        If the center is not a finite vector, or the radius is not positive and finite.
     """
 
-    centre: Array
+    center: Array
     radius: float
 
-    def __init__(self, centre: npt.ArrayLike, radius: float) -> None:
-        freeze(self, centre=np.array(array("centre", centre, ("d",))))
+    def __init__(self, center: npt.ArrayLike, radius: float) -> None:
+        freeze(self, center=np.array(array("center", center, ("d",))))
         store(self, radius=real("radius", radius, above=0))
         if not 0.0 < radius**2 < np.inf:
             raise ValueError(f"radius must have a square that is a float, got {radius}")
@@ -89,24 +89,24 @@ class Ball(_Round):
 
     def members(self, dimension: int) -> list[Member]:
         """The sphere."""
-        numbers = np.append(self.centre, self.radius**2)
+        numbers = np.append(self.center, self.radius**2)
         return [Member(_members.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
-        return {"kind": "ball", "centre": self.centre.tolist(), "radius": self.radius}
+        return {"kind": "ball", "center": self.center.tolist(), "radius": self.radius}
 
     def __repr__(self) -> str:
-        return f"Ball(centre={self.centre.tolist()}, radius={self.radius})"
+        return f"Ball(center={self.center.tolist()}, radius={self.radius})"
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Ellipsoid(_Round):
-    """Positions x with ``(x - centre) @ matrix @ (x - centre) <= 1``.
+    """Positions x with ``(x - center) @ matrix @ (x - center) <= 1``.
 
     Parameters
     ----------
-    centre : array_like, shape (d,)
+    center : array_like, shape (d,)
     matrix : array_like, shape (d, d), optional
         Symmetric positive definite.
     axes : array_like, shape (d,), optional
@@ -120,13 +120,13 @@ class Ellipsoid(_Round):
         not positive.
     """
 
-    centre: Array
+    center: Array
     matrix: Array
 
     def __init__(
-        self, centre: npt.ArrayLike, matrix: npt.ArrayLike | None = None, axes: npt.ArrayLike | None = None
+        self, center: npt.ArrayLike, matrix: npt.ArrayLike | None = None, axes: npt.ArrayLike | None = None
     ) -> None:
-        middle = np.array(array("centre", centre, ("d",)))
+        middle = np.array(array("center", center, ("d",)))
         if (matrix is None) == (axes is None):
             raise ValueError(f"either matrix or axes must be given, got {'neither' if axes is None else 'both'}")
         if axes is not None:
@@ -141,19 +141,19 @@ class Ellipsoid(_Round):
             np.linalg.cholesky(form)
         except np.linalg.LinAlgError:
             raise ValueError(f"matrix must be positive definite, got {form.tolist()}") from None
-        freeze(self, centre=middle, matrix=form)
+        freeze(self, center=middle, matrix=form)
 
     def _shape(self) -> Array:
         return np.asarray(np.linalg.inv(np.linalg.cholesky(self.matrix)).T)
 
     def members(self, dimension: int) -> list[Member]:
         """The surface."""
-        numbers = np.concatenate([self.centre, self.matrix.ravel()])
+        numbers = np.concatenate([self.center, self.matrix.ravel()])
         return [Member(_members.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
-        return {"kind": "ellipsoid", "centre": self.centre.tolist(), "matrix": self.matrix.tolist()}
+        return {"kind": "ellipsoid", "center": self.center.tolist(), "matrix": self.matrix.tolist()}
 
     def __repr__(self) -> str:
-        return f"Ellipsoid(centre={self.centre.tolist()}, matrix={self.matrix.tolist()})"
+        return f"Ellipsoid(center={self.center.tolist()}, matrix={self.matrix.tolist()})"

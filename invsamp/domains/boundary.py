@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, real, store
-from invsamp.contract import (
+from invsamp.domains import Domain, Reflection
+from invsamp.domains.distance import Violation, nearest_points, squared_violation
+from invsamp.protocols import (
     Array,
     Gradients,
     Parts,
@@ -25,8 +27,6 @@ from invsamp.contract import (
     Terms,
     TermwisePotential,
 )
-from invsamp.domains import Domain, Reflection
-from invsamp.domains.distance import Violation, nearest_points, squared_violation
 
 
 @runtime_checkable
@@ -75,10 +75,10 @@ class Ignore:
 
 
 @dataclass(frozen=True)
-class Penalise:
+class Penalize:
     r"""No walls, but the energy :math:`U(\theta) + c\, d(\theta)^2` with the distance d from the domain.
 
-    See `penalised`.
+    See `penalized`.
     """
 
     strength: float
@@ -121,7 +121,7 @@ class Project:
 BY_NAME: dict[str, Boundary] = {"reflect": Reflect(), "ignore": Ignore(), "project": Project()}
 
 
-def penalised(strength: float) -> Penalise:
+def penalized(strength: float) -> Penalize:
     r"""Boundary by penalty (the "P-" baselines): no walls, but energy outside.
 
     .. math:: U_c(\theta) = U(\theta) + c\, d(\theta)^2
@@ -140,7 +140,7 @@ def penalised(strength: float) -> Penalise:
     ValueError
         If it is not a positive finite number.
     """
-    return Penalise(strength)
+    return Penalize(strength)
 
 
 def projected() -> Project:
@@ -151,7 +151,7 @@ def projected() -> Project:
 def as_boundary(boundary: Boundary | str) -> Boundary:
     """The part that a name or a part stands for; `ValueError` for anything else."""
     part = BY_NAME.get(boundary, boundary) if isinstance(boundary, str) else boundary
-    found: Boundary = instance("boundary", part, Boundary, f"one of {list(BY_NAME)} or penalised(strength)")
+    found: Boundary = instance("boundary", part, Boundary, f"one of {list(BY_NAME)} or penalized(strength)")
     return found
 
 
@@ -196,7 +196,7 @@ class _Changed:
             return potential
         terms, parts = isinstance(potential, TermwisePotential), isinstance(potential, SplitPotential)
         kind: Any = {
-            (False, False): _Penalised,
+            (False, False): _Penalized,
             (False, True): _PenalisedParts,
             (True, False): _PenalisedTerms,
             (True, True): _PenalisedBoth,
@@ -204,7 +204,7 @@ class _Changed:
         return kind(potential, *self._penalty)
 
 
-class _Penalised:
+class _Penalized:
     """A potential with a penalty outside a domain."""
 
     def __init__(self, potential: Any, violation: Violation, strength: float) -> None:
@@ -227,7 +227,7 @@ class _Penalised:
         return self._strength * value, self._strength * gradient
 
 
-class _PenalisedTerms(_Penalised):
+class _PenalisedTerms(_Penalized):
     """The same for a sum over data: the penalty is part of the prior's energy."""
 
     def __init__(self, potential: TermwisePotential, violation: Violation, strength: float) -> None:
@@ -241,7 +241,7 @@ class _PenalisedTerms(_Penalised):
         return terms._replace(prior_energy=terms.prior_energy + penalty, prior_gradient=terms.prior_gradient + slope)
 
 
-class _PenalisedParts(_Penalised):
+class _PenalisedParts(_Penalized):
     """The same for a potential that tells its parts: the penalty is the prior's here too."""
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:

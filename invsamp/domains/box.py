@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array
-from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import check_metric, copies, freeze
 from invsamp.domains._fold import fold_box
 from invsamp.domains._polytope import clipped_polygon
-from invsamp.domains._walls import Member, Walled
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array, BoolArray, Reflection
+from invsamp.protocols import Plain
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Box(Walled):
+class Box(ReflectingDomain):
     """Positions with ``lower <= position <= upper`` in every coordinate.
 
     Parameters

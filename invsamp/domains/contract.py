@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Plain
+from invsamp.protocols import Plain
 
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import scipy
 from numba import njit
 
-from invsamp.contract import Array
 from invsamp.domains import (
     Ball,
     Box,
@@ -27,6 +26,7 @@ from invsamp.domains import (
     Product,
     Unbounded,
 )
+from invsamp.protocols import Array
 
 #: Positions (n, d) -> nearest points (n, d) of a domain.
 Nearest = Callable[[Array], Array]
@@ -59,7 +59,7 @@ def nearest_points(domain: Domain, dimension: int) -> Nearest:
         return partial(_nearest_of_half_spaces, domain)
     if isinstance(domain, Ball | Ellipsoid):
         form = np.eye(dimension) / domain.radius**2 if isinstance(domain, Ball) else domain.matrix
-        return partial(_nearest_of_ellipsoid, domain.centre, *np.linalg.eigh(form))
+        return partial(_nearest_of_ellipsoid, domain.center, *np.linalg.eigh(form))
     if isinstance(domain, LevelSet):
         return partial(_towards_level_set, domain)
     if isinstance(domain, Product):
@@ -217,9 +217,9 @@ def _hildreth(points: Array, normals: Array, offsets: Array, sweeps: int, settle
                 break
 
 
-def _nearest_of_ellipsoid(centre: Array, values: Array, vectors: Array, position: Array) -> Array:
+def _nearest_of_ellipsoid(center: Array, values: Array, vectors: Array, position: Array) -> Array:
     """Of x^T M x <= 1, M = V diag(values) V^T: the point (1 + mu M)^-1 x at which that is 1, mu by Newton's method."""
-    away = (position - centre) @ vectors
+    away = (position - center) @ vectors
     rows = np.flatnonzero((away**2 @ values) > 1.0)
     outside, mu = away[rows], np.zeros((len(rows), 1))
     for _ in range(MAX_NEWTON):
@@ -231,7 +231,7 @@ def _nearest_of_ellipsoid(centre: Array, values: Array, vectors: Array, position
         if (np.abs(excess) < 1e-14).all():
             break
     points = np.array(position, dtype=float)
-    points[rows] = centre + outside / (1.0 + mu * values) @ vectors.T * (1.0 - 1e-15)
+    points[rows] = center + outside / (1.0 + mu * values) @ vectors.T * (1.0 - 1e-15)
     return points
 
 

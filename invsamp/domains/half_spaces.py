@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array
-from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
-from invsamp.domains._walls import Member, Walled
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array, BoolArray
+from invsamp.protocols import Plain
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class HalfSpaces(Walled):
+class HalfSpaces(ReflectingDomain):
     """Positions with ``normals @ position <= offsets``: a convex polytope, which may be unbounded.
 
     Parameters

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Plain
 from invsamp.domains._outlines import shared_outline
-from invsamp.domains._walls import Member, Walled
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.box import Box
 from invsamp.domains.contract import Array, BoolArray, Domain
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.unbounded import Unbounded
+from invsamp.protocols import Plain
 
 
 def intersect(a: Domain, b: Domain) -> Domain:
@@ -28,7 +28,7 @@ def intersect(a: Domain, b: Domain) -> Domain:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Unbounded):
             return other
-        if not isinstance(one, Walled):
+        if not isinstance(one, ReflectingDomain):
             raise ValueError(f"only domains of invsamp.domains can be intersected, got {one!r}")
     parts: list[Domain] = []
     for part in (*_parts(a), *_parts(b)):
@@ -73,7 +73,7 @@ def _rows(domain: Box | HalfSpaces, dimension: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class Intersection(Walled):
+class Intersection(ReflectingDomain):
     """Where several domains hold; made by ``a & b``.
 
     Attributes
@@ -135,4 +135,4 @@ class Intersection(Walled):
         return " & ".join(map(repr, self.parts))
 
 
-Walled.intersection = staticmethod(intersect)
+ReflectingDomain.intersection = staticmethod(intersect)

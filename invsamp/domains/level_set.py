@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, function, integer, numbers, optional, sequence, shown, text
-from invsamp.contract import Facts, Plain
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
+from invsamp.domains._reflecting import ReflectingDomain
 from invsamp.domains._surfaces import Surface, bracketed_roots
-from invsamp.domains._walls import Walled
 from invsamp.domains.contract import Array
+from invsamp.protocols import Facts, Plain
 
 #: Directions in which the boundary is looked for, to check the gradient there.
 DIRECTIONS = 32
@@ -23,7 +23,7 @@ VANISHED = 1e-3
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class LevelSet(Walled):
+class LevelSet(ReflectingDomain):
     """Natural parameters at which a function is not positive, in any dimension.
 
     Parameters
@@ -216,7 +216,7 @@ class LevelSet(Walled):
 
 
 @dataclass(frozen=True, repr=False)
-class SavedLevelSet(Walled):
+class SavedLevelSet(ReflectingDomain):
     """What a saved run knows of a `LevelSet`: its name, and curves to draw. It cannot tell what lies inside."""
 
     name: str

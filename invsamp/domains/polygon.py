@@ -11,20 +11,20 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, integer
-from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import freeze
 from invsamp.domains._edge_grid import edge_grid
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains._rings import Trapezoids, check_holes, check_simple, signed_area, without_repeats
-from invsamp.domains._walls import Member, Walled
 from invsamp.domains.contract import Array
+from invsamp.protocols import Plain
 
 #: A polygon of at most this many vertices prints them.
 SHOWN = 8
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Polygon(Walled):
+class Polygon(ReflectingDomain):
     """The inside of a closed polygon in the plane, its edges included, without the inside of its holes.
 
     Parameters

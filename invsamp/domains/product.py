@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.contract import Plain
+from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains._surfaces import Surface
-from invsamp.domains._walls import Member, Walled
 from invsamp.domains.box import Box
 from invsamp.domains.contract import Array, BoolArray, Domain
+from invsamp.protocols import Plain
 
 Key = int | str | Sequence[int] | Sequence[str]
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Product(Walled):
+class Product(ReflectingDomain):
     """Domains on blocks of coordinates; the coordinates of no block are free.
 
     Parameters
@@ -39,7 +39,7 @@ class Product(Walled):
     --------
     >>> import invsamp as iv
     >>> iv.Product({(0, 1): iv.Ball([0.0, 0.0], 1.0), 2: iv.Box(0.0, 1.0)})
-    Product({(0, 1): Ball(centre=[0.0, 0.0], radius=1.0), (2,): Box(lower=0.0, upper=1.0)})
+    Product({(0, 1): Ball(center=[0.0, 0.0], radius=1.0), (2,): Box(lower=0.0, upper=1.0)})
     """
 
     blocks: tuple[tuple[tuple[int, ...] | tuple[str, ...], Domain], ...]
@@ -54,7 +54,7 @@ class Product(Walled):
             if len(set(key)) < len(key) or used & set(key):
                 raise ValueError(f"blocks must not share coordinates, but {key} repeats one")
             used |= set(key)
-            if not isinstance(domain, Walled):
+            if not isinstance(domain, ReflectingDomain):
                 raise ValueError(f"blocks must hold bounded domains of invsamp.domains, got {domain!r} for {key}")
             if self.bound:
                 domain.check_dimension(len(key))
@@ -135,7 +135,7 @@ class Product(Walled):
     def __repr__(self) -> str:
         return "Product({" + ", ".join(f"{key}: {domain!r}" for key, domain in self.blocks) + "})"
 
-    def _indexed(self) -> list[tuple[tuple[int, ...], Walled]]:
+    def _indexed(self) -> list[tuple[tuple[int, ...], ReflectingDomain]]:
         if not self.bound:
             raise ValueError(
                 f"a Product by names has no columns of its own: give it to a Posterior or a Target with these names, "

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Plain
 from invsamp.domains._arrays import copies
 from invsamp.domains.contract import Array, BoolArray, Domain, Reflection
+from invsamp.protocols import Plain
 
 
 @dataclass(frozen=True)

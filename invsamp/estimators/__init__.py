@@ -3,7 +3,7 @@
 from invsamp.estimators.contract import (
     BoundEstimator,
     Estimator,
-    Levelled,
+    MultilevelEstimator,
     Pairing,
     Remembering,
     SelfProbing,
@@ -21,8 +21,8 @@ __all__ = [
     "BoundMinibatch",
     "Estimator",
     "Exact",
-    "Levelled",
     "Minibatch",
+    "MultilevelEstimator",
     "Noisy",
     "Pairing",
     "Remembering",

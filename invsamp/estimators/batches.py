@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 
 class Groups(NamedTuple):

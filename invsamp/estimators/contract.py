@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows, Structure, sample_variance
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows, Structure, sample_variance
+from invsamp.protocols import Array
 
 
 class Source(Protocol):
@@ -46,7 +46,7 @@ class BoundEstimator(Protocol):
     degrees_of_freedom: int | None
 
     @property
-    def estimate(self) -> Callable[..., Asks[Estimate]]:
+    def estimate(self) -> Callable[..., EvaluationRequests[Estimate]]:
         """Energy and gradient with their stated variances; without ``gradient``, the energy that a swap may use.
 
         Of a random generator, positions (chains, d) and ``gradient: Gradients = True``; if it is `Remembering`, of its
@@ -56,7 +56,7 @@ class BoundEstimator(Protocol):
 
 
 @runtime_checkable
-class Levelled(Protocol):
+class MultilevelEstimator(Protocol):
     """A bound estimator that asks for several fidelities."""
 
     levels: Sequence[str]
@@ -74,11 +74,13 @@ class Remembering(Protocol):
 
     moves: bool
 
-    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+    def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Memory of chains that begin at positions (n, d), or are put there."""
         ...
 
-    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+    def updated(
+        self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
+    ) -> EvaluationRequests[Memory]:
         """Memory after the rung's ``iteration``-th step, to positions (chains, d)."""
         ...
 
@@ -91,7 +93,9 @@ class Pairing(Protocol):
     first: what swaps between rungs of one potential need (`invsamp.ladder.Swap`).
     """
 
-    def pair(self, rng: np.random.Generator, here: Array, there: Array, *memory: Memory) -> Asks[Estimate]:
+    def pair(
+        self, rng: np.random.Generator, here: Array, there: Array, *memory: Memory
+    ) -> EvaluationRequests[Estimate]:
         """Energy at ``here`` less the misfit at ``there``, with its variance, for rows of both, (k, d)."""
         ...
 
@@ -100,7 +104,7 @@ class Pairing(Protocol):
 class SelfProbing(Protocol):
     """A bound estimator that knows the law of its noise, and so needs no repeated estimates."""
 
-    def probe(self, position: Array) -> Asks[tuple[Array, Array, int]]:
+    def probe(self, position: Array) -> EvaluationRequests[tuple[Array, Array, int]]:
         """Variances of energy and gradient at a position, and their degrees of freedom."""
         ...
 
@@ -122,7 +126,7 @@ def probe(
     repeats: int,
     structure: Structure | None,
     memory: Memory | None = None,
-) -> Asks[tuple[Array, Array | None, int]]:
+) -> EvaluationRequests[tuple[Array, Array | None, int]]:
     """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
 
     From repeated estimates, or from the estimator itself where it can tell more for less. One that remembers gets the

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, instance, integer, one_of, store
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
-from invsamp.evaluate.requests import Asks, Estimate, Memory, Request, Structure
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 #: Numbers that all data take at a time, about, where a snapshot is made.
 AT_ONCE = 2**20
@@ -117,7 +117,7 @@ class _BoundControlVariate:
         self._fidelity, self.batch, self._refresh = fidelity, batch, refresh
         self.degrees_of_freedom = batch.degrees_of_freedom
 
-    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+    def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Snapshots (n, d), and the sums of all data terms (n,) and of their gradients (n, d) there."""
         rows, d = position.shape
         solved = yield tuple(
@@ -132,7 +132,9 @@ class _BoundControlVariate:
         energy[~np.isfinite(energy)] = np.inf
         return {"snapshot": position.copy(), "energy": energy, "gradient": gradient}
 
-    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+    def updated(
+        self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
+    ) -> EvaluationRequests[Memory]:
         """New snapshots when they are due, of the chains for which all data can be solved."""
         if iteration % self._refresh:
             return memory
@@ -145,7 +147,7 @@ class _BoundControlVariate:
 
     def estimate(
         self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
-    ) -> Asks[Estimate]:
+    ) -> EvaluationRequests[Estimate]:
         snapshot, sum_there, slope_there = memory["snapshot"], memory["energy"], memory["gradient"]
         batch = self.batch.drawn(rng, len(position))._replace(reference=snapshot)
         (found,) = yield (Request(self._fidelity, position, gradient, batch),)
@@ -166,12 +168,14 @@ class _BoundConstant(_BoundControlVariate):
         super().__init__(fidelity, batch, refresh)
         self._adaptive = adaptive
 
-    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+    def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Snapshots, sums there, and the coefficient (n,), at first -1."""
         found = yield from super().init(rng, position)
         return found | {"coefficient": np.full(len(position), -1.0)}
 
-    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+    def updated(
+        self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
+    ) -> EvaluationRequests[Memory]:
         """New snapshots when they are due; before that, while there is a distance from the old ones, the
         coefficient."""
         if iteration % self._refresh:
@@ -184,7 +188,7 @@ class _BoundConstant(_BoundControlVariate):
 
     def estimate(
         self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
-    ) -> Asks[Estimate]:
+    ) -> EvaluationRequests[Estimate]:
         coefficient = memory["coefficient"]
         batch = self.batch.drawn(rng, len(position))
         batch = batch._replace(reference=memory["snapshot"], order=0, coefficient=coefficient)
@@ -199,7 +203,7 @@ class _BoundConstant(_BoundControlVariate):
             found.gradient[failed] = 0.0
         return found._replace(energy=energy, failed=True)
 
-    def _followed(self, rng: np.random.Generator, memory: Memory, position: Array) -> Asks[Array]:
+    def _followed(self, rng: np.random.Generator, memory: Memory, position: Array) -> EvaluationRequests[Array]:
         rows = np.repeat(np.arange(len(position)), COEFFICIENT_BATCHES)
         batch = self.batch.drawn(rng, len(rows))
         here, there = yield (

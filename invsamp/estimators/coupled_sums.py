@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source
-from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 Scheme = Literal["coupled", "independent", "single"]
 SCHEMES: tuple[Scheme, ...] = ("coupled", "independent", "single")
-#: Default ratio of the probabilities of neighbouring levels. Where each level costs eight times the one before, four of
+#: Default ratio of the probabilities of neighboring levels. Where each level costs eight times the one before, four of
 #: them then cost a fifteenth of the finest; the least cost for a given noise often lies lower (`measure_levels`).
 DECAY = 0.35
 #: The covariance at a pilot state is computed, not estimated.
@@ -46,7 +46,7 @@ def coupled_sum(
     The same sum of energies is unbiased too, and heavy-tailed: a swap's acceptance is no linear function of it, and no
     penalty makes it right. So it is recorded with the draws and never enters a swap. Swaps get the energy of the rung's
     own fidelity, solved when they ask for it: two such solves for each attempt that reaches them, which
-    `invsamp.swap.rules.delayed_acceptance` keeps rare.
+    `invsamp.swaps.rules.delayed_acceptance` keeps rare.
 
     A failed solve refuses the move when its level is looked at. Where the finest fails and the coarser ones do not,
     that is at some of the visits only: such places belong outside the domain.
@@ -144,7 +144,9 @@ class _BoundCoupledSum:
         self._probabilities, self._scheme, self._structure = np.array(probabilities), scheme, structure
         self._covariance = _covariance_of_weights(self._probabilities, scheme)
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients = True
+    ) -> EvaluationRequests[Estimate]:
         if not gradient:  # a sum over levels has no place in a swap
             (finest,) = yield (Request(self.levels[-1], position, gradient=False),)
             return finest
@@ -180,7 +182,7 @@ class _BoundCoupledSum:
             prior[np.isnan(prior)] = np.inf  # infinite at all levels, which do not cancel
         return Estimate(energy, slope, prior=prior, prior_gradient=prior_slope, failed=bool(failed.any()))
 
-    def probe(self, position: Array) -> Asks[tuple[Array, Array, int]]:
+    def probe(self, position: Array) -> EvaluationRequests[tuple[Array, Array, int]]:
         """Variances of the sums at a position, from one solve of each level."""
         solved = yield tuple(Request(level, position) for level in self.levels)
         with np.errstate(invalid="ignore"):  # infinite energies: the row is dropped

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source
-from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 
 def exact() -> Exact:
@@ -32,6 +32,8 @@ class _BoundExact:
     def __init__(self, fidelity: str) -> None:
         self._fidelity = fidelity
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients = True
+    ) -> EvaluationRequests[Estimate]:
         (found,) = yield (Request(self._fidelity, position, gradient),)
         return found

@@ -9,9 +9,9 @@ import numpy as np
 from numba import njit
 
 from invsamp.arguments import numbers, real
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source, expand_isotropic
-from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
 StandardDeviation = float | Callable[[Array, Array], Array]
@@ -57,7 +57,9 @@ class _BoundNoisy:
         # numbers stay what they are at every step: arrays (chains,) of sd and variance by number and chains
         self._repeated: dict[tuple[float, int], tuple[Array, Array]] = {}
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients = True
+    ) -> EvaluationRequests[Estimate]:
         (found,) = yield (tuple.__new__(Request, (self._fidelity, position, gradient, None, False)),)
         energy_sd, energy_variance = self._evaluate(self._energy_sd, position, found.energy)
         chains, d = position.shape

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.batches import Groups, random_subsets
 from invsamp.estimators.contract import Source
-from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure
+from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 
 def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
@@ -26,7 +26,7 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     :math:`g_0` that of the prior and S the covariance of the group sums; what is stated is the unbiased estimate of S
     within the batch. The energies likewise.
 
-    A forward model with ``rows`` (`invsamp.contract.RowsForwardModel`) evaluates the batch alone.
+    A forward model with ``rows`` (`invsamp.protocols.RowsForwardModel`) evaluates the batch alone.
 
     Parameters
     ----------
@@ -100,12 +100,14 @@ class BoundMinibatch:
         #: Number of terms or groups.
         self.total = data if groups is None else len(groups.members)
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients = True
+    ) -> EvaluationRequests[Estimate]:
         batch = self.drawn(rng, len(position))
         (found,) = yield (Request(self._fidelity, position, gradient, batch),)
         return found
 
-    def pair(self, rng: np.random.Generator, here: Array, there: Array) -> Asks[Estimate]:
+    def pair(self, rng: np.random.Generator, here: Array, there: Array) -> EvaluationRequests[Estimate]:
         batch = self.drawn(rng, len(here))._replace(reference=there, order=0)
         (found,) = yield (Request(self._fidelity, here, False, batch),)
         return found

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, one_of, store
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
-from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Structure
+from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Memory, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 #: Of the differences of gradients that make Hessians, over what a coordinate varies by.
 DIFFERENCE = 1e-4
@@ -62,7 +62,7 @@ def fixed_control(
     ------
     ValueError
         As `minibatch`, or if references are no numbers (k, d); in a run, if d is not the problem's, or if a potential
-        does not tell what Gauss-Newton matrices are made of (`invsamp.contract.SensitivePotential`).
+        does not tell what Gauss-Newton matrices are made of (`invsamp.protocols.SensitivePotential`).
 
     References
     ----------
@@ -111,7 +111,7 @@ class _BoundFixed:
         self._fidelity, self.batch, self._at, self._order = fidelity, batch, references, order
         self.degrees_of_freedom = batch.degrees_of_freedom
 
-    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+    def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Of each chain the same: values (k, G), gradients (k, G, d) and Hessians (k, G, d, d) of the terms, on axis
         1."""
         k, d = self._at.shape
@@ -147,14 +147,16 @@ class _BoundFixed:
         tables = {"values": energies[:, 0], "gradients": gradients[:, 0], "hessians": hessians}
         return {name: np.repeat(table[None], len(position), axis=0) for name, table in tables.items()}
 
-    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+    def updated(
+        self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
+    ) -> EvaluationRequests[Memory]:
         """Nothing changes."""
         yield from ()
         return memory
 
     def estimate(
         self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
-    ) -> Asks[Estimate]:
+    ) -> EvaluationRequests[Estimate]:
         members = self.batch.drawn_members(rng, len(position))
         near, away = self._nearest(position, memory)
         known, whole = self._expanded(near, away, members, memory)
@@ -167,7 +169,7 @@ class _BoundFixed:
 
     def pair(
         self, rng: np.random.Generator, here: Array, there: Array, memory: Memory, memory_there: Memory
-    ) -> Asks[Estimate]:
+    ) -> EvaluationRequests[Estimate]:
         members = self.batch.drawn_members(rng, len(here))
         (known, whole), (known_there, whole_there) = (
             self._expanded(*self._nearest(at, own), members, own) for at, own in ((here, memory), (there, memory_there))

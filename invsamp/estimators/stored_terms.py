@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance
-from invsamp.contract import Array, Gradients
 from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
-from invsamp.evaluate.requests import Asks, Estimate, Memory, Request, Structure
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
+from invsamp.protocols import Array, Gradients
 
 
 def saga(size: int, groups: npt.ArrayLike | None = None) -> Saga:
@@ -69,12 +69,14 @@ class _BoundSaga:
         self._fidelity, self.batch = fidelity, batch
         self.degrees_of_freedom = batch.degrees_of_freedom
 
-    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+    def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """The terms (n, G, 1 + d) where chains begin."""
         members = np.tile(np.arange(self.batch.total), (len(position), 1))
         return {"terms": (yield from self._terms(position, members))}
 
-    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+    def updated(
+        self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
+    ) -> EvaluationRequests[Memory]:
         """Some terms as they are now, of the chains for which all of these can be solved."""
         members = self.batch.drawn_members(rng, len(position))
         new = yield from self._terms(position, members)
@@ -85,7 +87,7 @@ class _BoundSaga:
 
     def estimate(
         self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
-    ) -> Asks[Estimate]:
+    ) -> EvaluationRequests[Estimate]:
         members, terms = self.batch.drawn_members(rng, len(position)), memory["terms"]
         known, whole = terms[np.arange(len(position))[:, None], members], terms.sum(axis=1)
         (found,) = yield (Request(self._fidelity, position, gradient, self.batch.of(members)._replace(known=known)),)
@@ -100,7 +102,7 @@ class _BoundSaga:
         slope[bad] = 0.0
         return found._replace(energy=energy, gradient=slope, failed=failed)
 
-    def _terms(self, position: Array, members: npt.NDArray[np.intp]) -> Asks[Array]:
+    def _terms(self, position: Array, members: npt.NDArray[np.intp]) -> EvaluationRequests[Array]:
         (found,) = yield (self.batch.each(position, members),)
         assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
         with np.errstate(invalid="ignore"):

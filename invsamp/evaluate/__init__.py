@@ -1,9 +1,9 @@
 """Evaluating: what samplers ask for, and who answers."""
 
+from invsamp.evaluate.batched import together
 from invsamp.evaluate.contract import Evaluator, EvaluatorError
 from invsamp.evaluate.executors import executed
 from invsamp.evaluate.requests import Batch, Estimate, Request
 from invsamp.evaluate.solving import solve
-from invsamp.evaluate.together import together
 
 __all__ = ["Batch", "Estimate", "Evaluator", "EvaluatorError", "Request", "executed", "solve", "together"]

@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from invsamp.contract import Potential
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, guarded, rows_of
-from invsamp.posing.forward import own_array
+from invsamp.posing.forward_models.guarded_model import own_array
+from invsamp.protocols import Potential
 
 #: Rows that are asked for by themselves at the most, to see that none have changed places.
 MOST_COMPARED = 64

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import (
+from invsamp.evaluate.requests import Estimate, Request
+from invsamp.evaluate.solving import solver
+from invsamp.protocols import (
     Array,
     CurvedPotential,
     Potential,
@@ -19,8 +21,6 @@ from invsamp.contract import (
     single_precision,
     sums_batches,
 )
-from invsamp.evaluate.requests import Estimate, Request
-from invsamp.evaluate.solving import solver
 
 
 class Counts(NamedTuple):

@@ -14,9 +14,9 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 from invsamp.arguments import instance, integer, optional, real
-from invsamp.contract import Potential
 from invsamp.evaluate.requests import Estimate, Request, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable, solve
+from invsamp.protocols import Potential
 
 #: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
 WORTH = 5e-4

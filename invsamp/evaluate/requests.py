@@ -3,7 +3,7 @@
 Whoever wants an energy is a generator. It yields a tuple of requests, which may be answered at the same time, and is
 sent a tuple of estimates in their order:
 
-    def step(...) -> Asks[Array]:
+    def step(...) -> EvaluationRequests[Array]:
         coarse, fine = yield Request("coarse", position), Request("fine", position)
         return fine.energy - coarse.energy
 
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.contract import Array, BatchTerms, Gradients, Terms
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.protocols import Array, BatchTerms, Gradients, Terms
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -60,8 +60,8 @@ class Request(NamedTuple):
     """Energies at positions (rows, d), with or without gradients; of the whole potential, or estimated by a batch.
 
     With ``observations`` the answer has, in the place of gradients, what the forward model predicts (rows, m); its
-    energies are 0, or +inf where the solve failed (`invsamp.contract.ObservingPotential`). With the gradient "curved"
-    it has a Gauss-Newton matrix (rows, d, d) for the gradient's variance (`invsamp.contract.CurvedPotential`).
+    energies are 0, or +inf where the solve failed (`invsamp.protocols.ObservingPotential`). With the gradient "curved"
+    it has a Gauss-Newton matrix (rows, d, d) for the gradient's variance (`invsamp.protocols.CurvedPotential`).
     """
 
     fidelity: str
@@ -81,7 +81,7 @@ class Estimate(NamedTuple):
 
     ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
     (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``prior`` is the part of the
-    energy that is the prior's, None where a potential does not tell it (`invsamp.contract.SplitPotential`);
+    energy that is the prior's, None where a potential does not tell it (`invsamp.protocols.SplitPotential`);
     ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
     failed; its gradient is 0.
     """
@@ -117,7 +117,7 @@ class Estimate(NamedTuple):
         return Estimate(*parts)  # type: ignore[arg-type]
 
 
-Asks = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
+EvaluationRequests = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
 #: Answers requests, in their order.
 Answer = Callable[[tuple[Request, ...]], tuple[Estimate, ...]]
 
@@ -138,7 +138,7 @@ class Queue(Protocol):
         ...
 
 
-def answered(asking: Asks[Result], answer: Answer) -> Result:
+def answered(asking: EvaluationRequests[Result], answer: Answer) -> Result:
     """What comes of it if every request is answered at once."""
     send = asking.send
     try:
@@ -150,7 +150,7 @@ def answered(asking: Asks[Result], answer: Answer) -> Result:
         return result
 
 
-def done(asking: Asks[None], answer: Answer) -> None:
+def done(asking: EvaluationRequests[None], answer: Answer) -> None:
     """The same of what returns nothing: where it asks for nothing either, no exception has to end it."""
     for requests in asking:
         try:
@@ -160,7 +160,7 @@ def done(asking: Asks[None], answer: Answer) -> None:
             return
 
 
-def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
+def gathered(askings: Sequence[EvaluationRequests[Result]]) -> EvaluationRequests[list[Result]]:
     """What comes of several, whose requests are asked at the same time: those that want more go on together."""
     if len(askings) == 1:
         return [(yield from askings[0])]
@@ -185,7 +185,7 @@ def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
     return [results[k] for k in range(len(askings))]
 
 
-def as_they_come(askings: Sequence[Asks[Result]], queue: Queue) -> list[Result]:
+def as_they_come(askings: Sequence[EvaluationRequests[Result]], queue: Queue) -> list[Result]:
     """The same where each goes on as soon as what it asked for is there, whatever the others wait for."""
     results: dict[int, Result] = {}
 
@@ -342,8 +342,8 @@ def guarded(found: Estimate) -> Estimate:
 def sample_variance(values: Array, structure: Structure) -> Array:
     """Variance over axis 1 of values (chains, n, d): (chains,), (chains, d) or (chains, d, d) by ``structure``."""
     if structure == "full":
-        centred = values - values.mean(axis=1, keepdims=True)
-        return np.swapaxes(centred, 1, 2) @ centred / (values.shape[1] - 1)
+        centered = values - values.mean(axis=1, keepdims=True)
+        return np.swapaxes(centered, 1, 2) @ centered / (values.shape[1] - 1)
     by_entry = values.var(axis=1, ddof=1)
     return by_entry if structure == "diagonal" else by_entry.mean(axis=1)
 

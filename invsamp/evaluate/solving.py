@@ -9,7 +9,19 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.contract import (
+from invsamp.evaluate.requests import (
+    Answer,
+    Batch,
+    Estimate,
+    Request,
+    guarded,
+    joined,
+    reduced,
+    reduced_sums,
+    rows_of,
+)
+from invsamp.posing.forward_models.guarded_model import FLOAT, ModelError, own_array, real_array
+from invsamp.protocols import (
     Array,
     BatchPotential,
     BatchTerms,
@@ -23,18 +35,6 @@ from invsamp.contract import (
     sums_batches,
     sums_groups,
 )
-from invsamp.evaluate.requests import (
-    Answer,
-    Batch,
-    Estimate,
-    Request,
-    guarded,
-    joined,
-    reduced,
-    reduced_sums,
-    rows_of,
-)
-from invsamp.posing.forward import FLOAT, ModelError, own_array, real_array
 
 
 def solve(potential: Potential, request: Request) -> Estimate:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.diagnostics.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
 from invsamp.fidelities.pairs import Pair, is_limit
+from invsamp.protocols import Array
 
 if TYPE_CHECKING:
     from invsamp.fidelities.compared import Compared
@@ -33,7 +33,7 @@ def table(comparison: Compared) -> str:
     head = ["level", "cost/ms", "relative", "energy offset", "its sd", "correlation", "gradient error", "cosine"]
     lines += _aligned([head + ["noise: energy", "gradient"] * noisy] + [_level_row(level, noisy) for level in levels])
     if pairs:
-        lines += ["", "Swaps on the ladder, by delayed acceptance without a learnt difference:"]
+        lines += ["", "Swaps on the ladder, by delayed acceptance without a learned difference:"]
         head = ["cold", "hot", "stage 1", "stage 2", "swaps", "sd of stage 2", "sqrt v", "misses: eq. 18", "eq. 11"]
         lines += _aligned([head] + [_pair_row(pair) for pair in pairs])
     lines.append("")
@@ -68,7 +68,7 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
     elif math.isnan(temperature):
         found.append(
             f"{level.name}: at most {np.nanmax(rates):.1%} of the swaps with {finest.name} itself would be accepted, "
-            "at any temperature that the states tell about, unless its difference is learnt (the default rule does). "
+            "at any temperature that the states tell about, unless its difference is learned (the default rule does). "
             "Or put a finer level between."
         )
     else:
@@ -123,12 +123,12 @@ def _rule(pair: Pair, where: str) -> str:
         text += f", multi_variance(1.0) {pair.cold_energies_error:.2g}"
     if pair.second_stage >= AGREES:
         return f"{text}: biased."
-    learnt = "the default rule learns their difference in warm-up and swaps more than this forecast"
+    learned = "the default rule learns their difference in warm-up and swaps more than this forecast"
     if pair.second_stage >= DISAGREES:
-        return f"{text}: biased. The levels disagree by {pair.discrepancy_sd:.2g} in the log ratio; {learnt}."
+        return f"{text}: biased. The levels disagree by {pair.discrepancy_sd:.2g} in the log ratio; {learned}."
     return (
         f"{text}: biased. The levels disagree by {pair.discrepancy_sd:.2g} in the log ratio, which wastes most of the "
-        f"fine solves: {learnt}, or take a finer level there."
+        f"fine solves: {learned}, or take a finer level there."
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from invsamp.contract import Array
 from invsamp.fidelities.levels import Level
 from invsamp.fidelities.pairs import Pair
+from invsamp.protocols import Array
 
 
 class States(NamedTuple):

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer
-from invsamp.contract import Problem
 from invsamp.estimators import Estimator
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities import advice
@@ -22,7 +21,8 @@ from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
 from invsamp.ladder import ESTIMATOR
-from invsamp.posing.names import labels
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.protocols import Problem
 from invsamp.results.run import Run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FidelityComparison(Compared):
     levels : tuple of Level
         From the coarsest to the finest.
     pairs : tuple of Pair
-        Neighbours on the proposed ladder, from the coldest.
+        Neighbors on the proposed ladder, from the coldest.
     hot_temperatures : dict of str to float
         Hottest temperature that the states tell about at which a level still swaps with the cold rung at an expected
         rate of 0.2; NaN where there is none.
@@ -61,7 +61,7 @@ class FidelityComparison(Compared):
         return advice.table(self)
 
     def to_dataframe(self, part: str = "levels") -> pd.DataFrame:
-        """A row per level, or with ``part="pairs"`` per pair of neighbouring rungs; columns as the attributes.
+        """A row per level, or with ``part="pairs"`` per pair of neighboring rungs; columns as the attributes.
 
         Raises
         ------

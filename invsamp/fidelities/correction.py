@@ -10,25 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, one_of, optional
-from invsamp.contract import Array
-from invsamp.corrections.costs import costs_of
-from invsamp.corrections.learning import (
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array
+from invsamp.surrogates.costs import costs_of
+from invsamp.surrogates.learning import (
     Correction,
     LevelCorrection,
     Refittable,
     check_kind,
-    learnt,
+    learned,
     predicted_apart,
     refitted,
     whole,
 )
-from invsamp.corrections.pairs import KINDS, Kind
-from invsamp.posing.posterior import Posterior
+from invsamp.surrogates.pairs import KINDS, Kind
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """A posterior whose coarse fidelities are corrected, and what was learnt of each. `invsamp.correct` makes it.
+    """A posterior whose coarse fidelities are corrected, and what was learned of each. `invsamp.correct` makes it.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Corrected:
 def learn(
     posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["auto"], seed: int, enhanced: bool = False
 ) -> Corrected:
-    r"""What the coarse fidelities lack, learnt from pairs of solves at states.
+    r"""What the coarse fidelities lack, learned from pairs of solves at states.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def learn(
         if isinstance(model := posterior.forward[name], Refittable):
             apart = predicted_apart(posterior, model, name, theta[solved], fine[solved], rng)
             y[solved] = fitted.among_data(apart, name)
-        level = learnt(fitted, name, theta, y, fine, kind, rng, enhanced)
+        level = learned(fitted, name, theta, y, fine, kind, rng, enhanced)
         levels.append(level.level(name, costs.ratio(name, finest), costs.source))
         corrected = Correction(name, level.found, level.missing).applied(corrected)
     solves = dict.fromkeys(posterior.fidelities, len(theta))

@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from invsamp.contract import Array
 from invsamp.fidelities.compared import Compared
 from invsamp.fidelities.pairs import TEMPERATURES, WANTED_RATE
 from invsamp.plots.figure import COLD, CYCLE, FAINT, INK, clean, new_figure, title, view_of
+from invsamp.protocols import Array
 
 #: Coarse levels that one figure shows, the finest of them.
 _MOST_LEVELS = 4
@@ -159,7 +159,7 @@ def _explained(column: Array, values: Array) -> float:
 
 
 def _color(comparison: Compared, level: int) -> str:
-    """The finest in the colour of the cold rung, the others in order from the coarsest."""
+    """The finest in the color of the cold rung, the others in order from the coarsest."""
     if level == len(comparison.levels) - 1:
         return COLD
     return CYCLE[1 + level % (len(CYCLE) - 1)]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, instance, optional, real
-from invsamp.contract import Array, Problem
 from invsamp.evaluate.counted import CountedPotential
+from invsamp.protocols import Array, Problem
 
 
 @dataclass(frozen=True)

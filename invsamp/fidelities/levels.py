@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, HasModels
 from invsamp.estimators import Estimator, Remembering, probe
 from invsamp.evaluate.counted import CountedPotential, Counts
 from invsamp.evaluate.requests import answered
+from invsamp.protocols import Array, HasModels
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from invsamp.arguments import sequence
-from invsamp.contract import Array
 from invsamp.fidelities.levels import Noise
 from invsamp.fidelities.reweighting import weights, worth
 from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
-from invsamp.laws import check_temperatures
+from invsamp.protocols import Array
 from invsamp.results.run import Run
+from invsamp.tempering import check_temperatures
 
 #: Hot temperatures at which swaps with the cold rung are forecast.
 TEMPERATURES = tuple(np.geomspace(1.2, 300.0, 32).tolist())
@@ -25,7 +25,7 @@ WANTED_RATE = 0.2
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring rungs, and what is to be expected of their swaps.
+    """Two neighboring rungs, and what is to be expected of their swaps.
 
     NaN where fewer than 20 effective states are typical of a rung: the states do not reach it.
 
@@ -40,7 +40,7 @@ class Pair:
         Sd of the log ratio of delayed acceptance's second stage, where the first has accepted: how far the fidelities
         disagree about what the swap is worth.
     noise_sd : float
-        :math:`\\sqrt v`, the sd of the estimators' noise in the log ratio of `product_target`, which is penalised.
+        :math:`\\sqrt v`, the sd of the estimators' noise in the log ratio of `product_target`, which is penalized.
     first_stage, second_stage, swap_rate : float
         Expected acceptance of delayed acceptance: of its first stage, of its second after that, of both.
     product_rate : float

@@ -1,4 +1,4 @@
-"""Draws of several laws as weighted draws of another one, whose normalising constants nobody knows."""
+"""Draws of several laws as weighted draws of another one, whose normalizing constants nobody knows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from invsamp.contract import Array
 from invsamp.diagnostics.weights import effective
+from invsamp.protocols import Array
 
 #: Tail index of weights from which on nothing is told by them.
 HEAVIEST_TAIL = 0.7

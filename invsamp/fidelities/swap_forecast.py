@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from invsamp.contract import Array
 from invsamp.diagnostics.weights import resampled
 from invsamp.fidelities.reweighting import worth
+from invsamp.protocols import Array
 
 #: Effective draws of each rung below which nothing is said about it.
 LEAST_EFFECTIVE = 20.0
@@ -79,7 +79,7 @@ def forecast(cold: Side, hot: Side) -> Forecast:
 
 
 def acceptance(log_ratio: Array, variance: float) -> Array:
-    r"""Expected acceptance at a log ratio whose Gaussian noise of known variance v is penalised.
+    r"""Expected acceptance at a log ratio whose Gaussian noise of known variance v is penalized.
 
     .. math:: E \min(1, e^{\Delta + \epsilon - v/2}) = \Phi\Bigl(\frac{\Delta - v/2}{\sqrt v}\Bigr)
               + e^\Delta\, \Phi\Bigl(-\frac{\Delta + v/2}{\sqrt v}\Bigr), \qquad \epsilon \sim N(0, v)

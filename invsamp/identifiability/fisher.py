@@ -10,7 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, optional
-from invsamp.contract import (
+from invsamp.maximizing import SCALE_DRAWS, maximize
+from invsamp.modes import Modes
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import (
     Array,
     ForwardModel,
     JacobianForwardModel,
@@ -19,10 +23,6 @@ from invsamp.contract import (
     VectorJacobianProduct,
     no_derivatives,
 )
-from invsamp.maximizing import SCALE_DRAWS, maximize
-from invsamp.modes import Modes
-from invsamp.posing.names import labels
-from invsamp.posing.posterior import Posterior
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 
 class Interval(NamedTuple):

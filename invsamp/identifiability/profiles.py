@@ -12,16 +12,16 @@ from scipy.special import chdtri
 
 from invsamp import arguments
 from invsamp.arguments import instance, integer, one_of, optional, real
-from invsamp.contract import Array, Problem
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.identifiability.intervals import Branch, Interval, union
 from invsamp.identifiability.walks import Walks
 from invsamp.likelihood_maxima import within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.names import labels
-from invsamp.posing.posterior import Posterior
-from invsamp.sampler import as_problem
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, Problem
+from invsamp.sampling import as_problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

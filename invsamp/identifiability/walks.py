@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.identifiability.intervals import Branch
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
+from invsamp.protocols import Array, Problem
 
 #: Rise of the energy from point to point, as a share of the rise at which a walk ends; and above which a step is
 #: made again, and shorter.
@@ -172,8 +172,8 @@ class Walks:
         asking = descend(self._evaluating(), positions, scale, domain, tolerance=TOLERANCE, most=self.most)
         return answered(asking, self.solver.answer_all)
 
-    def _evaluating(self) -> Callable[[Array], Asks[Estimate]]:
-        def evaluate(at: Array) -> Asks[Estimate]:
+    def _evaluating(self) -> Callable[[Array], EvaluationRequests[Estimate]]:
+        def evaluate(at: Array) -> EvaluationRequests[Estimate]:
             (found,) = yield (Request(self.solver.fidelity, at, "apart" if self.likelihood else True),)
             if not self.likelihood:
                 return found

@@ -1,7 +1,7 @@
 r"""What a kernel is, and what it is given.
 
 A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
-returns where the chains are then. It is vectorised over the chains of a rung. It sees whitened coordinates w and
+returns where the chains are then. It is vectorized over the chains of a rung. It sees whitened coordinates w and
 reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's law, and step sizes to match.
 """
 
@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import AnyArray, Array
-from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
 from invsamp.kernels.metric import Metric
+from invsamp.protocols import AnyArray, Array
 
 StepSize = float | Array
 Mask = npt.NDArray[np.bool_]
@@ -94,7 +94,7 @@ class ActiveRung(Protocol):
         """Step size for reduced energies in whitened coordinates."""
         ...
 
-    def evaluate(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
+    def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         """Energy and gradient at positions (n, d), as the rung's estimator tells them.
 
         ``rows`` (n,): the chains that they are of, for an estimator that remembers each. Default: all.
@@ -105,7 +105,7 @@ class ActiveRung(Protocol):
     @property
     def warming(self) -> bool: ...
 
-    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> Asks[Estimate]:
+    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> EvaluationRequests[Estimate]:
         """Energies at positions (n, d) of a fidelity, 0 for the rung's own, without what an estimator adds.
 
         For exact energies, of fidelities that the run solves.
@@ -121,7 +121,7 @@ class ActiveRung(Protocol):
         ...
 
     def step_factor(self, estimate: Estimate) -> Array:
-        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.laws.LocalLaw`)."""
+        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.tempering.LocallyScaledTarget`)."""
         ...
 
     def gradient_noise(self, point: Point) -> Array | None:
@@ -202,7 +202,7 @@ class Kernel(Protocol):
         """Memory of (chains, d) at the start of a run."""
         ...
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         ...
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.arguments import integer, store
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import RESTED, ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CrankNicolson(KernelDefaults):
     :math:`r = (x - m)^T C^{-1} (x - m) / 2`. That is exact for every law. Where the prior is that Gaussian, v - r is
     the misfit alone, and the acceptance does not depend on how finely a field is resolved; that of a random walk goes
     to 0. The reference is the prior's Gaussian law in the coordinates that the sampler moves in, else one with its
-    medians and quartiles; a problem may give its own (`invsamp.contract.GaussianReference`). For a law that takes the
+    medians and quartiles; a problem may give its own (`invsamp.protocols.GaussianReference`). For a law that takes the
     prior a times, C is divided by a.
 
     A proposal outside the domain is refused without a solve: it does not move straight, and walls reflect nothing.
@@ -67,7 +67,7 @@ class CrankNicolson(KernelDefaults):
         """Steps that were made, where it rests at some."""
         return {} if self.every == 1 else {"steps": np.zeros(shape[0], dtype=int)}
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once, or rest."""
         if self.every > 1:
             memory = {"steps": memory["steps"] + 1}
@@ -75,9 +75,9 @@ class CrankNicolson(KernelDefaults):
                 return here, memory, RESTED
         length = np.minimum(rung.step_size / rung.step_scale, 1.0)
         reference = rung.reference
-        start = reference.metric.uncolour(here.position - reference.mean)
+        start = reference.metric.uncolor(here.position - reference.mean)
         moved = np.sqrt(1.0 - length * length) * start + length * rung.normal()
-        there, outside = yield from inside(rung, reference.mean + reference.metric.colour(moved), here)
+        there, outside = yield from inside(rung, reference.mean + reference.metric.color(moved), here)
         change = reference_energy(moved) - reference_energy(start)
         penalty: float | Array = 0.0
         if (noise := rung.energy_noise(there)) is not None:
@@ -99,7 +99,7 @@ def reference_energy(standard: Array) -> Array:
     return 0.5 * np.square(standard).sum(axis=1)
 
 
-def inside(rung: ActiveRung, end: Array, here: Point) -> Asks[tuple[Point, Rows]]:
+def inside(rung: ActiveRung, end: Array, here: Point) -> EvaluationRequests[tuple[Point, Rows]]:
     """There, evaluated where that lies in the domain, and the rows where it does not, which stay here."""
     outside = np.flatnonzero(~rung.contains(end))
     if not len(outside):

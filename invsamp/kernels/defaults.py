@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.evaluate.requests import Memory, Rows
 from invsamp.kernels.contract import ActiveRung
+from invsamp.protocols import Array
 
 
 class KernelDefaults:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, store, text
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import ActiveRung, Info, Kernel, Moved, Path, Point, StepSize, Whitened, decided
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths
 from invsamp.kernels.wrapping import Wrapping
+from invsamp.protocols import Array
 
 #: What is kept of the coarse model where the chains are, beside what the kernel keeps.
 _OWN = "coarse_"
@@ -90,7 +90,7 @@ class DelayedAcceptance(Wrapping):
         """That of the kernel, and of the coarse model at no position yet."""
         return {**self.kernel.init(rng, shape), f"{_OWN}position": np.full(shape, np.nan)}
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain on the coarse model, and decide."""
         own = {name: values for name, values in memory.items() if not name.startswith(_OWN)}
         coarse = _CoarseRung(rung, self.coarse)
@@ -152,10 +152,10 @@ class _CoarseRung:
     def prior_draws(self) -> Array:
         return self._rung.prior_draws()
 
-    def evaluate(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
+    def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         return self._rung.solve(position, self._fidelity, gradient=True)
 
-    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> Asks[Estimate]:
+    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> EvaluationRequests[Estimate]:
         return self._rung.solve(position, fidelity, gradient=gradient)
 
     def energy(self, estimate: Estimate) -> Array:
@@ -184,7 +184,7 @@ class _CoarseRung:
         return self._rung.log_uniform()
 
 
-def _known(coarse: _CoarseRung, here: Point, memory: Memory) -> Asks[Point]:
+def _known(coarse: _CoarseRung, here: Point, memory: Memory) -> EvaluationRequests[Point]:
     """What the coarse model says where the chains are: as it is remembered, or anew where they are elsewhere."""
     names = [name for name in Estimate._fields if f"{_OWN}{name}" in memory]
     new = np.flatnonzero((memory[f"{_OWN}position"] != here.position).any(axis=1))
@@ -208,7 +208,7 @@ def _memory(point: Point) -> Memory:
     return {f"{_OWN}position": point.position, **found}
 
 
-def _decisive(rung: ActiveRung, here: Point, moved: Point, rows: Rows) -> Asks[Estimate]:
+def _decisive(rung: ActiveRung, here: Point, moved: Point, rows: Rows) -> EvaluationRequests[Estimate]:
     """The fine model's energies where some chains would go; its gradients in warm-up alone, else NaN."""
     position = moved.position[rows]
     if rung.warming:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import integer, real, store
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import ActiveRung as Active
 from invsamp.kernels.contract import Info, Moved, Point
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class DeoSgd(Baseline):
             "rate": np.zeros((chains, p)),
             "buffer": np.full(chains, self.buffer),
             "free": np.ones((chains, p - 1), dtype=bool),
-            "walker": np.tile(np.arange(p), (chains, 1)),  # who is at each process
+            "replica": np.tile(np.arange(p), (chains, 1)),  # who is at each process
             "end": np.where(np.arange(p) == 0, 0, -1) + np.zeros((chains, 1), dtype=np.int64),  # by walker
             "crossings": np.zeros((chains, p), dtype=np.int64),
         }
 
-    def step(self, rung: Active, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: Active, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every process of every chain once."""
         chains, d = here.position.shape
         memory = self._begun(rung, here, memory)
@@ -114,14 +114,14 @@ class DeoSgd(Baseline):
             "gradient": slope[rows, order],
             "free": free,
             **self._adapted(memory, better, k),
-            **self._travelled(memory, order),
+            **self._traveled(memory, order),
         }
         cold = order[:, 0] + self.processes * np.arange(chains)
         estimate = found.take(cold)
         if (stayed := np.flatnonzero(failed[:, 0])).size:
             estimate = estimate.replaced(stayed, here.estimate.take(stayed))
         told = {
-            "first_process": kept["walker"].argmin(axis=1),
+            "first_process": kept["replica"].argmin(axis=1),
             "process_round_trips": (kept["crossings"] // 2).sum(axis=1),
             "swap_rate": better.mean(axis=1),
         }
@@ -162,16 +162,16 @@ class DeoSgd(Baseline):
         new[:, 1:-1] = 0.5 * (rate[:, :-2] + wide[:, :-1] + rate[:, 2:] - wide[:, 1:])
         return {"rate": new, "buffer": memory["buffer"] + gain * away.mean(axis=1)}
 
-    def _travelled(self, memory: Memory, order: npt.NDArray[np.intp]) -> Memory:
+    def _traveled(self, memory: Memory, order: npt.NDArray[np.intp]) -> Memory:
         """Who is where, and how often each went from one end to the other, counted from the first one."""
         rows, last = np.arange(len(order)), self.processes - 1
-        walker = memory["walker"][rows[:, None], order]
+        replica = memory["replica"][rows[:, None], order]
         end, crossings = memory["end"].copy(), memory["crossings"].copy()
         for at in (0, last):
-            who, side = walker[:, at], int(at == last)
+            who, side = replica[:, at], int(at == last)
             before = end[rows, who]
             # a trip begins at the first process: who comes from elsewhere has made none yet
             crossed = (before >= 0) & (before != side)
             crossings[rows, who] += crossed
             end[rows, who] = np.where(crossed | (side == 0), side, before)
-        return {"walker": walker, "end": end, "crossings": crossings}
+        return {"replica": replica, "end": end, "crossings": crossings}

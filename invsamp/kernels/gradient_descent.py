@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.arguments import real, store
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
 
@@ -38,7 +38,7 @@ class GradientDescent(Baseline):
         """The last move (chains, d), at first none."""
         return {"move": np.zeros(shape)} if self.momentum else {}
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         move = -rung.step_size * rung.gradient(here.estimate)
         if self.momentum:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from invsamp.arguments import real, store
-from invsamp.contract import Array
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)

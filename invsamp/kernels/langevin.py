@@ -8,11 +8,11 @@ import numpy as np
 from numba import njit
 
 from invsamp.arguments import boolean, store
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import arrive, propose
+from invsamp.protocols import Array
 
 #: Entries that NumPy sums in one go, without halving them first.
 FEW = 128
@@ -45,11 +45,11 @@ class Langevin(KernelDefaults):
     def __str__(self) -> str:
         return "MALA" if self.adjusted else "Langevin"
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
 
-    def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         gradient, noise, covariance = rung.gradient(here.estimate), rung.normal(), rung.gradient_noise(here)
         if rung.free and covariance is None:
             end, clipped = arrive(here.position, gradient, noise, rung.step_size), 0
@@ -61,7 +61,7 @@ class Langevin(KernelDefaults):
             there, _ = where_solved(rung, there, here)
         return there, memory, Info(clipped=clipped) if clipped else NOTHING
 
-    def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         noise, step_size = rung.normal(), rung.step_size
         move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
         end, velocity, failed = rung.follow(here.position, move)

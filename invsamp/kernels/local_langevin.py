@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import log_acceptance
@@ -33,7 +33,7 @@ class LocalLangevin(KernelDefaults):
     def __str__(self) -> str:
         return "MALA with local steps"
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         noise, longer = rung.normal(), rung.step_factor(here.estimate)
         step_size = rung.step_size * longer[:, None]

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class IdentityMetric:
         """L^T g: the gradient with respect to w."""
         return gradient
 
-    def colour(self, move: Array) -> Array:
+    def color(self, move: Array) -> Array:
         """L v: a move of w as a move of theta."""
         return move
 
-    def uncolour(self, move: Array) -> Array:
+    def uncolor(self, move: Array) -> Array:
         """L^-1 v: a move of theta as a move of w."""
         return move
 
@@ -52,11 +52,11 @@ class DiagonalMetric:
         """L^T g."""
         return gradient * self.scale
 
-    def colour(self, move: Array) -> Array:
+    def color(self, move: Array) -> Array:
         """L v."""
         return move * self.scale
 
-    def uncolour(self, move: Array) -> Array:
+    def uncolor(self, move: Array) -> Array:
         """L^-1 v."""
         return move / self.scale
 
@@ -84,11 +84,11 @@ class DenseMetric:
         """L^T g."""
         return gradient @ self.factor
 
-    def colour(self, move: Array) -> Array:
+    def color(self, move: Array) -> Array:
         """L v."""
         return move @ self.factor.T
 
-    def uncolour(self, move: Array) -> Array:
+    def uncolor(self, move: Array) -> Array:
         """L^-1 v."""
         return move @ self._inverse.T
 
@@ -116,7 +116,7 @@ class LowRankMetric:
     @cached_property
     def matrix(self) -> Array:
         """P (d, d): what walls need, and nothing else."""
-        root = self.colour(np.eye(len(self.factor)))
+        root = self.color(np.eye(len(self.factor)))
         return root.T @ root
 
     def whiten(self, gradient: Array) -> Array:
@@ -124,19 +124,19 @@ class LowRankMetric:
         scaled = gradient * self.factor if self.factor.ndim == 1 else gradient @ self.factor
         return self._along(scaled, 1.0 / np.sqrt(1.0 + self.values))
 
-    def colour(self, move: Array) -> Array:
+    def color(self, move: Array) -> Array:
         """The root times v."""
         turned = self._along(move, 1.0 / np.sqrt(1.0 + self.values))
         return turned * self.factor if self.factor.ndim == 1 else turned @ self.factor.T
 
-    def uncolour(self, move: Array) -> Array:
+    def uncolor(self, move: Array) -> Array:
         """The root's inverse times v."""
         scaled = move / self.factor if self.factor.ndim == 1 else np.linalg.solve(self.factor, move.T).T
         return self._along(np.asarray(scaled), np.sqrt(1.0 + self.values))
 
     def whiten_covariance(self, covariance: Array) -> Array:
         """The root's transpose times S times the root, always full."""
-        return DenseMetric(self.colour(np.eye(len(self.factor))).T).whiten_covariance(covariance)
+        return DenseMetric(self.color(np.eye(len(self.factor))).T).whiten_covariance(covariance)
 
     def _along(self, values: Array, factors: Array) -> Array:
         return np.asarray(values + ((values @ self.vectors) * (factors - 1.0)) @ self.vectors.T)

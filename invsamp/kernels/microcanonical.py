@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.arguments import real, store
-from invsamp.contract import Array
 from invsamp.evaluate.requests import Memory
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, store
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import ActiveRung, Kernel, Moved, Point, decided
 from invsamp.kernels.wrapping import Wrapping
+from invsamp.protocols import Array
 
 #: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that
 #: is far from all of them would belong to the widest one.
@@ -23,7 +23,7 @@ FREEDOM = 5.0
 class ModeJumps(Wrapping):
     r"""A kernel that moves within modes, and after each of its steps one jump from mode to mode.
 
-    With the modes' centres :math:`m_k` and covariances :math:`L_k L_k^T`, a position x belongs to mode i with
+    With the modes' centers :math:`m_k` and covariances :math:`L_k L_k^T`, a position x belongs to mode i with
     probability :math:`r_i(x) \propto t_i(x)`, Student densities of `FREEDOM` degrees about them. A jump takes i of
     these and another mode j evenly, and proposes what stands to j as x does to i,
 
@@ -36,7 +36,7 @@ class ModeJumps(Wrapping):
     ----------
     kernel : Kernel
         Adjusted; moves within the modes.
-    centres : ndarray, shape (k, d)
+    centers : ndarray, shape (k, d)
         Of at least two modes, in the coordinates that are sampled in.
     factors : ndarray, shape (k, d, d)
         Lower Cholesky factors of their covariances.
@@ -53,32 +53,32 @@ class ModeJumps(Wrapping):
     """
 
     kernel: Kernel
-    centres: Array = field(repr=False)
+    centers: Array = field(repr=False)
     factors: Array = field(repr=False)
 
     def __post_init__(self) -> None:
         instance("kernel", self.kernel, Kernel, "a Kernel, such as Microcanonical()")
         if not self.kernel.adjusted:
             raise ValueError(f"kernel must be adjusted, as jumps are accepted or refused, got {self.kernel}")
-        centres = array("centres", self.centres, ("k", "d"))
-        if len(centres) < 2:
-            raise ValueError(f"centres must be of at least two modes, got {len(centres)}")
-        factors = array("factors", self.factors, (len(centres), centres.shape[1], centres.shape[1]))
+        centers = array("centers", self.centers, ("k", "d"))
+        if len(centers) < 2:
+            raise ValueError(f"centers must be of at least two modes, got {len(centers)}")
+        factors = array("factors", self.factors, (len(centers), centers.shape[1], centers.shape[1]))
         if not (np.diagonal(factors, axis1=1, axis2=2) > 0.0).all():
             raise ValueError("factors must be lower triangular with a positive diagonal, got one that is not")
-        store(self, centres=centres, factors=factors)
+        store(self, centers=centers, factors=factors)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ModeJumps):
             return NotImplemented
-        alike = self.kernel == other.kernel and np.array_equal(self.centres, other.centres)
+        alike = self.kernel == other.kernel and np.array_equal(self.centers, other.centers)
         return alike and np.array_equal(self.factors, other.factors)
 
     def __hash__(self) -> int:
-        return hash((self.kernel, self.centres.tobytes()))
+        return hash((self.kernel, self.centers.tobytes()))
 
     def __str__(self) -> str:
-        return f"{self.kernel}, with jumps between {len(self.centres)} modes"
+        return f"{self.kernel}, with jumps between {len(self.centers)} modes"
 
     @property
     def name(self) -> str:
@@ -92,11 +92,11 @@ class ModeJumps(Wrapping):
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """As of the kernel."""
-        if shape[1] != self.centres.shape[1]:
-            raise ValueError(f"centres must have {shape[1]} columns, one for each unknown, got {self.centres.shape[1]}")
+        if shape[1] != self.centers.shape[1]:
+            raise ValueError(f"centers must have {shape[1]} columns, one for each unknown, got {self.centers.shape[1]}")
         return self.kernel.init(rng, shape)
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """A step of the kernel, and a jump."""
         moved, memory, info = yield from self.kernel.step(rung, here, memory)
         position, chains = moved.position, np.arange(len(moved.position))
@@ -107,8 +107,8 @@ class ModeJumps(Wrapping):
         second = (first + 1 + (others * np.exp(rung.log_uniform())).astype(int) % others) % len(shares)
         end = position.copy()
         for k in chains:
-            away = np.linalg.solve(self.factors[first[k]], position[k] - self.centres[first[k]])
-            end[k] = self.centres[second[k]] + self.factors[second[k]] @ away
+            away = np.linalg.solve(self.factors[first[k]], position[k] - self.centers[first[k]])
+            end[k] = self.centers[second[k]] + self.factors[second[k]] @ away
         inside = rung.contains(end)
         end[~inside] = position[~inside]
         there = Point(end, (yield from rung.evaluate(end)))
@@ -134,7 +134,7 @@ class ModeJumps(Wrapping):
         """Logs of the probabilities (k, n) that positions (n, d) belong to the modes."""
         d = position.shape[1]
         white = np.stack(
-            [np.linalg.solve(f, (position - m).T) for m, f in zip(self.centres, self.factors, strict=True)]
+            [np.linalg.solve(f, (position - m).T) for m, f in zip(self.centers, self.factors, strict=True)]
         )
         logs = -0.5 * (FREEDOM + d) * np.log1p(np.square(white).sum(axis=1) / FREEDOM) - self._volumes[:, None]
         logs -= logs.max(axis=0)

@@ -1,4 +1,4 @@
-"""Langevin kernels with momentum: SGHMC, and generalised Hamiltonian Monte Carlo, its Metropolis-adjusted form."""
+"""Langevin kernels with momentum: SGHMC, and generalized Hamiltonian Monte Carlo, its Metropolis-adjusted form."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
+from invsamp.protocols import Array
 
 #: How far the thresholds of `persistent_acceptance` move on in a step.
 THRESHOLD_STEP = 0.02
@@ -22,7 +22,7 @@ THRESHOLD_STEP = 0.02
 
 @dataclass(frozen=True)
 class Momentum:
-    r"""Langevin kernel with momentum: SGHMC or, Metropolis-adjusted, generalised Hamiltonian Monte Carlo.
+    r"""Langevin kernel with momentum: SGHMC or, Metropolis-adjusted, generalized Hamiltonian Monte Carlo.
 
     Unadjusted, in whitened coordinates w, with the unit masses that these stand for, the move u keeps a share of the
     last one:
@@ -107,7 +107,7 @@ class Momentum:
         memory = {"momentum": rng.standard_normal(shape)}
         return memory | {"threshold": rng.uniform(-1.0, 1.0, shape[0])} if self.adjusted else memory
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
 
@@ -119,7 +119,7 @@ class Momentum:
         momentum[rows] += 0.5 * np.sqrt(step_size[rows] if isinstance(step_size, np.ndarray) else step_size) * change
         return memory | {"momentum": momentum}
 
-    def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
         kick, clipped = propose(
             rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
@@ -135,7 +135,7 @@ class Momentum:
                 momentum[stayed] = -momentum[stayed]
         return point, memory | {"momentum": momentum}, Info(clipped=clipped) if clipped else NOTHING
 
-    def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
         momentum = kept * memory["momentum"] + math.sqrt(1.0 - kept * kept) * rung.normal()
         move, _ = propose(rung.gradient(here.estimate), momentum, step_size)

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepSize, decided, number
 from invsamp.kernels.defaults import KernelDefaults
+from invsamp.protocols import Array
 
 #: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
 LONGEST, LONGEST_IN_WARMUP = 256, 64
@@ -58,7 +58,7 @@ class Paths(KernelDefaults, ABC):
         """The number of paths so far, and the shift of the sequence that spreads their lengths."""
         return {"paths": np.zeros(()), "shift": np.asarray(rng.random())}
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain along one path."""
         paths, step = float(memory["paths"]), np.sqrt(2.0 * rung.step_size)
         share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0

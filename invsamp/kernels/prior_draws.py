@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Moved, Point
 from invsamp.kernels.defaults import KernelDefaults
 
@@ -24,7 +24,7 @@ class PriorDraws(KernelDefaults):
     def __str__(self) -> str:
         return "draws from the prior"
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Draw every chain anew."""
         position = rung.prior_draws()
         there = Point(position, (yield from rung.evaluate(position)))
@@ -35,7 +35,7 @@ def prior_draws() -> PriorDraws:
     """Kernel of a rung whose law is the prior, `tempered_likelihood(0)`: independent draws, in place of moves.
 
     As the last rung of a ladder it forgets at once where a chain came from, so that modes which no walk connects get
-    their share by swaps. Needs a problem whose prior can be drawn from (`invsamp.contract.DrawablePrior`, as a
+    their share by swaps. Needs a problem whose prior can be drawn from (`invsamp.protocols.DrawablePrior`, as a
     `Posterior` is).
 
     Raises

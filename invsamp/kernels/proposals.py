@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numba import njit
 
-from invsamp.contract import Array
 from invsamp.kernels.contract import StepSize
+from invsamp.protocols import Array
 
 
 def propose(

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.arguments import real, store
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
 
@@ -60,7 +60,7 @@ class RmsLangevin(Baseline):
         """V (chains, d), at first 0."""
         return {"square": np.zeros(shape)}
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         gradient = rung.gradient(here.estimate)
         square = self.decay * memory["square"] + (1.0 - self.decay) * (gradient / self.data) ** 2

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Memory
+from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Stein(Baseline):
     def __str__(self) -> str:
         return "SVGD (approximate)"
 
-    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         end = here.position + rung.step_size * direction(here.position, rung.gradient(here.estimate))
         there = Point(end, (yield from rung.evaluate(end)))

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from invsamp.domains.boundary import Boundary, Reflect
 from invsamp.estimators.control_variates import ControlVariate
 from invsamp.kernels.baseline import Baseline
-from invsamp.ladder.rung import Rung, tells_energies
-from invsamp.laws.contours import Contour
-from invsamp.swap.rules import MultiVariance, OwnEnergies, SwapRule
-from invsamp.swap.schemes import DeterministicEvenOdd, SwapScheme
+from invsamp.ladder.rung import Rung, gives_energies
+from invsamp.swaps.rules import MultiVariance, OwnEnergies, SwapRule
+from invsamp.swaps.schemes import DeterministicEvenOdd, SwapScheme
+from invsamp.tempering.contours import Contour
 from invsamp.variances.models import RunningAverage
 
 
@@ -34,16 +34,16 @@ def approximations(
 def _of_rung(rung: Rung) -> Iterator[str]:
     if not rung.kernel.adjusted and not isinstance(rung.kernel, Baseline):
         yield "steps that nothing refuses"
-    law = rung.law
-    if isinstance(law, Contour):
-        if law.learning is not None and law.learning.forever:
-            yield "a law that is learnt for ever"
-        if law.weighting == "published":
+    target = rung.target
+    if isinstance(target, Contour):
+        if target.learning is not None and target.learning.forever:
+            yield "a law that is learned for ever"
+        if target.weighting == "published":
             yield "the published weights"
 
 
 def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, energies: str) -> Iterator[str]:
-    noisy = [rung for rung in rungs if energies != "exact" and not tells_energies(rung.estimator)]
+    noisy = [rung for rung in rungs if energies != "exact" and not gives_energies(rung.estimator)]
     if rule is not None and rule.factor != 1.0 and noisy:
         factor = rule.factor
         yield "swaps that know of no noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"

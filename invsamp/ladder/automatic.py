@@ -10,8 +10,8 @@ from invsamp.ladder.preconditioner import Given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
-from invsamp.laws import TemperedLikelihood
 from invsamp.modes import Modes
+from invsamp.tempering import TemperedLikelihood
 
 #: Mean lengths of paths, by the square root of d, one after the other where a trial says that they are too short.
 LENGTHS = (1.0, 3.0, 9.0)

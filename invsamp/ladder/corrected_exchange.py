@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from invsamp.arguments import boolean, integer, one_of, optional, store
-from invsamp.corrections.chain import Chain
-from invsamp.corrections.learning import LEAST_PAIRS
-from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.kernels import CrankNicolson
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler, Swap
-from invsamp.swap.rules import product_target
-from invsamp.swap.schemes import Upwards, deo
+from invsamp.surrogates.chain import Chain
+from invsamp.surrogates.learning import LEAST_PAIRS
+from invsamp.surrogates.pairs import KINDS, Kind
+from invsamp.swaps.rules import product_target
+from invsamp.swaps.schemes import Upwards, deo
 
 #: Pairs of solves that teach a correction, and the exchanges after which the fine rung moves by itself.
 PAIRS, LOCAL = 100, 20
@@ -70,7 +70,7 @@ def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:
     coarsest, *between = chain.levels
     rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]
     kernel = CrankNicolson(chain.steps * local)
-    above = [Rung(rungs[0].law, fidelity, kernel=kernel) for fidelity in reversed(between)]
-    above.insert(0, replace(fine, law=rungs[0].law, fidelity=0, kernel=kernel))
+    above = [Rung(rungs[0].target, fidelity, kernel=kernel) for fidelity in reversed(between)]
+    above.insert(0, replace(fine, target=rungs[0].target, fidelity=0, kernel=kernel))
     scheme = Upwards(chain.often, len(above)) if between else deo()
     return Sampler([*above, *rungs], Swap(product_target(), scheme, every=chain.every), coarse.preconditioner)

@@ -35,7 +35,7 @@ class Given:
 
     def _same(self, other: DenseMetric | LowRankMetric) -> bool:
         probe = np.cos(np.arange(self.dimension))[None]
-        return len(other.factor) == self.dimension and np.array_equal(self.metric.colour(probe), other.colour(probe))
+        return len(other.factor) == self.dimension and np.array_equal(self.metric.color(probe), other.color(probe))
 
     def __repr__(self) -> str:
         rank = f", {len(self.metric.values)} directions" if isinstance(self.metric, LowRankMetric) else ""

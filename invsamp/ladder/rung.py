@@ -11,9 +11,9 @@ from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.requests import STRUCTURES, Structure
 from invsamp.kernels import CrankNicolson, Kernel, Langevin, LocalLangevin, PriorDraws
 from invsamp.kernels.schedules import Schedule
-from invsamp.laws import Law, LocalLaw, Tempered, as_law
-from invsamp.laws.cooling import Annealed
-from invsamp.posing.names import check_statistics
+from invsamp.posing.expressions.variable_names import check_statistics
+from invsamp.tempering import LocallyScaledTarget, TargetDistribution, Tempered, as_target
+from invsamp.tempering.cooling import Annealed
 from invsamp.variances.models import Known, VarianceModel, known
 
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
@@ -79,7 +79,7 @@ class Rung:
     ----------
     law : Law, or float >= 1
         What it samples: `tempered` (a number stands for that temperature), `tempered_likelihood`, or a
-        `invsamp.laws.Law` of your own.
+        `invsamp.tempering.TargetDistribution` of your own.
     fidelity : str or int
         Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
         are not that many).
@@ -103,7 +103,7 @@ class Rung:
         and noise that it does not state, an effective temperature and a schedule.
     """
 
-    law: Law = field(default_factory=Tempered)
+    target: TargetDistribution = field(default_factory=Tempered)
     fidelity: str | int = 0
     estimator: Estimator = field(default_factory=Exact)
     kernel: Kernel = field(default_factory=Langevin)
@@ -115,7 +115,7 @@ class Rung:
     def __post_init__(self) -> None:
         store(
             self,
-            law=as_law("law", self.law),
+            target=as_target("target", self.target),
             fidelity=as_fidelity("fidelity", self.fidelity),
             step_size=as_step_size("step_size", self.step_size),
             probes=integer("probes", self.probes, least=2),  # fewer would show no variance
@@ -131,26 +131,32 @@ class Rung:
             raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
         if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
             raise ValueError(
-                "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
+                "gradient_noise of a coupled sum must have a variance that is learned or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
             )
         # a temperature that falls divides what steps without a test follow, and energies are not asked for
-        follows = isinstance(self.law, Annealed) and not self.kernel.adjusted
-        if self.law.factors is None and not follows and not tells_energies(self.estimator):
+        follows = isinstance(self.target, Annealed) and not self.kernel.adjusted
+        if self.target.factors is None and not follows and not gives_energies(self.estimator):
             raise ValueError(
-                f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
+                f"a law that is not linear in the energies needs exact ones, got {self.target} and {self.estimator}"
             )
-        if self.law.factors is None and self.gradient_noise is not None:
-            raise ValueError(f"gradient_noise must be None under a law that is not linear in the energies: {self.law}")
-        if isinstance(self.kernel, LocalLangevin) and not isinstance(self.law, LocalLaw):
-            raise ValueError(f"local steps are for a law with a slope that changes, such as contour(), got {self.law}")
-        if isinstance(self.kernel, PriorDraws) and self.law.factors != (1.0, 0.0):
-            raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.law}")
+        if self.target.factors is None and self.gradient_noise is not None:
+            raise ValueError(
+                f"gradient_noise must be None under a law that is not linear in the energies: {self.target}"
+            )
+        if isinstance(self.kernel, LocalLangevin) and not isinstance(self.target, LocallyScaledTarget):
+            raise ValueError(
+                f"local steps are for a law with a slope that changes, such as contour(), got {self.target}"
+            )
+        if isinstance(self.kernel, PriorDraws) and self.target.factors != (1.0, 0.0):
+            raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.target}")
         if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
             raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
         noise = self.gradient_noise
-        if noise is not None and noise.beyond == "effective_temperature" and not isinstance(self.law, Tempered):
-            raise ValueError(f"beyond must not be 'effective_temperature' where the law has no temperature: {self.law}")
+        if noise is not None and noise.beyond == "effective_temperature" and not isinstance(self.target, Tempered):
+            raise ValueError(
+                f"beyond must not be 'effective_temperature' where the law has no temperature: {self.target}"
+            )
         if noise is not None and noise.beyond == "effective_temperature" and callable(self.step_size):
             raise ValueError(
                 f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
@@ -168,7 +174,7 @@ class Rung:
         return any(not isinstance(model, Known) for model in models)
 
 
-def tells_energies(estimator: Estimator) -> bool:
+def gives_energies(estimator: Estimator) -> bool:
     """Whether its energies have no noise, whatever its gradients have."""
     return isinstance(estimator, Exact) or (isinstance(estimator, Noisy) and estimator.energy_sd == 0.0)
 

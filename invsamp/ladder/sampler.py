@@ -14,13 +14,13 @@ from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.spacing import AutoLadder
-from invsamp.laws import check_ladder
-from invsamp.laws.contours import Contour
-from invsamp.laws.cooling import Annealed
-from invsamp.laws.tempering import Tempered, TemperedLikelihood
 from invsamp.modes import Modes
-from invsamp.swap.rules import SwapRule
-from invsamp.swap.schemes import SwapScheme, deo
+from invsamp.swaps.rules import SwapRule
+from invsamp.swaps.schemes import SwapScheme, deo
+from invsamp.tempering import check_ladder
+from invsamp.tempering.contours import Contour
+from invsamp.tempering.cooling import Annealed
+from invsamp.tempering.tempered import Tempered, TemperedLikelihood
 
 #: Where the energies of a swap come from.
 SwapEnergies = Literal["estimated", "exact", "paired"]
@@ -35,14 +35,14 @@ SWAP_RULE, SWAP_SCHEME = "a swap rule, such as fast()", "a swap scheme, such as 
 
 @dataclass(frozen=True)
 class Swap:
-    """When and how neighbouring rungs exchange positions.
+    """When and how neighboring rungs exchange positions.
 
     Parameters
     ----------
     rule : SwapRule, optional
         Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
         coarse model is), its first stage sharpened by what warm-up learns of their difference
-        (`invsamp.swap.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
+        (`invsamp.swaps.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
     scheme : SwapScheme
         Who meets whom.
     fraction : float in (0, 1], optional
@@ -97,7 +97,7 @@ class Sampler:
         of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
-        or one of the baselines (`invsamp.domains.boundary`; `penalised` for the one with a strength).
+        or one of the baselines (`invsamp.domains.boundary`; `penalized` for the one with a strength).
     ladder : AutoLadder, optional
         Warm-up finds how many rungs there are and their laws. The rungs given are then those of its first round; the
         first stays the first, the second one's parts are those of all others, and fidelities follow each other
@@ -129,15 +129,15 @@ class Sampler:
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
         # the same law of another fidelity: what meets there decides by both models
-        changes = [a.law != b.law or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
-        check_ladder([rung.law for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
+        changes = [a.target != b.target or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
+        check_ladder([rung.target for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
         for rung in self.rungs:
-            if isinstance(rung.law, Contour) and not rung.law.together:
+            if isinstance(rung.target, Contour) and not rung.target.together:
                 self._check_apart(rung)
-            if isinstance(rung.law, Annealed) and (len(self.rungs) > 1 or rung.gradient_noise is not None):
+            if isinstance(rung.target, Annealed) and (len(self.rungs) > 1 or rung.gradient_noise is not None):
                 raise ValueError(
                     "a temperature that falls is for one rung, whose gradients' noise is not taken out, got "
-                    f"{rung.law} in a sampler of {len(self.rungs)} rungs"
+                    f"{rung.target} in a sampler of {len(self.rungs)} rungs"
                 )
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
@@ -153,7 +153,7 @@ class Sampler:
         if len(self.rungs) > 1 or self.preconditioner is not None or rung.step_size is None:
             raise ValueError(
                 "a law that each chain learns for itself is for one rung with a given step size and no preconditioner, "
-                f"got {rung.law} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
+                f"got {rung.target} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
             )
 
     def preconditioner_at(self, dimension: int) -> str | Given | None:
@@ -187,8 +187,10 @@ class Sampler:
         """Its parts in words, with what is said of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
-        laws = dict.fromkeys(str(r.law) for r in self.rungs if not isinstance(r.law, Tempered | TemperedLikelihood))
-        parts += [f"law {law}" for law in laws]
+        targets = dict.fromkeys(
+            str(r.target) for r in self.rungs if not isinstance(r.target, Tempered | TemperedLikelihood)
+        )
+        parts += [f"law {target}" for target in targets]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:

@@ -1,7 +1,7 @@
-r"""How many rungs a ladder has, and where: from what neighbours reject.
+r"""How many rungs a ladder has, and where: from what neighbors reject.
 
 A ladder is a path of laws from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that two
-neighbours' swap is rejected is, for neighbours that are close, the distance of their laws along the path,
+neighbors' swap is rejected is, for neighbors that are close, the distance of their laws along the path,
 
 .. math:: r(\beta, \beta') \approx \int_\beta^{\beta'} \lambda(b)\, db, \qquad
           \lambda(b) = \tfrac12 E|\Phi - \Phi'|,
@@ -31,7 +31,7 @@ import scipy
 from scipy.special import erfinv
 
 from invsamp.arguments import integer, real, store
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 #: Rejections are taken to lie within these: rungs whose laws are equal would have no distance to divide, and where all
 #: swaps are rejected it is not known.
@@ -108,24 +108,24 @@ def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: flo
 
 
 def distances(rejections: npt.ArrayLike) -> Array:
-    """How far neighbours are apart that reject so many swaps: as many, where they are few."""
+    """How far neighbors are apart that reject so many swaps: as many, where they are few."""
     known = np.clip(np.asarray(rejections, dtype=float), LEAST_REJECTION, MOST_REJECTION)
     return np.asarray(2.0 / math.sqrt(math.pi) * erfinv(known))
 
 
 def respaced(betas: Sequence[float], steps: npt.ArrayLike, rungs: int) -> tuple[float, ...]:
-    """So many betas between the same ends, such that neighbours reject equally often.
+    """So many betas between the same ends, such that neighbors reject equally often.
 
     Parameters
     ----------
     betas : sequence of float
         Decreasing, the last one 0 or more.
     steps : array_like
-        Distance of each pair of neighbours (`distances`), > 0.
+        Distance of each pair of neighbors (`distances`), > 0.
     rungs : int, >= 2
     """
     barrier = np.concatenate([[0.0], np.cumsum(steps)])
-    # nearly logarithmic, with an end for 0: neighbours' ratios are what counts, but for the last
+    # nearly logarithmic, with an end for 0: neighbors' ratios are what counts, but for the last
     shift = 0.1 * float(betas[-2])
     scale = np.log(np.asarray(betas) + shift)
     wanted = np.linspace(0.0, barrier[-1], rungs)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.modes.curvature import covariance_of
+from invsamp.protocols import Array
 
 #: Evaluations that a point which lies in a basin would still take, about: what a Hessian is worth to each that moves.
 STILL = 20

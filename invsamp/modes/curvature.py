@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.domains import Domain
-from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.protocols import Array
 
 #: Of a Hessian, each with the steps that the last one tells.
 ROUNDS = 4
@@ -22,8 +22,13 @@ RESOLVED = 64.0
 
 
 def hessian(
-    evaluate: Callable[[Array], Asks[Estimate]], at: Array, energy: float, gradient: Array, scale: Array, domain: Domain
-) -> Asks[tuple[Array, bool]]:
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    at: Array,
+    energy: float,
+    gradient: Array,
+    scale: Array,
+    domain: Domain,
+) -> EvaluationRequests[tuple[Array, bool]]:
     """The Hessian (d, d) at a point by central differences of gradients, and whether walls or cliffs are in their way.
 
     Their steps are a hundredth of the conditional sds, which it tells itself: 2 d gradients for each of at most

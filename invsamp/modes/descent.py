@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
-from invsamp.evaluate.requests import Asks, Estimate, Rows
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows
 from invsamp.modes.basins import LEFT, Basins
 from invsamp.modes.curvature import hessian
 from invsamp.modes.gauss_newton import CurvedPoints
 from invsamp.modes.points import ENOUGH, TRIALS, Points
+from invsamp.protocols import Array
 
 #: Pairs of steps and changes of the gradient that each point remembers.
 MEMORY = 10
@@ -47,7 +47,7 @@ def joined(one: Descent, other: Descent) -> Descent:
     )
 
 
-class Led(NamedTuple):
+class DescentResult(NamedTuple):
     """Where the descents of a rung's chains have ended."""
 
     energies: Array  # (chains,) of its law, where each chain's own has ended
@@ -58,7 +58,7 @@ class Led(NamedTuple):
 
 
 def descend(
-    evaluate: Callable[[Array], Asks[Estimate]],
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
     position: Array,
     scale: Array,
     domain: Domain,
@@ -67,12 +67,12 @@ def descend(
     most: int,
     lagging: float = math.inf,
     basins: Basins | None = None,
-) -> Asks[Descent]:
+) -> EvaluationRequests[Descent]:
     """Lead every point down; each goes its own way, and all that still move are evaluated together.
 
     What begins at the same point is led once, and its evaluations are counted once.
 
-    Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learnt of the
+    Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learned of the
     curvature far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the
     energy falls by enough; energies that are not finite are too high. Against a wall it ends near the minimum only.
 
@@ -127,13 +127,13 @@ def descend(
 
 
 def _met(
-    evaluate: Callable[[Array], Asks[Estimate]],
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
     points: Points,
     rows: Rows,
     scale: Array,
     domain: Domain,
     basins: Basins,
-) -> Asks[None]:
+) -> EvaluationRequests[None]:
     """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin.
 
     Where a valley is long for its width the rounds of a descent gain little long before its lowest point: an end may
@@ -155,8 +155,13 @@ def _met(
 
 
 def _polish(
-    evaluate: Callable[[Array], Asks[Estimate]], points: Points, row: int, scale: Array, domain: Domain, basins: Basins
-) -> Asks[None]:
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    points: Points,
+    row: int,
+    scale: Array,
+    domain: Domain,
+    basins: Basins,
+) -> EvaluationRequests[None]:
     """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
     for _ in range(NEWTON):
         at = points.position[row], float(points.energy[row]), points.gradient[row]
@@ -185,7 +190,7 @@ class _SecantPoints(Points):
             np.zeros((n, MEMORY, d)),
             np.zeros((n, MEMORY)),
         )
-        self._learnt, self._share = np.zeros(n, dtype=int), np.ones(n)
+        self._learned, self._share = np.zeros(n, dtype=int), np.ones(n)
         self._round_began, self._taken = self.energy.copy(), np.zeros(n, dtype=int)
         self._mark = self.energy.copy()
         self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
@@ -226,12 +231,12 @@ class _SecantPoints(Points):
         self._end_round(rows[stalled | (knows & (gain < small) & (-0.5 * self._slope[rows] < small))])
 
     def _aim(self, rows: Rows) -> None:
-        """Directions from what was learnt, or straight down and not farther than the scale."""
+        """Directions from what was learned, or straight down and not farther than the scale."""
         downhill = -self.gradient[rows] * self._scale[rows]
         aim = downhill.copy()
         parts = []
         for age in range(1, MEMORY + 1):  # the newest first
-            at = (self._learnt[rows] - age) % MEMORY
+            at = (self._learned[rows] - age) % MEMORY
             step, change, inverse = self._steps[rows, at], self._changes[rows, at], self._inverse[rows, at]
             part = inverse * (step * aim).sum(axis=1)
             aim -= part[:, None] * change
@@ -256,10 +261,10 @@ class _SecantPoints(Points):
             sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
         # not below the numbers that have an inverse: at a minimum steps become as small as numbers are
         curved = product > np.maximum(1e-10 * sizes, np.finfo(float).tiny)
-        rows, at = rows[curved], self._learnt[rows[curved]] % MEMORY
+        rows, at = rows[curved], self._learned[rows[curved]] % MEMORY
         self._steps[rows, at], self._changes[rows, at] = step[curved], change[curved]
         self._inverse[rows, at] = 1.0 / product[curved]
-        self._learnt[rows] += 1
+        self._learned[rows] += 1
 
     def _shorten(self, rows: Rows, energy: Array) -> None:
         """The lowest point of the parabola through what is known along the direction, within limits."""
@@ -275,6 +280,6 @@ class _SecantPoints(Points):
         self.end(rows[~gained])
         rows = rows[gained]
         self._round_began[rows] = self._mark[rows] = self.energy[rows]
-        self._inverse[rows], self._learnt[rows], self._taken[rows] = 0.0, 0, 0
+        self._inverse[rows], self._learned[rows], self._taken[rows] = 0.0, 0, 0
         self._trials[rows], self._share[rows] = 0, 1.0
         self._aim(rows)

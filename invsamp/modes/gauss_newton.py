@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.domains import Box, Domain
 from invsamp.evaluate.requests import Estimate, Rows
 from invsamp.modes.points import ENOUGH, TRIALS, Points
+from invsamp.protocols import Array
 
 #: In scales: no step is longer in any coordinate, at first and at the most: longer ones pass by narrow valleys far from
 #: where they began; points keep so far away from walls; and curvatures, in their units, are larger by so much, so that
@@ -29,7 +29,7 @@ IDLE, STALLED = 2, 20
 
 
 class CurvedPoints(Points):
-    """Points whose steps minimise a quadratic model of the energy within the walls, and within a box about them.
+    """Points whose steps minimize a quadratic model of the energy within the walls, and within a box about them.
 
     The box is the trust region, of one half-width in scales for each point. The model has the Gauss-Newton matrix that
     comes with an estimate; or, once that tells better what steps gain, what changes of gradients add to it: where the
@@ -77,7 +77,7 @@ class CurvedPoints(Points):
         gain = self.energy[rows] - found.energy
         down = (gain >= ENOUGH * promised) & (promised > 0.0)
         poor, good = ~(gain >= POOR * promised), (gain >= GOOD * promised) & (length > 0.9 * self._radius[rows])
-        misled = poor & self._with_added[rows]  # by what was learnt, which is forgotten: not by a step too long
+        misled = poor & self._with_added[rows]  # by what was learned, which is forgotten: not by a step too long
         self._added[rows[misled]] = 0.0
         poor &= ~misled
         self._radius[rows[poor]] = SHORTER * np.minimum(length, self._radius[rows])[poor]

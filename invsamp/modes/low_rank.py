@@ -7,7 +7,7 @@ With the prior's covariance :math:`L L^T` in positions, the energy's Hessian H i
 
 (Bui-Thanh, Ghattas, Martin and Stadler 2013, "A computational framework for infinite-dimensional Bayesian inverse
 problems Part I", SIAM J. Sci. Comput. 35, section 5). Data inform few directions where the forward model smooths,
-whatever the number of unknowns is. V is found by a block Krylov method with full orthogonalisation, from products of
+whatever the number of unknowns is. V is found by a block Krylov method with full orthogonalization, from products of
 the Hessian with vectors, each a central difference of two gradients.
 """
 
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.contract import Array, Reference
 from invsamp.domains import Domain
-from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.protocols import Array, Reference
 
 #: Vectors that are multiplied at a time.
 BLOCK = 16
@@ -93,13 +93,13 @@ def evidence(energies: Array, gaussians: Sequence[LowRankGaussian | None]) -> Ar
 
 
 def low_rank(
-    evaluate: Callable[[Array], Asks[Estimate]],
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
     at: Array,
     reference: Reference,
     domain: Domain,
     most: int,
     rng: np.random.Generator,
-) -> Asks[LowRankGaussian | None]:
+) -> EvaluationRequests[LowRankGaussian | None]:
     """The Gaussian at a minimum, of at most ``most`` directions; None across walls, and where it is no minimum.
 
     Parameters
@@ -161,10 +161,12 @@ def low_rank(
 class _Products:
     """Products of L^T H L - I with vectors, by differences of gradients at one point."""
 
-    def __init__(self, evaluate: Callable[[Array], Asks[Estimate]], at: Array, factor: Array, domain: Domain) -> None:
+    def __init__(
+        self, evaluate: Callable[[Array], EvaluationRequests[Estimate]], at: Array, factor: Array, domain: Domain
+    ) -> None:
         self._evaluate, self._at, self._factor, self._domain, self._length = evaluate, at, factor, domain, FIRST
 
-    def find_length(self, vector: Array) -> Asks[None]:
+    def find_length(self, vector: Array) -> EvaluationRequests[None]:
         """Steps that are short against the widths, as curvature along a random vector (d, 1) tells these."""
         unit = vector / np.linalg.norm(vector)
         for _ in range(4):
@@ -178,7 +180,7 @@ class _Products:
             if near:
                 return
 
-    def of(self, vectors: Array, curvatures: Array | None = None) -> Asks[Array | None]:
+    def of(self, vectors: Array, curvatures: Array | None = None) -> EvaluationRequests[Array | None]:
         """Of unit vectors (d, k), whose own curvatures (k,) tell how long a step may be; None across a wall."""
         k = vectors.shape[1]
         length = np.full(k, self._length) if curvatures is None else STEP / np.sqrt(1.0 + curvatures)

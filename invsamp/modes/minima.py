@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.domains import Domain
-from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
+from invsamp.protocols import Array
 
 #: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
 #: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
@@ -82,7 +82,7 @@ def lone(found: Minima, end: Descent, worse: float) -> int:
 
 
 def distinct(
-    evaluate: Callable[[Array], Asks[Estimate]],
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
     end: Descent,
     scale: Array,
     domain: Domain,
@@ -90,7 +90,7 @@ def distinct(
     worse: float = math.inf,
     gaussian: bool = True,
     basins: Basins | None = None,
-) -> Asks[Minima]:
+) -> EvaluationRequests[Minima]:
     """Tell the ends of descents apart.
 
     Parameters
@@ -143,7 +143,7 @@ class _Looking:
 
     def __init__(
         self,
-        evaluate: Callable[[Array], Asks[Estimate]],
+        evaluate: Callable[[Array], EvaluationRequests[Estimate]],
         end: Descent,
         scale: Array,
         domain: Domain,
@@ -154,7 +154,7 @@ class _Looking:
         self._gaussian, self._basins = gaussian, basins
         self.found: list[_Found] = []
 
-    def at(self, k: int) -> Asks[None]:
+    def at(self, k: int) -> EvaluationRequests[None]:
         """Count an end where it belongs, or find that it is another minimum."""
         end, matrix, wall = self._end, np.full((1, 1), np.nan), False
         for attempt in range(ROUNDS if self._gaussian else 1):
@@ -168,7 +168,7 @@ class _Looking:
             another = bool(self.found) and attempt == 0
             if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
                 break
-            yield from _lead_on(self._evaluate, end, k, matrix, self._scale, self._domain)
+            yield from _continue_descent(self._evaluate, end, k, matrix, self._scale, self._domain)
         at, none = end.position[k], np.full_like(matrix, np.nan)
         covariance = extent = none if wall or not self._gaussian else covariance_of(matrix)
         if self._gaussian and not _inside(covariance, at, self._domain):
@@ -176,7 +176,7 @@ class _Looking:
         precision = np.asarray(np.linalg.inv(extent)) if self._gaussian else matrix
         self.found.append(_Found(k, precision, covariance, extent, wall))
 
-    def _same(self, k: int) -> Asks[_Found | None]:
+    def _same(self, k: int) -> EvaluationRequests[_Found | None]:
         """The minimum at which an end lies."""
         at = self._end.position[k]
         near = [each for each in self.found if _near(at - self._end.position[each.row], each.precision)]
@@ -186,7 +186,7 @@ class _Looking:
             near = [each for each, one in zip(self.found, joined, strict=True) if one]
         return near[0] if near else None
 
-    def _hessian(self, k: int) -> Asks[tuple[Array, bool]]:
+    def _hessian(self, k: int) -> EvaluationRequests[tuple[Array, bool]]:
         """There, and whether walls or cliffs are in its way."""
         at, energy, gradient = self._end.position[k], float(self._end.energy[k]), self._end.gradient[k]
         known = None if self._basins is None else self._basins.precision(at)
@@ -206,9 +206,14 @@ def _left(precision: Array, gradient: Array) -> float:
     return float(0.5 * gradient @ covariance_of(precision) @ gradient)
 
 
-def _lead_on(
-    evaluate: Callable[[Array], Asks[Estimate]], end: Descent, k: int, precision: Array, scale: Array, domain: Domain
-) -> Asks[None]:
+def _continue_descent(
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    end: Descent,
+    k: int,
+    precision: Array,
+    scale: Array,
+    domain: Domain,
+) -> EvaluationRequests[None]:
     """Let one descent go on from its end, which is replaced."""
     widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), scale)
     on = yield from descend(evaluate, end.position[k][None], widths, domain, tolerance=TOLERANCE, most=MOST)
@@ -221,8 +226,8 @@ def _near(apart: Array, precision: Array) -> bool:
 
 
 def _joined(
-    evaluate: Callable[[Array], Asks[Estimate]], end: Descent, k: int, found: list[int], domain: Domain
-) -> Asks[list[bool]]:
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]], end: Descent, k: int, found: list[int], domain: Domain
+) -> EvaluationRequests[list[bool]]:
     """Whether the energy hardly rises on the straight way from an end to each of those before."""
     share = np.linspace(0.0, 1.0, POINTS + 2)[1:-1, None]
     ways = np.concatenate([end.position[k] + share * (end.position[j] - end.position[k]) for j in found])

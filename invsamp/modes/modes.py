@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array, ExpectedMisfit
 from invsamp.modes.low_rank import LowRankGaussian
+from invsamp.protocols import Array, ExpectedMisfit
 
 #: Probability of a chi-squared as large, or as small, below which the noise is said not to explain it.
 UNLIKELY = 1e-3
@@ -37,7 +37,7 @@ class Modes:
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
         Log of each mode's share of the evidence by Laplace; NaN where there is no covariance. The prior's density is as
-        it was posed: within a domain that of a prior which is normalised there, as `Run.log_evidence` tells, is larger
+        it was posed: within a domain that of a prior which is normalized there, as `Run.log_evidence` tells, is larger
         by minus the log of the prior's share in the domain.
     counts : ndarray, shape (k,)
         Starts that were led there.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Estimate, Rows
 from invsamp.modes.basins import Basin, Basins
+from invsamp.protocols import Array
 
 #: Share of the decrease promised that a step has to reach.
 ENOUGH = 1e-4
-#: Trials of shorter and shorter steps before a point is left, or what it has learnt is forgotten.
+#: Trials of shorter and shorter steps before a point is left, or what it has learned is forgotten.
 TRIALS = 20
 #: Evaluations of a point that is not left behind before.
 LEAST = 50

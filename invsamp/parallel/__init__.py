@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from invsamp.parallel.communicator import rank, size
 from invsamp.parallel.joint_solves import distributed
 from invsamp.parallel.mapping import map
-from invsamp.parallel.world import rank, size
 
 __all__ = ["distributed", "map", "rank", "size"]

@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 
-from invsamp.contract import Array, HasModels, Plain, Problem
-from invsamp.engine.engine import Engine
+from invsamp.engine.driver.engine import Engine
 from invsamp.parallel.joint_solves import Distributed
 from invsamp.parallel.messages import Communicator
+from invsamp.protocols import Array, HasModels, Plain, Problem
 
 
 class Groups:

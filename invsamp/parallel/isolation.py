@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
-from invsamp.contract import AnyArray, Array, Cotangent, FunctionCalls, Plain, VectorJacobianProduct
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe, digest
-from invsamp.posing.failures import CountsFailures, Failures
-from invsamp.posing.forward import ModelError, WrongShapeError
+from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
+from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError
+from invsamp.protocols import AnyArray, Array, Cotangent, FunctionCalls, Plain, VectorJacobianProduct
 
 #: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.
 LARGE = 2**22
@@ -123,7 +123,7 @@ class IsolatedModel(CountsFailures):
     def linearize_towards(
         self, theta: Array, cotangent: Cotangent, parameters: Array
     ) -> tuple[Array, VectorJacobianProduct]:
-        """The same where the cotangent is known beforehand; see `invsamp.contract.AnticipatingModel`.
+        """The same where the cotangent is known beforehand; see `invsamp.protocols.AnticipatingModel`.
 
         A worker goes on to the product at once. Not under a time limit, which is that of one call.
         """

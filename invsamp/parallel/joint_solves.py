@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from invsamp.arguments import function
-from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.parallel.communicator import world
 from invsamp.parallel.messages import Communicator
-from invsamp.parallel.world import world
+from invsamp.protocols import Array, VectorJacobianProduct
 
 
 def distributed(build: Callable[[object], object]) -> Distributed:

@@ -53,7 +53,7 @@ class Communicator(Protocol):
         ...
 
     def Split(self, color: int, key: int) -> Communicator:
-        """Those of one colour, in the order of the keys."""
+        """Those of one color, in the order of the keys."""
         ...
 
     def Free(self) -> None:

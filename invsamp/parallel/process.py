@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from invsamp.parallel.worker import Answer, Description, Request, serve
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward_models.guarded_model import ModelError
 
 # what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
@@ -172,7 +172,7 @@ def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
     return near, process
 
 
-def told_by_launcher() -> list[str]:
+def ranks_of_launcher() -> list[str]:
     """Variables of the environment by which an MPI launcher, or an MPI that began alone, tells what a process is."""
     if not any(name in os.environ for name in _LAUNCHED):
         return []
@@ -182,7 +182,7 @@ def told_by_launcher() -> list[str]:
 @contextlib.contextmanager
 def _worker_environment() -> Iterator[None]:
     """This process's environment without the launcher's, and with one thread per worker unless it says otherwise."""
-    hidden = {name: os.environ.pop(name) for name in told_by_launcher()}
+    hidden = {name: os.environ.pop(name) for name in ranks_of_launcher()}
     added = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:

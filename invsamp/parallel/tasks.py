@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.engine.engine import Engine
-from invsamp.engine.starts import failure_message
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.rungs.initial_points import failure_message
 from invsamp.evaluate.requests import Batch, Estimate, Request, check_shapes
 from invsamp.parallel.messages import portable
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from invsamp.contract import (
+from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError, real_array
+from invsamp.protocols import (
     AnyArray,
     Array,
     Cotangent,
@@ -27,7 +28,6 @@ from invsamp.contract import (
     derivative_error,
     function_calls,
 )
-from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
 #: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
 GRACE = 5.0

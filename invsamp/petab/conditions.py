@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Facts
 from invsamp.petab.reading import Measurement, Tables
+from invsamp.protocols import Facts
 from invsamp.solvers.foreign import Expression
 from invsamp.solvers.ode import Experiments, OdeObservation, SbmlModel, SteadyState, from_sbml
-from invsamp.solvers.ode.formulas import as_formula
-from invsamp.solvers.ode.sbml_reading import read_system
-from invsamp.solvers.ode.symbols import Unsupported, number, substituted, symbol, time_symbol
+from invsamp.solvers.ode.sbml.parser import read_system
+from invsamp.solvers.ode.symbolic.symbols import Unsupported, number, substituted, symbol, time_symbol
+from invsamp.solvers.ode.symbolic.sympy_functions import as_formula
 
 #: An experiment: the condition before it, its own, and whether what is seen is the state in which it comes to rest.
 Key = tuple[str | None, str, bool]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from invsamp.petab.conditions import formula, setting
 from invsamp.petab.priors import LOGARITHMS
 from invsamp.petab.reading import Measurement, Tables
-from invsamp.posing.expressions import FUNCTIONS
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise
-from invsamp.posing.noise_contract import Noise
-from invsamp.posing.outputs import Outputs
+from invsamp.posing.expressions.expression import FUNCTIONS
+from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
+from invsamp.posing.noise.per_output import Outputs
 from invsamp.solvers.foreign import Expression, Given
 from invsamp.solvers.ode import SbmlModel
-from invsamp.solvers.ode.symbols import Unsupported, number, substituted, symbol
+from invsamp.solvers.ode.symbolic.symbols import Unsupported, number, substituted, symbol
 
 
 def noise_of(tables: Tables, model: SbmlModel) -> Noise | Outputs:
@@ -23,7 +23,7 @@ def noise_of(tables: Tables, model: SbmlModel) -> Noise | Outputs:
         label: kinds[label]([scale for scale, of in zip(scales, labels, strict=True) if of == label])
         for label in dict.fromkeys(labels)
     }
-    return Outputs.labelled(labels, noises) if len(noises) > 1 else noises[labels[0]]
+    return Outputs.labeled(labels, noises) if len(noises) > 1 else noises[labels[0]]
 
 
 def _transformation(tables: Tables, row: Measurement) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from invsamp.contract import Plain
 from invsamp.petab.reading import Parameter
-from invsamp.posing.distribution import Distribution
-from invsamp.posing.distributions import LogNormal, Normal, Uniform
-from invsamp.posing.more_distributions import LogUniform
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
-from invsamp.solvers.ode.symbols import Unsupported
+from invsamp.posing.distributions.base import Distribution
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import LogNormal, Normal, Uniform
+from invsamp.posing.distributions.univariate_more import LogUniform
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.protocols import Plain
+from invsamp.solvers.ode.symbolic.symbols import Unsupported
 
 #: Natural logarithm of the base of a scale.
 LOGARITHMS = {"lin": 1.0, "log": 1.0, "log10": math.log(10.0)}
@@ -45,10 +45,10 @@ def distribution(parameter: Parameter) -> Distribution:
         raise Unsupported(f"objectivePriorType {parameter.prior!r} of {parameter.name!r} is not supported")
     if len(given) != 2:
         raise ValueError(f"objectivePriorParameters of {parameter.name!r} must be two numbers, got {given}")
-    law = Normal(*given) if kind == "normal" else LogNormal(unit * given[0], unit * given[1])
+    distribution = Normal(*given) if kind == "normal" else LogNormal(unit * given[0], unit * given[1])
     if math.isinf(parameter.lower) and math.isinf(parameter.upper):
-        return law
-    return truncated(law, parameter.lower, parameter.upper)
+        return distribution
+    return truncated(distribution, parameter.lower, parameter.upper)
 
 
 def _uniform(parameter: Parameter, kind: str, unit: float) -> Distribution:

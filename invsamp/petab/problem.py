@@ -12,9 +12,9 @@ from invsamp.petab.conditions import experiments
 from invsamp.petab.noises import noise_of
 from invsamp.petab.priors import prior_of
 from invsamp.petab.reading import Tables, read_tables
-from invsamp.posing.distributions import Uniform
-from invsamp.posing.more_distributions import LogUniform
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.distributions.univariate import Uniform
+from invsamp.posing.distributions.univariate_more import LogUniform
+from invsamp.posing.posterior.posterior import Posterior
 from invsamp.solvers.ode import SbmlModel
 
 #: Of the way between two bounds, what a start keeps from either.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from invsamp.arguments import instance
-from invsamp.contract import Facts
-from invsamp.solvers.ode.symbols import Unsupported, needed
+from invsamp.protocols import Facts
+from invsamp.solvers.ode.symbolic.symbols import Unsupported, needed
 
 #: What a cell says: a number, the name of a parameter, or nothing.
 Cell = float | str | None

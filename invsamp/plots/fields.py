@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
 from invsamp.arguments import array, optional, real, text
-from invsamp.contract import Array
 from invsamp.plots.figure import FAINT, INK, Run, checked_run, clean, new_figure, title
+from invsamp.protocols import Array
 
 
 def plot_field(
@@ -72,8 +72,8 @@ def plot_field(
     rows, columns = (2, 2) if len(maps) == 4 else (1, len(maps))
     figure = new_figure(3.6 * columns, rows * (0.7 + 2.9 * tall))
     panels = figure.subplots(rows, columns, squeeze=False)
-    for axes, (heading, values, colours, limits) in zip(panels.flat, maps, strict=True):
-        _map(axes, triangles, values if on == "nodes" else _per_triangle(values, drawn.cells), colours, limits)
+    for axes, (heading, values, colors, limits) in zip(panels.flat, maps, strict=True):
+        _map(axes, triangles, values if on == "nodes" else _per_triangle(values, drawn.cells), colors, limits)
         if marked is not None:
             axes.plot(*marked.T, "o", color=INK, mfc="white", ms=4, mew=0.9)
         title(axes, heading)
@@ -81,10 +81,10 @@ def plot_field(
 
 
 def _map(
-    axes: Axes, triangles: Triangulation, values: Array, colours: str | Colormap, limits: tuple[float, float]
+    axes: Axes, triangles: Triangulation, values: Array, colors: str | Colormap, limits: tuple[float, float]
 ) -> None:
     shading: Any = {"shading": "gouraud"} if len(values) == len(triangles.x) else {"shading": "flat"}
-    image = axes.tripcolor(triangles, values, cmap=colours, vmin=limits[0], vmax=limits[1], rasterized=True, **shading)
+    image = axes.tripcolor(triangles, values, cmap=colors, vmin=limits[0], vmax=limits[1], rasterized=True, **shading)
     axes.set_aspect("equal")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
     bar.ax.tick_params(labelsize=8, color=FAINT)

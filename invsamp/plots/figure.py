@@ -1,4 +1,4 @@
-"""The look that all figures share: colours, panels, and which parameters they show."""
+"""The look that all figures share: colors, panels, and which parameters they show."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from matplotlib.lines import Line2D
 
 from invsamp import arguments
 from invsamp.arguments import mapping, numbers, optional, real, wrong
-from invsamp.contract import Array, InferenceData
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
-from invsamp.posing.names import labels as labels_of
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.expressions.variable_names import labels as labels_of
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, InferenceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ GRID = "#e6eaee"
 COLD = "#1f6fb2"
 HOT = "#d1495b"
 TRUTH = "#e07a1f"
-#: Told apart by people with any colour vision: they differ in lightness too.
+#: Told apart by people with any color vision: they differ in lightness too.
 CYCLE = ("#1f6fb2", "#e07a1f", "#2a9d8f", "#8d5a97", "#c44536", "#6b8e23", "#5c6b7a", "#d4a017")
 DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#7fb5dc", "#2f7fbf", "#12406e"])
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])

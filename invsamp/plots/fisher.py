@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, INK, clean, new_figure
+from invsamp.protocols import Array
 
 #: Directions and parameters that are drawn.
 MOST = 40

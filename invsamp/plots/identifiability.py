@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.linalg import eigh
 
-from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, Run, clean, columns, new_figure, title
+from invsamp.protocols import Array
 from invsamp.storage import layout
 
 #: Entries of theta whose directions can still be told apart in a picture.
@@ -34,7 +34,7 @@ class Directions(NamedTuple):
 def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure:
     """How much of the prior's spread is left in every direction of the parameters, and what the directions are.
 
-    The directions w are those of the generalised eigenproblem cov(posterior) w = s^2 cov(prior) w: along the
+    The directions w are those of the generalized eigenproblem cov(posterior) w = s^2 cov(prior) w: along the
     stiffest the draws have the smallest sd relative to the prior's; along the sloppiest, where s is near 1, the data
     say nothing. Parameters that are positive in all draws count by their logarithms. The last two panels are clouds of
     the prior's and the posterior's draws: in the two sloppiest directions, and the stiffest against the sloppiest.
@@ -109,11 +109,11 @@ def directions(run: Run, names: Sequence[str] | None = None) -> Directions:
         )
     logs = np.asarray((prior > 0.0).all(axis=0) & (theta > 0.0).all(axis=0))
     prior, theta = (np.where(logs, np.log(np.where(logs, values, 1.0)), values) for values in (prior, theta))
-    centre, spread = prior.mean(axis=0), prior.std(axis=0, ddof=1)
+    center, spread = prior.mean(axis=0), prior.std(axis=0, ddof=1)
     if not (spread > 0.0).all():
         still = [label for (_, label), s in zip(shown, spread, strict=True) if not s > 0.0]
         raise ValueError(f"names must be of parameters that vary in the prior, got {', '.join(still)}")
-    prior, theta = (prior - centre) / spread, (theta - centre) / spread
+    prior, theta = (prior - center) / spread, (theta - center) / spread
     before = np.cov(prior.T)
     values, vectors = eigh(np.cov(theta.T, aweights=shares), before)
     moves = before @ vectors

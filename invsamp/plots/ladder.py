@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
 from invsamp.diagnostics.checks import SWAP_RATE_LIMIT
-from invsamp.diagnostics.ladders import law_labels
+from invsamp.diagnostics.ladders import target_labels
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -64,7 +64,7 @@ def plot_swaps(run: Run) -> Figure:
 
 
 def plot_ladder(run: Run, name: str | None = None) -> Figure:
-    """Energy and one parameter at every temperature: neighbours must overlap to swap, hot ones must spread.
+    """Energy and one parameter at every temperature: neighbors must overlap to swap, hot ones must spread.
 
     As they were sampled, without weights.
 
@@ -103,7 +103,7 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
 
 def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
     report = run.report
-    rungs = [f"{value:.3g}" for value in report.get("temperatures") or []] or law_labels(report)
+    rungs = [f"{value:.3g}" for value in report.get("temperatures") or []] or target_labels(report)
     rungs = rungs or [str(rung) for rung in range(run.rungs)]
     heights = np.nan_to_num(rates)
     colors = [COLD if rate >= SWAP_RATE_LIMIT else HOT for rate in heights]
@@ -122,7 +122,7 @@ def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.locator_params(axis="y", nbins=4)
     clean(axes)
-    axes.set_xlabel("temperatures" if report.get("temperatures") else "laws", color=INK, fontsize=9)
+    axes.set_xlabel("temperatures" if report.get("temperatures") else "targets", color=INK, fontsize=9)
     title(axes, "accepted swaps")
     if "round_trips" in report:
         axes.set_title(f"{report['round_trips']:,} round trips", loc="right", fontsize=9, color=INK)
@@ -147,7 +147,7 @@ def _path(axes: Axes, run: Run, path: np.ndarray, rows: list[str], text: str) ->
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("draw", color=INK, fontsize=9)
     title(axes, text)
-    axes.set_title("a colour is a replica", loc="right", fontsize=8, color=FAINT)
+    axes.set_title("a color is a replica", loc="right", fontsize=8, color=FAINT)
 
 
 def _replica_path(run: Run) -> tuple[np.ndarray, list[str], str] | None:
@@ -199,7 +199,7 @@ def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
 def _rung_names(run: Run) -> list[str]:
     report = run.report
     fidelities = report.get("fidelities") or []
-    names = law_labels(report) or [f"rung {rung}" for rung in range(run.rungs)]
+    names = target_labels(report) or [f"rung {rung}" for rung in range(run.rungs)]
     if len(set(fidelities)) > 1:
         names = [f"{name}, {fidelity}" for name, fidelity in zip(names, fidelities, strict=True)]
     return names

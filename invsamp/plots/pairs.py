@@ -117,8 +117,8 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None
     mass = np.cumsum(ranked) / ranked.sum()
     thresholds = [ranked[np.searchsorted(mass, part)] for part in (0.9, 0.5)]
     if thresholds[0] < thresholds[1]:
-        centres = [(e[1:] + e[:-1]) / 2 for e in (x_edges, y_edges)]
-        axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
+        centers = [(e[1:] + e[:-1]) / 2 for e in (x_edges, y_edges)]
+        axes.contour(*centers, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
 
 
 def _view(values: np.ndarray, column: int | None, ends: Ends | None, true: float | None) -> tuple[float, float]:

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, instance, integer, optional, text, wrong
-from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, new_figure, title
-from invsamp.posing.names import check_predicts
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.expressions.variable_names import check_predicts
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array
 
 #: Draws that are solved for a curve, and of these drawn as lines in a phase plane.
 _CURVES, _LINES = 300, 60

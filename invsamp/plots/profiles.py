@@ -14,7 +14,6 @@ from scipy.stats import chi2
 
 from invsamp import arguments
 from invsamp.arguments import wrong
-from invsamp.contract import Array, InferenceData
 from invsamp.plots.figure import (
     COLD,
     FAINT,
@@ -30,6 +29,7 @@ from invsamp.plots.figure import (
     new_figure,
     title,
 )
+from invsamp.protocols import Array, InferenceData
 
 
 class Curve(Protocol):

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from scipy.special import ndtri
 
 from invsamp.arguments import array, optional, text
-from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, INK, Run, clean, new_figure, title
 from invsamp.plots.predictions import predicted_and_observed, series_names
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array
 
 #: Lags of the autocorrelation that are shown.
 _LAGS = 40
@@ -105,10 +105,10 @@ def residuals(predicted: Array, observed: Array) -> Array:
 def _autocorrelation(axes: Axes, seen: Array) -> None:
     """Bars up to a quarter of the data, and the band that white residuals leave at one lag in twenty."""
     lags = min(_LAGS, len(seen) // 4)
-    centred = seen - seen.mean() if len(seen) else seen
-    power = float(centred @ centred)
+    centered = seen - seen.mean() if len(seen) else seen
+    power = float(centered @ centered)
     if lags and power > 0:
-        values = np.array([centred[: len(centred) - lag] @ centred[lag:] for lag in range(1, lags + 1)]) / power
+        values = np.array([centered[: len(centered) - lag] @ centered[lag:] for lag in range(1, lags + 1)]) / power
         axes.vlines(np.arange(1, lags + 1), 0.0, values, color=COLD, lw=2.0)
         band = 1.96 / np.sqrt(len(seen))
         axes.axhspan(-band, band, color=FAINT, alpha=0.25, lw=0)

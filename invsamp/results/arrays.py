@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
-from invsamp.contract import Array, Facts, InferenceData
+from invsamp.protocols import Array, Facts, InferenceData
 from invsamp.storage import layout
 from invsamp.storage.contents import Groups, inference_data
 from invsamp.storage.segments import Rest

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, optional, text
-from invsamp.contract import Array
+from invsamp.protocols import Array
 from invsamp.results.run import Run
 
 #: Numbers of logits that are looked at together.
@@ -132,7 +132,7 @@ def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     Parameters
     ----------
     inside, outside : array_like, shape (n,) and (m,)
-        Scores of data as those that were learnt from, and of others, which should be larger.
+        Scores of data as those that were learned from, and of others, which should be larger.
 
     Returns
     -------

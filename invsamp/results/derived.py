@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from invsamp.arguments import by_row
-from invsamp.contract import Array, Facts, InferenceData
+from invsamp.protocols import Array, Facts, InferenceData
 from invsamp.results.arrays import Source
 from invsamp.results.predictive import by_blocks
 from invsamp.storage import layout

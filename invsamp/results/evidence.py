@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.contract import Array
 from invsamp.diagnostics.evidence import LogEvidence, log_evidence
 from invsamp.diagnostics.report import Report
+from invsamp.protocols import Array
 
 #: What helps in most cases.
 WHAT_TO_DO = 'Sample with relangevin(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
@@ -49,14 +49,14 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
 
 def _betas(report: Report) -> list[float]:
     """Of the ladder, from 1 to 0; `ValueError` where it is none of tempered likelihoods."""
-    factors = report.get("law_factors")
-    told = f"got {', '.join(report.get('laws') or []) or 'a run that does not say what its rungs sample'}"
+    factors = report.get("target_factors")
+    told = f"got {', '.join(report.get('targets') or []) or 'a run that does not say what its rungs sample'}"
     betas = [float(pair[1]) for pair in factors or [] if pair is not None and pair[0] == 1.0]
     if not factors or len(betas) < len(factors):
         raise ValueError(f"log_evidence needs a ladder of tempered likelihoods, {told}. {WHAT_TO_DO}")
     if len(betas) < 2 or betas[-1] != 0.0:
         raise ValueError(
             f"log_evidence needs a ladder that ends at the prior, at beta = 0, {told}: nothing else is known to be "
-            f"normalised. {WHAT_TO_DO}"
+            f"normalized. {WHAT_TO_DO}"
         )
     return betas

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import numbers
-from invsamp.contract import Array
 from invsamp.diagnostics.draws import mcse
+from invsamp.protocols import Array
 
 #: Fewer draws of a chain do not tell how they depend on each other.
 LEAST = 16

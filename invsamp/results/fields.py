@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import one_of, optional, real, wrong
-from invsamp.contract import Array
+from invsamp.protocols import Array
 from invsamp.results.predictive import chosen
 
 #: Quantiles that are written to a file beside mean and sd.

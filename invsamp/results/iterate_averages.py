@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, optional
-from invsamp.contract import Array
+from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp
 
-from invsamp.contract import Array, InferenceData
 from invsamp.diagnostics.convergence import ess_mean
+from invsamp.protocols import Array, InferenceData
 from invsamp.storage.arviz_import import load_arviz
 
 if TYPE_CHECKING:

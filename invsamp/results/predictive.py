@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array
 from invsamp.diagnostics import weights
-from invsamp.posing.names import check_predicts, check_tells_likelihood
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.expressions.variable_names import check_predicts, check_tells_likelihood
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array
 from invsamp.storage import layout
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.diagnostics.ladders import law_labels, swap_rates
+from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import Report, Spent
 from invsamp.diagnostics.separation import Separation
 
@@ -71,7 +71,7 @@ def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
 
 def _ends_at(report: Report) -> str:
     """What round trips of a ladder were to."""
-    hottest = (report.get("law_factors") or [None])[-1]
+    hottest = (report.get("target_factors") or [None])[-1]
     if hottest == [1.0, 0.0]:
         direct = (report.get("kernels") or [""])[-1] == "prior draws"
         return " to the prior" + (", drawn from directly" if direct else "")
@@ -112,7 +112,7 @@ def _headline(report: Report) -> list[str]:
     rates = swap_rates(report)
     if len(rates):
         temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
-        rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(law_labels(report))
+        rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(target_labels(report))
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     lines += report.get("decisions") or []

@@ -16,7 +16,7 @@ from invsamp import plots
 from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.report import Report
 from invsamp.plots.figure import Run
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.printing import account
 
 #: Rows of the table of parameters.
@@ -129,12 +129,12 @@ def _one(prior: object) -> str:
 
 
 def _chosen(report: Report) -> str:
-    rungs = len(report.get("laws") or [])
+    rungs = len(report.get("targets") or [])
     found = [f"<p>{escape(str(report.get('sampler', 'A sampler')))}.</p>"]
     found += [f"<p>{escape(line)}</p>" for line in report.get("decisions") or []]
     told: Mapping[str, Sequence[object]] = {key: of for key, of in report.items() if isinstance(of, list)}
     columns = {
-        "law": "laws",
+        "target": "targets",
         "fidelity": "fidelities",
         "kernel": "kernels",
         "step size": "step_sizes",
@@ -148,7 +148,7 @@ def _chosen(report: Report) -> str:
     rates = swap_rates(report)
     if len(rates):
         accepted = [[f"{k} and {k + 1}", rate] for k, rate in enumerate(rates)]
-        found.append(_table("Swaps between neighbours", ["rungs", "accepted"], accepted))
+        found.append(_table("Swaps between neighbors", ["rungs", "accepted"], accepted))
         trips = report.get("round_trips")
         if trips is not None:
             found.append(f"<p>{trips} round trips through the ladder.</p>")

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
-from invsamp.contract import Array, Facts, InferenceData, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
@@ -24,20 +23,21 @@ from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.domains import Domain, from_dict
-from invsamp.posing.names import check_predicts, check_quantities, check_shapes, labels
+from invsamp.posing.expressions.variable_names import check_predicts, check_quantities, check_shapes, labels
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import WithDerived, derived
 from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
-from invsamp.results.pictures import Pictures
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
+from invsamp.results.run_figures import Pictures
 from invsamp.results.stored import Stored
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
@@ -120,7 +120,7 @@ class Run(Pictures):
         domain : Domain, optional
             Where theta may lie, for the plots.
         log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional
-            Logs of the weights, unnormalised, with which draws of another law stand for what is meant, -inf for a draw
+            Logs of the weights, unnormalized, with which draws of another law stand for what is meant, -inf for a draw
             of no weight; it becomes one of the statistics.
         recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
             Functions of the draws of the cold rung.
@@ -531,8 +531,8 @@ class Run(Pictures):
         """Log of the evidence (marginal likelihood) of the model, by stepping stones.
 
         For runs of a ladder of tempered likelihoods from the prior to the posterior, of one fidelity, with exact
-        energies, as ``relangevin(ladder="auto")`` makes them. Densities are those of the data, normalised, and the
-        prior is that within the domain, normalised there. Differences between models of the same data are log Bayes
+        energies, as ``relangevin(ladder="auto")`` makes them. Densities are those of the data, normalized, and the
+        prior is that within the domain, normalized there. Differences between models of the same data are log Bayes
         factors; the evidence depends on how wide the priors are.
 
         Returns
@@ -648,7 +648,7 @@ class Run(Pictures):
         log_weight = self._source.read(group, "log_weight", slice(None, None, every), rest)
         if not log_weight.any():  # of a rung beside one whose draws have weights
             return None
-        return weights.normalised(log_weight)
+        return weights.normalized(log_weight)
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array, DrawablePrior, InferenceData, Observed, Plain
 from invsamp.domains import Domain
+from invsamp.protocols import Array, DrawablePrior, InferenceData, Observed, Plain
 from invsamp.storage import layout
 from invsamp.storage.arviz_import import load_arviz
 

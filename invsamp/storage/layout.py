@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array, Plain
-from invsamp.posing.names import DIMENSIONS, check_names, check_quantities
+from invsamp.posing.expressions.variable_names import DIMENSIONS, check_names, check_quantities
+from invsamp.protocols import Array, Plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,8 +86,8 @@ def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
     for name, array in values.items():
         own = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(dims))]
         variables[name] = xr.Variable((*dims, *own), array)
-    unlabelled = xr.Dataset(variables)
-    return unlabelled.assign_coords({dim: np.arange(size) for dim, size in unlabelled.sizes.items()})
+    unlabeled = xr.Dataset(variables)
+    return unlabeled.assign_coords({dim: np.arange(size) for dim, size in unlabeled.sizes.items()})
 
 
 def to_json(value: object) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, Described, NamesSeries, Plain, Potential, Problem
 from invsamp.ladder import Sampler
+from invsamp.protocols import Array, Described, NamesSeries, Plain, Potential, Problem
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 

@@ -9,7 +9,7 @@ import uuid
 import zlib
 from pathlib import Path
 
-from invsamp.contract import InferenceData
+from invsamp.protocols import InferenceData
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.files import checksum, explained, flush, flush_folder
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import AnyArray, Facts, Hdf5
+from invsamp.protocols import AnyArray, Facts, Hdf5
 from invsamp.storage import layout, netcdf
 from invsamp.storage.files import checksum, open_plain, write_whole
 from invsamp.storage.state import Entry, File, segment_name, segment_paths

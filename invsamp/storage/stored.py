@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from invsamp.contract import Array
+from invsamp.protocols import Array
 from invsamp.storage import segments
 from invsamp.storage.state import Entry, Header, OtherFormatError, read_state
 

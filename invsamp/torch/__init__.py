@@ -1,7 +1,7 @@
 """Posteriors of networks: a `torch.nn.Module`, data, a likelihood and a prior, as a problem to sample.
 
 Needs torch (``pip install invsamp[torch]``), which `import invsamp` alone does not load. Every sampler of
-`invsamp.presets` works on such a posterior.
+`invsamp.samplers` works on such a posterior.
 """
 
 from invsamp.torch.likelihoods import Categorical, Gaussian, Likelihood, categorical, gaussian

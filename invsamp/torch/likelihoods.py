@@ -12,9 +12,9 @@ import torch
 
 from invsamp import arguments
 from invsamp.arguments import instance, optional, real, store, text
-from invsamp.contract import Tensor
-from invsamp.posing.distribution import Distribution
-from invsamp.posing.distributions import HalfNormal
+from invsamp.posing.distributions.base import Distribution
+from invsamp.posing.distributions.univariate import HalfNormal
+from invsamp.protocols import Tensor
 
 #: What torch calls a tensor.
 
@@ -77,11 +77,11 @@ class Gaussian:
     def __post_init__(self) -> None:
         if isinstance(self.scale, str):
             text("scale", self.scale)
-            law = HalfNormal(1.0) if self.prior is None else self.prior
-            instance("prior", law, Distribution, "a distribution of a positive number, such as HalfNormal(1)")
-            if law.shape != () or law.support[0] < 0.0 or math.isfinite(law.support[1]):
-                raise ValueError(f"prior must be of a number on the whole positive axis, got {law!r}")
-            store(self, prior=law)
+            target = HalfNormal(1.0) if self.prior is None else self.prior
+            instance("prior", target, Distribution, "a distribution of a positive number, such as HalfNormal(1)")
+            if target.shape != () or target.support[0] < 0.0 or math.isfinite(target.support[1]):
+                raise ValueError(f"prior must be of a number on the whole positive axis, got {target!r}")
+            store(self, prior=target)
             return
         optional(_no_prior, "prior", self.prior)
         store(self, scale=real("scale", self.scale, above=0, also=", or the name of an unknown"))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from invsamp.contract import Array, Tensor, Torch
+from invsamp.protocols import Array, Tensor, Torch
 
 #: Rows of the data at which a module is tried out.
 TRIED = 4
@@ -37,7 +37,7 @@ class ModuleFunction:
         lazy = [name for name, part in module.named_parameters() if is_lazy(part)]
         if lazy:
             raise ValueError(f"module must hold numbers, got {lazy} that wait for inputs: call module(inputs) once")
-        self._tell_shared(module)
+        self._share_settings(module)
         empty = [name for name, part in module.named_parameters() if part.is_meta]
         if empty:
             raise ValueError(f"module must hold numbers, got parameters on the meta device: {empty}")
@@ -71,7 +71,7 @@ class ModuleFunction:
             return np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
 
     def drawn(self, rng: np.random.Generator, n: int) -> Array:
-        """Parameters (n, d) as the layers initialise themselves; those that cannot, as they came."""
+        """Parameters (n, d) as the layers initialize themselves; those that cannot, as they came."""
         again = copy.deepcopy(self._module).cpu()
         found = np.empty((n, self.dimension))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -98,7 +98,7 @@ class ModuleFunction:
         if changed:
             raise ValueError(
                 f"module must not change while it is evaluated, got one whose buffers {changed} do (batch "
-                "normalisation in training mode): call module.eval(), or use layer or group normalisation"
+                "normalization in training mode): call module.eval(), or use layer or group normalization"
             )
         if not isinstance(first, torch.Tensor):
             raise ValueError(f"module must return one tensor, got {type(first).__name__}")
@@ -114,7 +114,7 @@ class ModuleFunction:
         if not torch.allclose(first[:fewer], alone, rtol=1e-3, atol=1e-4, equal_nan=True):
             raise ValueError(
                 "module must take each datum by itself, got outputs of a row that depend on the other rows (batch "
-                "normalisation in training mode): call module.eval()"
+                "normalization in training mode): call module.eval()"
             )
         return first
 
@@ -131,7 +131,7 @@ class ModuleFunction:
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _tell_shared(self, module: Torch) -> None:
+    def _share_settings(self, module: Torch) -> None:
         """Warn of parameters that several layers share: they are one block."""
         names: dict[int, list[str]] = {}
         for name, part in module.named_parameters(remove_duplicate=False):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from invsamp.arguments import numbers
-from invsamp.contract import Array, Tensor
+from invsamp.protocols import Array, Tensor
 from invsamp.torch.modules import ModuleFunction
 
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 
 from invsamp.arguments import generator, instance, integer, one_of
-from invsamp.contract import Array, Plain, Reference, Tensor, Torch
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
-from invsamp.posing.gradient_check import GradientCheck, check_gradient
-from invsamp.posing.names import check_names
+from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
+from invsamp.posing.expressions.variable_names import check_names
+from invsamp.protocols import Array, Plain, Reference, Tensor, Torch
 from invsamp.torch.likelihoods import Likelihood, as_likelihood
 from invsamp.torch.modules import ModuleFunction
 from invsamp.torch.outputs import Outputs
@@ -53,7 +53,7 @@ def module_posterior(
     ----------
     module : torch.nn.Module
         Its trainable parameters (``requires_grad``) are the unknowns, as blocks of their names; all else stays. It must
-        be a function of inputs and parameters that takes each datum by itself: put dropout and batch normalisation to
+        be a function of inputs and parameters that takes each datum by itself: put dropout and batch normalization to
         rest by ``module.eval()``. A copy is kept. A parameter that several layers share is one block, and is told.
     data : pair (inputs, targets)
         Tensors or arrays of N rows; inputs may be a tuple of several, for modules with several arguments. Copies are
@@ -72,7 +72,7 @@ def module_posterior(
     device : torch.device or str, optional
         Where all is evaluated; positions and random numbers are those of NumPy. Default: the module's.
     start : "initial" or "prior"
-        Where chains begin: each as the layers initialise themselves (parameters that belong to no layer with
+        Where chains begin: each as the layers initialize themselves (parameters that belong to no layer with
         ``reset_parameters`` as they came), or at draws of the prior.
     block : int
         Data at a time in passes over all of them.
@@ -248,7 +248,7 @@ class ModulePosterior:
         return found
 
     def described(self) -> Plain:
-        """Its parts, by which a run that goes on recognises it."""
+        """Its parts, by which a run that goes on recognizes it."""
         return {
             "prior": str(self._prior),
             "noise": self.likelihood,
@@ -262,7 +262,7 @@ class ModulePosterior:
 
     def _scales(self, rng: np.random.Generator, n: int) -> Array:
         """Logarithms (n, k) of draws of the likelihood's unknowns."""
-        columns = [np.log(law.sample(rng, n)).reshape(n, 1) for law in self.likelihood.unknowns.values()]
+        columns = [np.log(target.sample(rng, n)).reshape(n, 1) for target in self.likelihood.unknowns.values()]
         return np.concatenate([np.empty((n, 0)), *columns], axis=1)
 
     def _inside(self, rng: np.random.Generator, n: int, draw: Callable[[np.random.Generator, int], Array]) -> Array:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from invsamp.contract import Array, BatchTerms, Gradients, Parts, Tensor, Terms
-from invsamp.posing.distribution import Distribution
+from invsamp.posing.distributions.base import Distribution
+from invsamp.protocols import Array, BatchTerms, Gradients, Parts, Tensor, Terms
 from invsamp.torch.likelihoods import Likelihood
 from invsamp.torch.modules import ModuleFunction, as_array
 from invsamp.torch.priors import Blocks, FunctionPrior, NormalPrior, Slopes
@@ -45,10 +45,10 @@ class ModulePotential:
         self._module, self._likelihood, self._prior = module, likelihood, prior
         self._x, self._y = data
         self._block = block
-        self._laws: dict[str, Distribution] = likelihood.unknowns
+        self._targets: dict[str, Distribution] = likelihood.unknowns
         self._precision = np.dtype(np.float64 if module.dtype == torch.float64 else np.float32)
         self.size = len(self._y)
-        self.dimension = module.dimension + len(self._laws)
+        self.dimension = module.dimension + len(self._targets)
 
     @property
     def derivative_error(self) -> float:
@@ -172,10 +172,10 @@ class ModulePotential:
 
     def _energies(self, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> Tensor:
         """Minus log likelihoods (n,) at one position."""
-        if not self._laws:
+        if not self._targets:
             return self._likelihood.energies(self._module(blocks, x), y, {})
         count = len(self._module.shapes)
-        unknowns = {name: torch.exp(log) for name, log in zip(self._laws, blocks[count:], strict=True)}
+        unknowns = {name: torch.exp(log) for name, log in zip(self._targets, blocks[count:], strict=True)}
         return self._likelihood.energies(self._module(blocks[:count], x), y, unknowns)
 
     def _sloped(self, scale: float, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> tuple[Blocks, Tensor]:
@@ -235,12 +235,12 @@ class ModulePotential:
     def _of_unknowns(self, position: Array, gradient: Array | None) -> Array:
         """Prior energies (chains,) of the likelihood's unknowns, to whose ``gradient`` theirs is added."""
         found = np.zeros(len(position))
-        for k, law in enumerate(self._laws.values(), self._module.dimension):
+        for k, target in enumerate(self._targets.values(), self._module.dimension):
             logs = position[:, k]
             with np.errstate(all="ignore"):
                 scale = np.exp(logs[:, None])
-                log_density, by_scale = law.evaluate(scale)
-            found -= log_density + law.log_constant + logs  # with the Jacobian of the logarithm
+                log_density, by_scale = target.evaluate(scale)
+            found -= log_density + target.log_constant + logs  # with the Jacobian of the logarithm
             if gradient is not None:
                 gradient[:, k] -= (by_scale * scale + 1.0)[:, 0]
         return found

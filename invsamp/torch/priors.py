@@ -13,7 +13,7 @@ from numba import njit
 
 from invsamp import arguments
 from invsamp.arguments import mapping, real
-from invsamp.contract import AnyArray, Array, Tensor
+from invsamp.protocols import AnyArray, Array, Tensor
 from invsamp.torch.modules import ModuleFunction, as_array
 
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"

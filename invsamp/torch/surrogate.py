@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from invsamp.arguments import integer, sequence
-from invsamp.contract import Array, ForwardModel, Tensor, Torch, VectorJacobianProduct
-from invsamp.corrections.residuals import Surrogate, known_parameters
+from invsamp.protocols import Array, ForwardModel, Tensor, Torch, VectorJacobianProduct
+from invsamp.surrogates.residuals import Surrogate, known_parameters
 
 #: Every so manieth pair is held out, to stop the training by.
 HELD_OUT = 5
@@ -107,7 +107,7 @@ class _Trained:
 
 
 class _Perceptron(torch.nn.Module):
-    """A perceptron between standardised inputs and outputs."""
+    """A perceptron between standardized inputs and outputs."""
 
     def __init__(self, x: Array, y: Array, hidden: tuple[int, ...]) -> None:
         super().__init__()
@@ -119,11 +119,11 @@ class _Perceptron(torch.nn.Module):
         spread = x.std(axis=0)
         scale = float(np.sqrt(np.square(y - y.mean(axis=0)).mean())) or 1.0
         held = x.mean(axis=0), np.where(spread > 0.0, spread, 1.0), y.mean(axis=0), np.array(scale)
-        for name, values in zip(("centre", "spread", "mean", "scale"), held, strict=True):
+        for name, values in zip(("center", "spread", "mean", "scale"), held, strict=True):
             self.register_buffer(name, torch.from_numpy(np.asarray(values)))
 
     def forward(self, theta: object) -> Tensor:
-        return self.mean + self.scale * self.net((theta - self.centre) / self.spread)
+        return self.mean + self.scale * self.net((theta - self.center) / self.spread)
 
 
 def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[_Trained, float]:

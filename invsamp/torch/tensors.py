@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from invsamp.contract import Tensor, Torch
+from invsamp.protocols import Tensor, Torch
 
 
 def as_device(given: Torch) -> Torch:

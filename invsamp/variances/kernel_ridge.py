@@ -81,7 +81,7 @@ class KernelRidge:
         """Whether each position (n, d) is near enough to states of the pilot; nowhere before the first fit."""
         if state.fit is None:
             return np.zeros(len(position), dtype=bool)
-        pilot = (state.positions - state.fit.centre) / state.fit.scale
+        pilot = (state.positions - state.fit.center) / state.fit.scale
         return np.asarray(kernel_at(state.fit, np.asarray(position, dtype=float), pilot).sum(axis=1) >= COVERING)
 
     def finish(self, state: KernelRidgeState) -> KernelRidgeState:

@@ -63,7 +63,7 @@ class KnownState(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """Variance that is given, not learnt. Made by `known`."""
+    """Variance that is given, not learned. Made by `known`."""
 
     value: float | tuple[float, ...] | tuple[tuple[float, ...], ...] | Callable[[Array], Array] | None = None
 
@@ -162,7 +162,7 @@ class RunningAverage:
 
 
 def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Known:
-    """Variance that need not be learnt.
+    """Variance that need not be learned.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def kernel_ridge(
     .. math:: \log s^2_i - \psi(\nu / 2) + \log(\nu / 2),
 
     whose mean is the log variance where the noise is Gaussian. The kernel is Gaussian in positions
-    standardised by the mean and sd of the pilot. Far from the pilot the log returns to the pilot's mean, and
+    standardized by the mean and sd of the pilot. Far from the pilot the log returns to the pilot's mean, and
     everywhere it is held within the range of the pilot's targets. A full
     covariance is :math:`D^{1/2} R D^{1/2}` with D from the regression of the diagonal and one correlation
     matrix R.
@@ -240,7 +240,7 @@ def kernel_ridge(
     states : int, >= 3
         Number of states, the first ones that are seen, from which the first fit is made.
     length_scale : float, > 0, optional
-        Length scale of the kernel, in standardised units.
+        Length scale of the kernel, in standardized units.
     ridge : float, > 0, optional
         Penalty, in units of the kernel's variance 1.
         What is not given of these two is chosen on a grid by the closed-form leave-one-out error.

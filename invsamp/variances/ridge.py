@@ -9,7 +9,7 @@ the block inverse of M. With c the mean of the other targets it is the error of 
 has to be fitted twice.
 
 Many inputs are too dear for both: the settings are then chosen on some of them, and the fit is that of functions
-``k(x)^T weights`` with the kernel at some of the inputs only, the centres, to all targets (Rasmussen and Williams
+``k(x)^T weights`` with the kernel at some of the inputs only, the centers, to all targets (Rasmussen and Williams
 2006, section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
 interpolation.
 """
@@ -24,14 +24,14 @@ import scipy
 
 Array = npt.NDArray[np.float64]
 
-#: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardised inputs.
+#: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardized inputs.
 LENGTH_SCALES = np.geomspace(0.1, 4.0, 9)
 RIDGES = np.geomspace(1e-3, 1e3, 13)
 #: Most inputs that carry a kernel, and most from which the settings are chosen: both cost their third power.
-CENTRES = 200
+CENTERS = 200
 #: Grid points of a table per length scale, by dimension: interpolation is then off by less than 1e-3 of the amplitude.
 _PER_SCALE = {1: 32, 2: 16}
-#: Length scales from the outermost centre to a table's edge, where the kernel is 1e-8, and most entries of a table.
+#: Length scales from the outermost center to a table's edge, where the kernel is 1e-8, and most entries of a table.
 _MARGIN, _MOST_ENTRIES = 6.0, 2_000_000
 
 
@@ -46,9 +46,9 @@ class Table(NamedTuple):
 class RidgeFit(NamedTuple):
     """What a prediction needs."""
 
-    centre: Array  # (d,) of the standardisation of inputs
-    scale: Array  # (d,) of the standardisation, times the length scale
-    inputs: Array  # (k, d) standardised training inputs, or the centres among them
+    center: Array  # (d,) of the standardization of inputs
+    scale: Array  # (d,) of the standardization, times the length scale
+    inputs: Array  # (k, d) standardized training inputs, or the centers among them
     mean: Array  # (q,) of the targets
     weights: Array  # (k, q)
     lower: Array  # (q,) predictions are held above the least target
@@ -60,23 +60,23 @@ class RidgeFit(NamedTuple):
 
 def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, ridge: float | None = None) -> RidgeFit:
     """Fit targets (k, q) at inputs (k, d): one length scale for all columns, one ridge for each."""
-    centre, scale = inputs.mean(axis=0), inputs.std(axis=0)
+    center, scale = inputs.mean(axis=0), inputs.std(axis=0)
     # a coordinate that never moved says nothing
     scale = np.where(scale > 0.0, scale, 1.0)
-    standardised = (inputs - centre) / scale
-    some = slice(None) if len(inputs) <= CENTRES else np.linspace(0, len(inputs) - 1, CENTRES).astype(int)
-    chosen_scale, chosen_ridge = _settings(standardised[some], targets[some], length_scale, ridge)
-    standardised = standardised / chosen_scale
+    standardized = (inputs - center) / scale
+    some = slice(None) if len(inputs) <= CENTERS else np.linspace(0, len(inputs) - 1, CENTERS).astype(int)
+    chosen_scale, chosen_ridge = _settings(standardized[some], targets[some], length_scale, ridge)
+    standardized = standardized / chosen_scale
     mean = targets.mean(axis=0)
-    if len(inputs) <= CENTRES:
-        eigenvalues, vectors = _spectrum(standardised)
+    if len(inputs) <= CENTERS:
+        eigenvalues, vectors = _spectrum(standardized)
         weights = vectors @ ((vectors.T @ (targets - mean)) / (eigenvalues[:, None] + chosen_ridge))
     else:
-        centres = spread_out(standardised, CENTRES)
-        weights = weights_of_centres(standardised, centres, targets - mean, chosen_ridge)
-        standardised = centres
+        centers = spread_out(standardized, CENTERS)
+        weights = weights_of_centers(standardized, centers, targets - mean, chosen_ridge)
+        standardized = centers
     bounds = targets.min(axis=0), targets.max(axis=0)
-    return RidgeFit(centre, scale * chosen_scale, standardised, mean, weights, *bounds, chosen_scale, chosen_ridge)
+    return RidgeFit(center, scale * chosen_scale, standardized, mean, weights, *bounds, chosen_scale, chosen_ridge)
 
 
 def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
@@ -94,7 +94,7 @@ def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
 
 def kernel_at(fit: RidgeFit, inputs: Array, scaled: Array) -> Array:
     """Kernel of a fit between inputs (n, d) and others (k, d) that are scaled as ``fit.inputs`` are."""
-    return _gaussian_kernel((inputs - fit.centre) / fit.scale, scaled)
+    return _gaussian_kernel((inputs - fit.center) / fit.scale, scaled)
 
 
 def tabulated(fit: RidgeFit) -> RidgeFit:
@@ -117,7 +117,7 @@ def tabulated(fit: RidgeFit) -> RidgeFit:
     values += fit.mean[by_column]
     # what is interpolated between values within the range is within it
     values = np.minimum(np.maximum(values, fit.lower[by_column]), fit.upper[by_column])
-    origin = fit.centre + low * fit.scale
+    origin = fit.center + low * fit.scale
     return fit._replace(table=Table(origin[:, None], (_PER_SCALE[d] / fit.scale)[:, None], values))
 
 
@@ -136,15 +136,15 @@ def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
 
 
 def _settings(
-    standardised: Array, targets: Array, length_scale: float | None, ridge: float | None
+    standardized: Array, targets: Array, length_scale: float | None, ridge: float | None
 ) -> tuple[float, Array]:
     """Length scale and ridges (q,) of the least leave-one-out error."""
     spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
     ridges = RIDGES if ridge is None else np.array([ridge])
     best_error, best = np.inf, (0.0, np.empty(0))
-    candidates = LENGTH_SCALES * np.sqrt(standardised.shape[1]) if length_scale is None else [length_scale]
+    candidates = LENGTH_SCALES * np.sqrt(standardized.shape[1]) if length_scale is None else [length_scale]
     for candidate in candidates:
-        errors = leave_one_out_errors(standardised / candidate, targets, ridges)
+        errors = leave_one_out_errors(standardized / candidate, targets, ridges)
         mean_squares = np.mean((errors / spread) ** 2, axis=1)
         # from the strongest penalty down, so that a tie goes to the smoother fit
         choice = len(ridges) - 1 - np.argmin(mean_squares[::-1], axis=0)
@@ -155,7 +155,7 @@ def _settings(
 
 
 def spread_out(inputs: Array, count: int) -> Array:
-    """At most ``count`` of the inputs, each the farthest from those before: rare regions have centres too."""
+    """At most ``count`` of the inputs, each the farthest from those before: rare regions have centers too."""
     chosen = [0]
     distance = np.sum((inputs - inputs[0]) ** 2, axis=1)
     while len(chosen) < count and distance.max() > 0.0:
@@ -164,13 +164,13 @@ def spread_out(inputs: Array, count: int) -> Array:
     return inputs[chosen]
 
 
-def weights_of_centres(inputs: Array, centres: Array, residuals: Array, ridge: Array) -> Array:
+def weights_of_centers(inputs: Array, centers: Array, residuals: Array, ridge: Array) -> Array:
     """Weights (c, q) of the least sum of squares plus ridge times the squared norm of the function."""
-    values, vectors = _spectrum(centres)
+    values, vectors = _spectrum(centers)
     kept = values > 1e-10 * values.max()
     # in these coordinates of the weights the norm of the function is that of a vector
     basis = vectors[:, kept] / np.sqrt(values[kept])
-    features = _gaussian_kernel(inputs, centres) @ basis
+    features = _gaussian_kernel(inputs, centers) @ basis
     squares, axes = np.linalg.eigh(features.T @ features)
     projected = axes.T @ (features.T @ residuals)
     return np.asarray(basis @ (axes @ (projected / (np.maximum(squares, 0.0)[:, None] + ridge))))
@@ -187,6 +187,6 @@ def _gaussian_kernel(a: Array, b: Array) -> Array:
     exponent = a @ b.T
     exponent -= 0.5 * np.sum(a**2, axis=1)[:, None]
     exponent -= 0.5 * np.sum(b**2, axis=1)
-    # rounding must not make neighbours more than alike
+    # rounding must not make neighbors more than alike
     np.minimum(exponent, 0.0, out=exponent)
     return np.asarray(np.exp(exponent, out=exponent))

@@ -13,7 +13,7 @@ from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, c
 
 @dataclass(frozen=True)
 class GaussianBump:
-    """``height * exp(-|x - c|^2 / (2 width^2))`` around a centre c.
+    """``height * exp(-|x - c|^2 / (2 width^2))`` around a center c.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class GaussianBump:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`; those of the centre, the width and the height, in this order."""
+        """As `Field.parameters`; those of the center, the width and the height, in this order."""
         return names_of(*self._slots)
 
     @property
@@ -57,7 +57,7 @@ class GaussianBump:
         return _BumpValues(np.asarray(points, dtype=float), self._slots)
 
     def columns(self, theta: Array) -> tuple[Array, Array, Array, Array]:
-        """Centre (two), width and height for the field's own columns theta (batch, p), each of shape (batch,)."""
+        """Center (two), width and height for the field's own columns theta (batch, p), each of shape (batch,)."""
         return _filled(self._slots, theta)
 
     @property
@@ -89,7 +89,7 @@ class _BumpValues:
         return np.stack(wanted, axis=1) if wanted else np.empty((len(theta), 0))
 
     def _shape(self, theta: Array) -> tuple[Array, Array]:
-        """Bumps of height one (batch, n), and squared distances from their centres (batch, n)."""
+        """Bumps of height one (batch, n), and squared distances from their centers (batch, n)."""
         x, y, width, _ = _filled(self.slots, theta)
         square = (self.points[:, 0] - x[:, None]) ** 2 + (self.points[:, 1] - y[:, None]) ** 2
         return np.exp(square * (-0.5 * width**-2.0)[:, None]), square

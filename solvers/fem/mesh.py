@@ -246,7 +246,7 @@ def read_mesh(path: str | Path) -> Mesh:
     triangles, regions = _distinct(*_blocks(content, "triangle", 3))
     lines, edges = _blocks(content, "line", 2)
     used = np.unique(triangles)
-    # files keep points of the geometry, such as centres of arcs, that belong to no triangle
+    # files keep points of the geometry, such as centers of arcs, that belong to no triangle
     renumbered = np.full(len(points), -1)
     renumbered[used] = np.arange(len(used))
     named = {name: renumbered[lines[members]] for name, members in edges.items()}

@@ -83,12 +83,12 @@ class SavitzkyGolay:
         slope = savgol_filter(states, self.window, self.degree, deriv=1, delta=step, axis=0)
         half = self.window // 2
         # near the ends the derivative is taken off the middle of the first or the last window
-        off_centre = [
+        off_center = [
             float(np.linalg.norm(savgol_coeffs(self.window, self.degree, deriv=1, delta=step, pos=k)))
             for k in range(half + 1)
         ]
         from_end = np.minimum(np.arange(len(times)), np.arange(len(times))[::-1])
-        gain = np.asarray(off_centre)[np.minimum(from_end, half)]
+        gain = np.asarray(off_center)[np.minimum(from_end, half)]
         return Equations(times, slope, *library.evaluate(times, smooth), gain)
 
 
@@ -104,7 +104,7 @@ def finite_differences() -> FiniteDifferences:
 def savitzky_golay(window: int = 11, degree: int = 4) -> SavitzkyGolay:
     """Derivatives and smoothed states from polynomials fitted in a moving window, for even times.
 
-    The noise of neighbours is correlated, which is not accounted for.
+    The noise of neighbors is correlated, which is not accounted for.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def savitzky_golay(window: int = 11, degree: int = 4) -> SavitzkyGolay:
 
 
 def _three_points(times: Array) -> tuple[npt.NDArray[np.intp], Array]:
-    """Neighbours (N, 3) of every time, and the weights of their states in its derivative."""
+    """Neighbors (N, 3) of every time, and the weights of their states in its derivative."""
     middle = np.clip(np.arange(len(times)), 1, len(times) - 2)
     points = middle[:, None] + np.array([-1, 0, 1])
     a, b, c = times[points].T - times

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from invsamp import arguments
 from invsamp.arguments import function, instance, sequence, store, text
 from invsamp.solvers.foreign import Expression
-from invsamp.solvers.ode.tracing import Rhs, trace
+from invsamp.solvers.ode.codegen.sympy_tracing import Rhs, trace
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x)``: times (N,) and a sequence of one array (N,) per state -> values (N,).

@@ -35,7 +35,7 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: np
     are multiplied by the inverse of its Cholesky factor. Their noise is then independent with the states' standard
     deviation, so that Gaussian noise with that is right to first order. The bias of second order, of noise in products
     of states, is left. Whitening by the first term alone, which looks cheaper, would be wrong: it undoes the
-    localisation, and the second term, summed up over the whole trajectory, dominates.
+    localization, and the second term, summed up over the whole trajectory, dominates.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: np
     degree : int, >= 2
         The exponent q.
     spacing : int, >= 2, optional
-        Time steps between neighbouring test functions; about a third of the radius by default.
+        Time steps between neighboring test functions; about a third of the radius by default.
     noise : array_like, shape (n_states,), > 0, optional
         Standard deviation of each state's noise, up to a common factor. By default the same for all.
 
@@ -84,34 +84,34 @@ class Weak:
         if self.noise is not None and len(self.noise) != n:
             raise ValueError(f"noise must have one number for each of the {n} states, got {self.noise}")
         ratios = np.ones(n) if self.noise is None else np.asarray(self.noise)
-        centres = np.arange(self.radius, len(times) - self.radius, self.spacing)
-        test, slope = self._test_functions(centres, len(times), step)
+        centers = np.arange(self.radius, len(times) - self.radius, self.spacing)
+        test, slope = self._test_functions(centers, len(times), step)
         known, design = library.evaluate(times, states)
         linear = _Linear(
             (-(slope @ states)).ravel(),
             (test @ known).ravel(),
-            (test @ design.reshape(len(times), -1)).reshape(len(centres) * n, -1),
+            (test @ design.reshape(len(times), -1)).reshape(len(centers) * n, -1),
         )
         white = _reweighted(linear, library, times, states, (test, slope), ratios)
-        shape = (len(centres), n)
+        shape = (len(centers), n)
         parts = (white.data.reshape(shape), white.known.reshape(shape), white.design.reshape(*shape, -1))
-        return Equations(times[centres], *parts, np.ones(len(centres)), ratios)
+        return Equations(times[centers], *parts, np.ones(len(centers)), ratios)
 
-    def _test_functions(self, centres: npt.NDArray[np.intp], n: int, step: float) -> tuple[sparse.csr_matrix, ...]:
-        """Integrals against the test functions and against their derivatives, as matrices (centres, n)."""
+    def _test_functions(self, centers: npt.NDArray[np.intp], n: int, step: float) -> tuple[sparse.csr_matrix, ...]:
+        """Integrals against the test functions and against their derivatives, as matrices (centers, n)."""
         offsets = np.arange(1 - self.radius, self.radius) / self.radius
         rest = 1.0 - offsets**2
         slope = -2.0 * self.degree * offsets * rest ** (self.degree - 1) / (self.radius * step)
         # both vanish at the ends of their support, where the trapezoidal rule is a plain sum, and very accurate
-        return tuple(_convolution(step * values, centres, n) for values in (rest**self.degree, slope))
+        return tuple(_convolution(step * values, centers, n) for values in (rest**self.degree, slope))
 
 
-def _convolution(values: Array, centres: npt.NDArray[np.intp], n: int) -> sparse.csr_matrix:
-    """Sparse matrix (centres, n) with ``values`` around each centre."""
+def _convolution(values: Array, centers: npt.NDArray[np.intp], n: int) -> sparse.csr_matrix:
+    """Sparse matrix (centers, n) with ``values`` around each center."""
     half = len(values) // 2
-    columns = centres[:, None] + np.arange(-half, half + 1)
+    columns = centers[:, None] + np.arange(-half, half + 1)
     starts = np.arange(0, columns.size + 1, len(values))
-    return sparse.csr_matrix((np.tile(values, len(centres)), columns.ravel(), starts), shape=(len(centres), n))
+    return sparse.csr_matrix((np.tile(values, len(centers)), columns.ravel(), starts), shape=(len(centers), n))
 
 
 class _Linear(NamedTuple):

@@ -21,7 +21,7 @@ from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting
 from invsamp.solvers.fem.sensors import as_layout
 from invsamp.solvers.foreign import Comm, Given
-from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS
 from invsamp.solvers.heat.observation import HeatObservation
@@ -129,7 +129,7 @@ class HeatEquation:
     @property
     def nodes(self) -> Array:
         """Coordinates of this rank's nodes (n, 2); of the unit square in C order: y varies fastest."""
-        return self.discretisation.space.nodes
+        return self.discretization.space.nodes
 
     def solve(self, theta: npt.ArrayLike, times: Sequence[float] | None = None) -> Array:
         """Nodal temperatures, shape (batch, n_times, n_nodes), for theta (batch, n_parameters).
@@ -138,7 +138,7 @@ class HeatEquation:
         default.
         """
         steps = self.step_numbers(times)
-        return Solving(self.discretisation, None, steps).fields(self.check_theta(theta))
+        return Solving(self.discretization, None, steps).fields(self.check_theta(theta))
 
     def observe(
         self, sensors: object, times: Sequence[float] | None = None, *, precompute: bool = True
@@ -186,9 +186,9 @@ class HeatEquation:
         return chosen_mesh(self.cells, self.mesh)
 
     @cached_property
-    def discretisation(self) -> Discretisation:
+    def discretization(self) -> Discretization:
         """What is assembled and factored once."""
-        return Discretisation(self)
+        return Discretization(self)
 
     @property
     def profile(self) -> Array:

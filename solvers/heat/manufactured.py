@@ -13,13 +13,13 @@ from invsamp.arguments import real, store
 from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair
 
-#: Orders of differentiation to the centre (in x, in y) of a Gaussian -> coefficient.
+#: Orders of differentiation to the center (in x, in y) of a Gaussian -> coefficient.
 Expansion = Mapping[tuple[int, int], float]
 
 
 @dataclass(frozen=True)
 class DecayingGaussian:
-    r"""Manufactured solution of the f-reSGLD paper, around an unknown centre c.
+    r"""Manufactured solution of the f-reSGLD paper, around an unknown center c.
 
     .. math:: u^*(x, t) = \frac{e^{-t}}{2\pi s^2} \exp\Bigl(-\frac{|x-c|^2}{2 s^2}\Bigr), \qquad
               f = u^*_t - \kappa \Delta u^*,
@@ -35,7 +35,7 @@ class DecayingGaussian:
     Raises
     ------
     ValueError
-        If the width is not positive, or the centre is no pair.
+        If the width is not positive, or the center is no pair.
 
     Notes
     -----
@@ -50,7 +50,7 @@ class DecayingGaussian:
         store(self, width=real("width", self.width, above=0), center=checked_pair("center", self.center))
 
     def value(self, distance: npt.ArrayLike, when: npt.ArrayLike) -> Array:
-        """The solution at a distance from the centre and a time."""
+        """The solution at a distance from the center and a time."""
         s2 = self.width**2
         return np.exp(-np.asarray(when) - np.square(distance) / (2 * s2)) / (2 * math.pi * s2)
 
@@ -77,7 +77,7 @@ class DecayingGaussian:
 
 @dataclass(frozen=True)
 class GaussianDerivatives:
-    """Sum of derivatives to the centre of exp(-|x - c|^2 / (2 width^2)): a `invsamp.solvers.fem.fields.Field`."""
+    """Sum of derivatives to the center of exp(-|x - c|^2 / (2 width^2)): a `invsamp.solvers.fem.fields.Field`."""
 
     width: float
     center: tuple[Unknown, Unknown]
@@ -85,7 +85,7 @@ class GaussianDerivatives:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the unknown coordinates of the centre."""
+        """Names of the unknown coordinates of the center."""
         return tuple(dict.fromkeys(name for name in self.center if isinstance(name, str)))
 
     @property
@@ -118,14 +118,14 @@ class _Derivatives:
 
     def _profiles(self, theta: Array, more: int) -> Array:
         names = self.field.parameters
-        centre = [theta[:, names.index(c)] if isinstance(c, str) else np.full(len(theta), c) for c in self.field.center]
+        center = [theta[:, names.index(c)] if isinstance(c, str) else np.full(len(theta), c) for c in self.field.center]
         order = max(map(max, self.field.expansion)) + more
-        away = self.points.T[:, None, :] - np.array(centre)[:, :, None]
+        away = self.points.T[:, None, :] - np.array(center)[:, :, None]
         return np.swapaxes(gaussian_derivatives(away, self.field.width**-2.0, order), 0, 1)
 
 
 def gaussian_derivatives(away: Array, inverse: Array | float, order: int) -> Array:
-    r"""Derivatives to the centre c of the one-dimensional :math:`g = \exp(-(x-c)^2/(2w^2))`.
+    r"""Derivatives to the center c of the one-dimensional :math:`g = \exp(-(x-c)^2/(2w^2))`.
 
     Parameters
     ----------

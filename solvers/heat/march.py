@@ -154,7 +154,7 @@ class March:
             first += seeds[0]
         edge = None
         if self.edge_factor is not None:
-            # a given value acts by itself, and lifted, by its neighbours
+            # a given value acts by itself, and lifted, by its neighbors
             reaction = system.explicit @ edge_before - system.implicit @ edge_now
             for step, seed in seeds.items():
                 reaction += self.edge_factor[step] * seed

@@ -15,7 +15,7 @@ from invsamp.solvers.fem.contract import Array, Sensors
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product
 from invsamp.solvers.foreign import Comm
-from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.posed import PosedHeat
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
@@ -31,7 +31,7 @@ class Observed(PosedHeat, Protocol):
     def sizes(self) -> tuple[int, ...]: ...
 
     @property
-    def discretisation(self) -> Discretisation: ...
+    def discretization(self) -> Discretization: ...
 
     def check_theta(self, theta: npt.ArrayLike) -> Array: ...
 
@@ -119,7 +119,7 @@ class HeatObservation:
         """What a row takes, counted: nodes times steps, or with weights a sum for each observation."""
         if self.precomputed:
             return float(self.n_observations)
-        space = self.equation.discretisation.space
+        space = self.equation.discretization.space
         return float(space.total(np.array([len(space.nodes)]))[0]) * max(1, *self.steps, 1)
 
     @cached_property
@@ -131,16 +131,16 @@ class HeatObservation:
             y, vjp = self.linearize(theta)
             vjp(np.ones_like(y))
             seconds.append(time.perf_counter() - began)
-        spent, ranks = self.equation.discretisation.space.total(np.array([min(seconds), 1.0]))
+        spent, ranks = self.equation.discretization.space.total(np.array([min(seconds), 1.0]))
         return float(spent / ranks)
 
     @cached_property
     def _bound(self) -> Sensors:
-        return self.sensors.on(self.equation.discretisation.space)
+        return self.sensors.on(self.equation.discretization.space)
 
     @cached_property
     def _evaluator(self) -> Precomputed | Solving:
-        discretisation = self.equation.discretisation
+        discretization = self.equation.discretization
         if self.precomputed:
-            return precompute_observation(discretisation, self._bound, self.steps)
-        return Solving(discretisation, self._bound, self.steps)
+            return precompute_observation(discretization, self._bound, self.steps)
+        return Solving(discretization, self._bound, self.steps)

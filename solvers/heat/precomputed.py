@@ -6,18 +6,18 @@ import numpy as np
 
 from invsamp.solvers.fem.contract import Sensors
 from invsamp.solvers.fem.weighted import Precomputed, weighted
-from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.separable import separate
 
 
-def precompute_observation(discretisation: Discretisation, sensors: Sensors, steps: tuple[int, ...]) -> Precomputed:
+def precompute_observation(discretization: Discretization, sensors: Sensors, steps: tuple[int, ...]) -> Precomputed:
     """Solve one adjoint problem for each sensor and time."""
-    functionals = discretisation.functionals(sensors, steps)
-    weights = {kind: getattr(functionals, kind) for kind in discretisation.drivers}
-    if discretisation.exact:
+    functionals = discretization.functionals(sensors, steps)
+    weights = {kind: getattr(functionals, kind) for kind in discretization.drivers}
+    if discretization.exact:
         weights["initial"] = weights["initial"] + weights.pop("edge")
-    bumps, rest = separate(discretisation, weights)
-    drivers = discretisation.drivers
+    bumps, rest = separate(discretization, weights)
+    drivers = discretization.drivers
     others = {kind: (drivers[kind].values, drivers[kind].columns) for kind in rest}
-    constant, parts = weighted(others, weights, discretisation.space)
+    constant, parts = weighted(others, weights, discretization.space)
     return Precomputed(np.zeros(len(steps) * sensors.count) + constant, (*bumps, *parts))

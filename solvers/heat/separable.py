@@ -14,7 +14,7 @@ from numba import njit
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.fields import GaussianBump, Unknown
 from invsamp.solvers.foreign import Given
-from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.manufactured import Expansion, GaussianDerivatives, gaussian_derivatives
 
 #: A bump's x, y, width and height.
@@ -32,7 +32,7 @@ class BumpOnGrid:
     slots : (x, y, width, height)
         Numbers, or names of unknowns, which are theta's columns in this order.
     weights : mapping from orders of differentiation (in x, in y) to array, shape (m, side, side)
-        Of the derivatives to the centre, by observation, x and y.
+        Of the derivatives to the center, by observation, x and y.
     """
 
     grid: Array
@@ -70,12 +70,12 @@ class BumpOnGrid:
         return slopes, height
 
     def _profiles(self, theta: Array, more: int) -> tuple[Array, Array, Array | None, Array | float]:
-        """Derivatives to the centre (order + 1, batch, side) along x and y; those to the width (2, ...); the height."""
+        """Derivatives to the center (order + 1, batch, side) along x and y; those to the width (2, ...); the height."""
         x, y, width, height = (self._slot(slot, theta) for slot in self.slots)
-        centre = np.empty((2, len(theta), 1))
-        centre[0, :, 0], centre[1, :, 0] = x, y
+        center = np.empty((2, len(theta), 1))
+        center[0, :, 0], center[1, :, 0] = x, y
         with np.errstate(over="ignore"):  # infinitely far away: a bump of zero
-            return self._around(self.grid - centre, width, height, more)
+            return self._around(self.grid - center, width, height, more)
 
     def _around(self, away: Array, width: Given, height: Given, more: int) -> tuple[Array, Array, Array | None, Given]:
         if isinstance(width, float):
@@ -94,7 +94,7 @@ class BumpOnGrid:
     def _scaled(self, slopes: Array, height: Array | float) -> tuple[Array, Array]:
         """Values and derivatives from those of a bump of height 1: (batch, m, 3 or 4), the value first."""
         shape = slopes[:, :, 0]
-        if self._centre_alone:
+        if self._center_alone:
             return shape.copy(), slopes[:, :, 1:]
         jacobian = np.zeros((*shape.shape, len(self.parameters)))
         for slot, column in zip(self.slots, (1, 2, 3, 0), strict=True):
@@ -109,7 +109,7 @@ class BumpOnGrid:
         return tuple(dict.fromkeys(slot for slot in self.slots if isinstance(slot, str)))
 
     @cached_property
-    def _centre_alone(self) -> bool:
+    def _center_alone(self) -> bool:
         return self.slots[3] == 1.0 and self.parameters == self.slots[:2]
 
     @cached_property
@@ -122,21 +122,21 @@ class BumpOnGrid:
 
 
 def separate(
-    discretisation: Discretisation, weights: Mapping[str, Array]
+    discretization: Discretization, weights: Mapping[str, Array]
 ) -> tuple[list[tuple[BumpOnGrid, Numbers]], list[str]]:
     """Bumps among what drives the solution, each with its columns of theta, and the kinds that are left over.
 
     Parameters
     ----------
-    discretisation : Discretisation
+    discretization : Discretization
     weights : mapping from kind to array, shape (n, m)
         At this rank's nodes.
     """
-    equation, space = discretisation.equation, discretisation.space
+    equation, space = discretization.equation, discretization.space
     found: dict[Slots, tuple[Numbers, dict[tuple[int, int], Array]]] = {}
     rest = []
     for kind, nodal in weights.items():
-        driver = discretisation.drivers[kind]
+        driver = discretization.drivers[kind]
         terms = _terms(driver.field)
         if equation.cells is None or not driver.columns.size or terms is None:
             rest.append(kind)
@@ -172,7 +172,7 @@ def _terms(bump: Given) -> tuple[Slots, Expansion] | None:
 def _add_chosen(weights, indices, hx, hy, slopes):  # type: ignore[no-untyped-def]
     """Add to slopes (batch, k, 1, 3 or 4) the chosen observations by their weights (m, side, side).
 
-    hx and hy have shape (1, 2 or 3, batch, side): profile, derivative to the centre, derivative to the width.
+    hx and hy have shape (1, 2 or 3, batch, side): profile, derivative to the center, derivative to the width.
     """
     side, profiles = weights.shape[1], len(hx)
     over_x = np.empty((profiles, side))

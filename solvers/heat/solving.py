@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Numbers, Sensors
-from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.march import System
 from invsamp.solvers.heat.precomputed import precompute_observation
 
@@ -18,7 +18,7 @@ from invsamp.solvers.heat.precomputed import precompute_observation
 class Solving:
     """An evaluator that solves. Rows of one conductivity are one block of right-hand sides."""
 
-    discretisation: Discretisation
+    discretization: Discretization
     sensors: Sensors | None
     steps: tuple[int, ...]
 
@@ -26,9 +26,9 @@ class Solving:
 
     def fields(self, theta: Array) -> Array:
         """Nodal temperatures (batch, n_times, n)."""
-        found = np.full((len(theta), len(self.steps), len(self.discretisation.space.nodes)), np.nan)
+        found = np.full((len(theta), len(self.steps), len(self.discretization.space.nodes)), np.nan)
         for rows, system in self._groups(theta):
-            states = self.discretisation.march.forward(system, self.discretisation.data(theta[rows]), self.steps)
+            states = self.discretization.march.forward(system, self.discretization.data(theta[rows]), self.steps)
             found[rows] = np.moveaxis(states, 2, 0)
         return found
 
@@ -36,18 +36,18 @@ class Solving:
         """Observations (batch, m)."""
         y = np.full((len(theta), self._count), np.nan)
         for rows, system in self._groups(theta):
-            states = self.discretisation.march.forward(system, self.discretisation.data(theta[rows]), self.steps)
+            states = self.discretization.march.forward(system, self.discretization.data(theta[rows]), self.steps)
             y[rows] = self._read(states)
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations, and the product with cotangents (batch, m) by one march back."""
-        march, linear = self.discretisation.march, self.discretisation.system is not None
+        march, linear = self.discretization.march, self.discretization.system is not None
         y = np.full((len(theta), self._count), np.nan)
         solved = []
         for rows, system in self._groups(theta):
             keep = self.steps if linear else range(max(self.steps) + 1)
-            states = march.forward(system, self.discretisation.data(theta[rows]), keep)
+            states = march.forward(system, self.discretization.data(theta[rows]), keep)
             y[rows] = self._read(states if linear else states[list(self.steps)])
             solved.append((rows, system, None if linear else states))
 
@@ -56,16 +56,16 @@ class Solving:
             for rows, system, states in solved:
                 seeds = self._seeds(np.asarray(cotangent, dtype=float)[rows])
                 weights, sensitivity = march.adjoint(system, seeds, states)
-                gradient[rows] = self.discretisation.pull(theta[rows], weights, sensitivity)
-            return self.discretisation.space.total(gradient)
+                gradient[rows] = self.discretization.pull(theta[rows], weights, sensitivity)
+            return self.discretization.space.total(gradient)
 
         return y, vjp
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations and Jacobian (batch, m, p); one march back with m columns for each row."""
-        if self.discretisation.system is not None:
+        if self.discretization.system is not None:
             assert self.sensors is not None
-            weighted = precompute_observation(self.discretisation, self.sensors, self.steps)
+            weighted = precompute_observation(self.discretization, self.sensors, self.steps)
             return self.evaluate(theta), weighted.jacobian(theta)[1]
         return self._derivatives(theta, np.tile(np.arange(self._count), (len(theta), 1)))
 
@@ -74,22 +74,22 @@ class Solving:
         return self._derivatives(theta, indices)
 
     def _derivatives(self, theta: Array, indices: Numbers) -> tuple[Array, Array]:
-        march = self.discretisation.march
+        march = self.discretization.march
         y, jacobian = np.full(indices.shape, np.nan), np.full((*indices.shape, theta.shape[1]), np.nan)
         for rows, system in self._groups(theta):
             for row in rows:
                 one = theta[row : row + 1]
-                states = march.forward(system, self.discretisation.data(one), range(max(self.steps) + 1))
+                states = march.forward(system, self.discretization.data(one), range(max(self.steps) + 1))
                 y[row] = self._read(states[list(self.steps)])[0, indices[row]]
                 unit = np.eye(self._count)[indices[row]]
-                unknown = None if self.discretisation.system is not None else states
+                unknown = None if self.discretization.system is not None else states
                 weights, sensitivity = march.adjoint(system, self._seeds(unit), unknown)
-                jacobian[row] = self.discretisation.pull(np.repeat(one, len(unit), axis=0), weights, sensitivity)
-        return y, self.discretisation.space.total(jacobian)
+                jacobian[row] = self.discretization.pull(np.repeat(one, len(unit), axis=0), weights, sensitivity)
+        return y, self.discretization.space.total(jacobian)
 
     def _groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
         """Usable rows that share a conductivity, with its system."""
-        model = self.discretisation
+        model = self.discretization
         with np.errstate(all="ignore"):  # what is not finite is a failed solve
             conductivity = None if model.system is not None else model.conductivity(theta)
         usable = np.flatnonzero(model.usable(theta, conductivity))

@@ -9,16 +9,16 @@ its table `rodas5p` with `tangents` (the compiled integrator), `integrators` (st
 Jacobians), `differentiation` (sensitivities that can be trusted).
 """
 
-from invsamp.solvers.ode.doses import Event
-from invsamp.solvers.ode.experiments import Experiments
-from invsamp.solvers.ode.integrators import Status
-from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
-from invsamp.solvers.ode.observation import OdeObservation
-from invsamp.solvers.ode.sbml import SbmlModel, from_sbml
-from invsamp.solvers.ode.shooting import MultipleShooting
-from invsamp.solvers.ode.shooting_fit import ShootingFit
-from invsamp.solvers.ode.steady_state import SteadyState
-from invsamp.solvers.ode.tables import Table
+from invsamp.solvers.ode.codegen.interpolation_tables import Table
+from invsamp.solvers.ode.events.doses_and_events import Event
+from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.model.experiments import Experiments
+from invsamp.solvers.ode.model.observation import OdeObservation
+from invsamp.solvers.ode.model.ode_model import OdeModel, SensitiveSolution, Solution
+from invsamp.solvers.ode.model.steady_state import SteadyState
+from invsamp.solvers.ode.multiple_shooting.least_squares import ShootingFit
+from invsamp.solvers.ode.multiple_shooting.multiple_shooting import MultipleShooting
+from invsamp.solvers.ode.sbml.sbml_model import SbmlModel, from_sbml
 
 __all__ = [
     "Event",

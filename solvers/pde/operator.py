@@ -26,7 +26,7 @@ _prefixes: dict[str, str] = {}
 
 
 class Operator:
-    """One matrix and one solver, used again and again: the pattern is analysed once.
+    """One matrix and one solver, used again and again: the pattern is analyzed once.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class StationaryProblem:
         Unknowns. A constant takes one column of theta for each entry. A function takes one for each of its values,
         ordered by their points (x runs fastest, then y), whatever the number of ranks; its components stand together.
     fields : mapping from dolfinx.fem.Function to Field
-        Functions whose values are those of a parametrised field (`invsamp.solvers.fem.fields`), with its names.
+        Functions whose values are those of a parametrized field (`invsamp.solvers.fem.fields`), with its names.
     boundary_conditions : sequence of dolfinx.fem.DirichletBC
         Their values may be unknowns too.
     newton : NewtonSettings, optional

@@ -1,4 +1,4 @@
-"""What the columns of theta stand for: constants, functions by their values, and functions by a parametrised field."""
+"""What the columns of theta stand for: constants, functions by their values, and functions by a parametrized field."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class NodalValues:
 
 
 class FieldValues:
-    """A function whose values at its points are those of a parametrised field."""
+    """A function whose values at its points are those of a parametrized field."""
 
     def __init__(self, function: Function, field: Field) -> None:
         if not isinstance(field, Field):

@@ -28,7 +28,7 @@ REPORT = {
     "evaluations": {"coarse": 1000, "fine": 1000},
     "failed_solves": {"coarse": 0, "fine": 50},
     "failure_message": "the mesh folded",
-    "learnt_laws": [None, {"least_over_most": 0.05, "energy_round_trips": 10}, {"anything": "else"}],
+    "learned_targets": [None, {"least_over_most": 0.05, "energy_round_trips": 10}, {"anything": "else"}],
     "reflections": [10, 10, 10],
     "reflection_fallbacks": [0, 2, 0],
     "boundary": "reflect",
@@ -70,7 +70,7 @@ def test_chains_that_do_not_agree_give_no_number_of_draws():
     assert "How many draws would do cannot be told" in apart[1]
 
 
-TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "visits": [0, 0], "endless": 0, "by_laplace": True}
+TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0], "endless": 0, "by_laplace": True}
 
 
 @pytest.mark.parametrize(
@@ -141,11 +141,11 @@ def test_warnings_about_the_draws(columns, parts):
         ),
         ({"reflection_fallbacks": [3, 0, 0]}, ["rung 0", "3 of 20000 steps", "step_size"]),
         (
-            {"learnt_laws": [{"least_over_most": 0.049, "energy_round_trips": 10}]},
+            {"learned_targets": [{"least_over_most": 0.049, "energy_round_trips": 10}]},
             ["rung 0 (temperature 1)", "unevenly", "0.049 times", "raise warmup"],
         ),
         (
-            {"learnt_laws": [None, {"least_over_most": None, "energy_round_trips": 9}]},
+            {"learned_targets": [None, {"least_over_most": None, "energy_round_trips": 9}]},
             ["rung 1 (temperature 3)", "9 round trips", "below 10", "Raise draws"],
         ),
         ({"swap_noise_sd": [2.9, 3.2]}, ["rungs 1 and 2 (temperatures 3 and 9)", "sd 3.2", "minibatches"]),

@@ -79,7 +79,7 @@ def test_is_that_of_gaussians_and_errors_are_what_they_say(d, agrees, within):
     # as if draws were independent, errors are three times too small
     naive = errors / math.sqrt((1.0 + 0.8) / (1.0 - 0.8))
     assert not within(np.log(np.sqrt(np.square((values[:, 0] - model.truth) / naive).mean())), 0.5)
-    # and without its normalisation a likelihood has another one
+    # and without its normalization a likelihood has another one
     assert not agrees(values + 0.5, [model.truth] * 2)
 
 
@@ -98,7 +98,7 @@ def test_rungs_too_far_apart_are_told():
     model = Gaussian(100)
     rows = [0, len(model.betas) // 2, len(model.betas) - 1]
     found = log_evidence(model.betas[rows], model.misfits(np.random.default_rng(0))[rows])
-    assert any("neighbours are too far apart" in doubt for doubt in found.doubts)
+    assert any("neighbors are too far apart" in doubt for doubt in found.doubts)
     assert str(found).startswith(f"log evidence {found.value:.6g} +- {found.error:.2g}; ")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from invsamp.diagnostics import round_trips
 from invsamp.diagnostics.index_process import best_window, round_trip_time, simulate
-from invsamp.swap.schemes import adjacent, all_pairs, deo, seo, sweep
+from invsamp.swaps.schemes import adjacent, all_pairs, deo, seo, sweep
 
 
 def trips(scheme, r, iterations, seed, **more):

@@ -17,8 +17,8 @@ TILTED = Ellipsoid([1.0, 2.0, 3.0], MATRIX)
 def test_inside() -> None:
     ball = Ball([1.0, 0.0], 2.0)
     np.testing.assert_array_equal(ball.contains(np.array([[3.0, 0], [1, -2], [3.0001, 0], [np.nan, 0]])), [1, 1, 0, 0])
-    points = np.random.default_rng(0).normal(size=(1000, 3)) + TILTED.centre
-    shift = points - TILTED.centre
+    points = np.random.default_rng(0).normal(size=(1000, 3)) + TILTED.center
+    shift = points - TILTED.center
     np.testing.assert_array_equal(TILTED.contains(points), np.einsum("ni,ij,nj->n", shift, MATRIX, shift) <= 1)
 
 
@@ -39,10 +39,10 @@ def test_outline_is_the_shadow() -> None:
     (shadow,) = TILTED.outline(2, 0, ([-9, -9], [9, 9]))
     draws = TILTED.sample_uniform(np.random.default_rng(0), 100_000)[:, [2, 0]]
     covariance = np.linalg.inv(MATRIX)[np.ix_([2, 0], [2, 0])]
-    centred = shadow - TILTED.centre[[2, 0]]
-    np.testing.assert_allclose(np.einsum("ni,ij,nj->n", centred, np.linalg.inv(covariance), centred), 1, rtol=1e-12)
-    centred = draws - TILTED.centre[[2, 0]]
-    reach = np.einsum("ni,ij,nj->n", centred, np.linalg.inv(covariance), centred)
+    centered = shadow - TILTED.center[[2, 0]]
+    np.testing.assert_allclose(np.einsum("ni,ij,nj->n", centered, np.linalg.inv(covariance), centered), 1, rtol=1e-12)
+    centered = draws - TILTED.center[[2, 0]]
+    reach = np.einsum("ni,ij,nj->n", centered, np.linalg.inv(covariance), centered)
     assert 0.97 < reach.max() < 1
     x, y = shadow.T
     assert np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)) > 0
@@ -62,9 +62,9 @@ def test_values() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Ball(0.0, 1.0), r"centre must have shape \(d,\), got \(\)"),
-        (lambda: Ball([0.0, np.inf], 1.0), "centre must be finite numbers"),
-        (lambda: Ball([], 1.0), "centre must have at least one entry"),
+        (lambda: Ball(0.0, 1.0), r"center must have shape \(d,\), got \(\)"),
+        (lambda: Ball([0.0, np.inf], 1.0), "center must be finite numbers"),
+        (lambda: Ball([], 1.0), "center must have at least one entry"),
         (lambda: Ball([0.0], 0.0), "radius must be a positive finite number, got 0.0"),
         (lambda: Ball([0.0], -1.0), "radius must be a positive finite number, got -1.0"),
         (lambda: Ball([0.0], np.nan), "radius must be a positive finite number, got nan"),

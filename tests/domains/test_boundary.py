@@ -10,13 +10,13 @@ from functions import square
 
 from invsamp import GaussianNoise, LogNormal, Posterior, Prior, Uniform, finite_differences
 from invsamp.domains import Box, HalfSpaces, Polygon, constraint
-from invsamp.domains.boundary import Ignore, Penalise, Project, Reflect, as_boundary, penalised, projected
+from invsamp.domains.boundary import Ignore, Penalize, Project, Reflect, as_boundary, penalized, projected
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
-from invsamp.posing.potential import FunctionPotential, SumPotential
-from invsamp.posing.target import Target
-from invsamp.presets import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
-from invsamp.sampler import sample
+from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
+from invsamp.sampling import sample
 
 WEDGE = HalfSpaces([[1.0, 1.0], [-1.0, 0.5], [0.3, -1.0]], [0.5, 0.5, 1.5])
 TARGET = Target(FunctionPotential(square, 2), WEDGE)
@@ -24,15 +24,15 @@ LADDER = {"temperatures": (1.0, 4.0), "step_size": (0.02, 0.05), "estimator": no
 #: The papers' names, as the documentation maps them.
 PAPERS = {
     "SGLD": sgld(0.02, boundary="ignore"),
-    "P-SGLD": sgld(0.02, boundary=penalised(5.0)),
+    "P-SGLD": sgld(0.02, boundary=penalized(5.0)),
     "R-SGLD": sgld(0.02),
     "cycSGLD": cyclic_sgld(0.05, cycles=5, boundary="ignore"),
-    "P-cycSGLD": cyclic_sgld(0.05, cycles=5, boundary=penalised(5.0)),
+    "P-cycSGLD": cyclic_sgld(0.05, cycles=5, boundary=penalized(5.0)),
     "R-cycSGLD": cyclic_sgld(0.05, cycles=5),
     "SGHMC": sghmc(0.02, boundary="ignore"),
     "R-SGHMC": sghmc(0.02),
     "reSGLD": resgld(**LADDER, boundary="ignore"),
-    "P-reSGLD": resgld(**LADDER, boundary=penalised(5.0)),
+    "P-reSGLD": resgld(**LADDER, boundary=penalized(5.0)),
     "r2SGLD": r2sgld(**LADDER),
     "projected": sgld(0.02, boundary="project"),
 }
@@ -76,7 +76,7 @@ class TestLaws:
     @pytest.mark.parametrize("temperatures", [None, (1.0, 3.0)])
     def test_penalty(self, draw, agrees, temperatures):
         strength, wall = 4.0, 0.3
-        boundary = penalised(strength)
+        boundary = penalized(strength)
         make = (
             mala(1.0, boundary=boundary)
             if temperatures is None
@@ -150,7 +150,7 @@ class TestLaws:
         step, strength = 0.002, 30.0
         settings = {"draws": 150, "thin": 20, "warmup": 400}
         moments = [
-            draw(target, sgld(step, boundary=penalised(strength), **more), **settings).theta.mean(axis=1)
+            draw(target, sgld(step, boundary=penalized(strength), **more), **settings).theta.mean(axis=1)
             for more in ({}, {"estimator": minibatch(10)})
         ]
         spread = moments[0].std() / math.sqrt(len(moments[0]))
@@ -183,13 +183,13 @@ class TestPosterior:
         assert 0.3 < run.report["outside"][0] < 0.95
         assert run.report["failed_solves"] == {"model": 0}
 
-    @pytest.mark.parametrize("boundary", ["reflect", "project", penalised(200.0)])
+    @pytest.mark.parametrize("boundary", ["reflect", "project", penalized(200.0)])
     def test_others(self, draw, boundary):
         # adjusted: near a slope of zero the prior's density falls too steeply for plain steps
         sampler = relangevin((1.0, 3.0), 0.005, boundary=boundary)
         run = draw(line(domain=self.constraint), sampler, draws=100, warmup=100, chains=64)
         excess = (run.theta.sum(axis=2) - 0.8) / math.sqrt(2.0)
-        if isinstance(boundary, Penalise):
+        if isinstance(boundary, Penalize):
             assert run.report["outside"][0] == pytest.approx((excess > 0.0).mean())
             assert 0.05 < run.report["outside"][0] < 0.6
             assert excess.max() < 6.0 * math.sqrt(1.0 / 400.0)
@@ -206,13 +206,13 @@ class TestStart:
             with pytest.raises(ValueError, match=r"start must lie inside the domain .*, got \[3.0, 3.0\] for chain 1"):
                 sample(TARGET, sampler, start=self.outside, chains=2, progress=False)
 
-    @pytest.mark.parametrize("boundary", ["ignore", penalised(2.0)])
+    @pytest.mark.parametrize("boundary", ["ignore", penalized(2.0)])
     def test_outside_is_a_start_where_there_are_no_walls(self, draw, boundary):
         run = draw(TARGET, sgld(1e-12, boundary=boundary), draws=1, warmup=0, chains=2, start=self.outside)
         np.testing.assert_allclose(run.theta[:, 0], self.outside, atol=1e-4)
         assert run.report["outside"] == [0.5]
 
-    @pytest.mark.parametrize("boundary", ["ignore", penalised(2.0), "project", "reflect"])
+    @pytest.mark.parametrize("boundary", ["ignore", penalized(2.0), "project", "reflect"])
     def test_other_starts_lie_inside(self, draw, boundary):
         run = draw(TARGET, resgld((1.0, 4.0), 1e-12, boundary=boundary), draws=1, warmup=0)
         assert all(WEDGE.contains(run.rung_theta(k)[:, 0] * (1.0 - 1e-3)).all() for k in range(2))
@@ -223,22 +223,22 @@ class TestParts:
         assert as_boundary("reflect") == Reflect() == Sampler([Rung()]).boundary
         assert as_boundary("ignore") == Ignore()
         assert as_boundary("project") == projected() == Project()
-        assert as_boundary(penalised(2.0)) == Penalise(2.0)
-        assert "boundary penalty 2" in str(mala(boundary=penalised(2.0)))
+        assert as_boundary(penalized(2.0)) == Penalize(2.0)
+        assert "boundary penalty 2" in str(mala(boundary=penalized(2.0)))
         assert mala(boundary="ignore") == mala(boundary=Ignore()) != mala()
 
-    @pytest.mark.parametrize("boundary", ["reflected", None, 3.0, Reflect, penalised])
+    @pytest.mark.parametrize("boundary", ["reflected", None, 3.0, Reflect, penalized])
     def test_unknown(self, boundary):
-        with pytest.raises(ValueError, match=r"boundary must be one of .*'ignore'.* or penalised\(strength\), got"):
+        with pytest.raises(ValueError, match=r"boundary must be one of .*'ignore'.* or penalized\(strength\), got"):
             mala(boundary=boundary)
 
     @pytest.mark.parametrize("strength", [0.0, -1.0, math.nan, math.inf, "strong"])
     def test_strength(self, strength):
         with pytest.raises(ValueError, match=f"strength must be a positive finite number, got {strength!r}"):
-            penalised(strength)
+            penalized(strength)
 
     def test_problems_that_cannot_do_without_their_domain(self):
-        class Walled:
+        class ReflectingDomain:
             """A problem of a user's own."""
 
             def __getattr__(self, name):
@@ -247,4 +247,4 @@ class TestParts:
                 return getattr(TARGET, name)
 
         with pytest.raises(ValueError, match=r"boundary 'ignore' needs a problem that .*without_domain\(\).*Walled"):
-            Ignore().apply(Walled())
+            Ignore().apply(ReflectingDomain())

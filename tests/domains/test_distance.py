@@ -1,4 +1,4 @@
-"""Nearest points of domains, against an optimiser, and the violation of their walls with its gradient."""
+"""Nearest points of domains, against an optimizer, and the violation of their walls with its gradient."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ class Opaque:
 
 #: The first one lies in all domains, whatever the seed.
 POINTS = np.vstack([np.zeros(3), np.random.default_rng(0).normal(0.0, 2.0, (40, 3))])
-CENTRE = np.array([0.5, 0.0, -0.5])
+CENTER = np.array([0.5, 0.0, -0.5])
 NORMALS, OFFSETS = np.array([[1.0, 1.0, 0.0], [-1.0, 2.0, 0.3], [0.2, -1.0, 4.0]]), np.array([0.5, 0.7, 0.1])
 TILTED = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.2], [0.0, -0.2, 0.3]])
 
 
 def elliptic(position):
     """The same ellipsoid as a level, with another scale outside."""
-    away = position - CENTRE
+    away = position - CENTER
     return np.log(np.einsum("ni,ij,nj->n", away, TILTED, away))
 
 
 def elliptic_gradient(position):
-    away = position - CENTRE
+    away = position - CENTER
     return 2.0 * away @ TILTED / np.einsum("ni,ij,nj->n", away, TILTED, away)[:, None]
 
 
 class TestNearestPoints:
-    """Against a general optimiser, and by the condition that they satisfy."""
+    """Against a general optimizer, and by the condition that they satisfy."""
 
     @pytest.mark.parametrize(
         ("domain", "level"),
         [
-            (Ball(CENTRE, 1.5), lambda y: 1.0 - ((y - CENTRE) ** 2).sum() / 1.5**2),
-            (Ellipsoid(CENTRE, TILTED), lambda y: 1.0 - (y - CENTRE) @ TILTED @ (y - CENTRE)),
+            (Ball(CENTER, 1.5), lambda y: 1.0 - ((y - CENTER) ** 2).sum() / 1.5**2),
+            (Ellipsoid(CENTER, TILTED), lambda y: 1.0 - (y - CENTER) @ TILTED @ (y - CENTER)),
             (HalfSpaces(NORMALS, OFFSETS), lambda y: OFFSETS - NORMALS @ y),
         ],
         ids=["ball", "ellipsoid", "half-spaces"],
     )
-    def test_against_an_optimiser(self, domain, level):
+    def test_against_an_optimizer(self, domain, level):
         found = nearest_points(domain, 3)(POINTS)
         moved = 0
         for point, near in zip(POINTS, found, strict=True):
@@ -93,9 +93,9 @@ class TestNearestPoints:
         np.testing.assert_allclose(nearest_points(ring, 2)(points), truth)
 
     def test_level_set(self):
-        ellipsoid = Ellipsoid(CENTRE, TILTED)
+        ellipsoid = Ellipsoid(CENTER, TILTED)
         inner = ellipsoid.sample_uniform(np.random.default_rng(0), 50)
-        close = CENTRE + 1.3 * (inner - CENTRE)
+        close = CENTER + 1.3 * (inner - CENTER)
         near = nearest_points(LevelSet(elliptic, elliptic_gradient, 3), 3)(close)
         assert 5 < (near != close).any(axis=1).sum() < 50
         np.testing.assert_allclose(near, nearest_points(ellipsoid, 3)(close), atol=1e-9)
@@ -113,9 +113,9 @@ class TestNearestPoints:
         Box(-1.0, 0.5),
         HalfSpaces([[1.0, 2.0, 0.0], [-1.0, 0.3, 0.3]], [0.5, 0.7]),
         Ball([0.0, 0.1, 0.0], 1.0),
-        Ellipsoid(CENTRE, TILTED),
+        Ellipsoid(CENTER, TILTED),
         LevelSet(elliptic, elliptic_gradient, 3),
-        Ball(CENTRE, 1.5) & HalfSpaces([[1.0, 2.0, 0.0]], [0.5]),
+        Ball(CENTER, 1.5) & HalfSpaces([[1.0, 2.0, 0.0]], [0.5]),
         Product({(0, 2): Ball([0.0, 0.0], 1.0), (1,): Box([-1.0], [0.5])}),
     ],
     ids=["box", "half-spaces", "ball", "ellipsoid", "level set", "intersection", "product"],

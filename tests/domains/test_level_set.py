@@ -128,7 +128,7 @@ def test_a_saved_run_keeps_the_name_and_the_curves(disc: LevelSet) -> None:
         with pytest.raises(ValueError, match="the function of the level set circle is not saved"):
             call()
     both = from_dict((disc & Ball([0.5, 0.0], 1.0)).to_dict())
-    assert repr(both) == "SavedLevelSet(circle, dimension=2) & Ball(centre=[0.5, 0.0], radius=1.0)"
+    assert repr(both) == "SavedLevelSet(circle, dimension=2) & Ball(center=[0.5, 0.0], radius=1.0)"
     assert len(both.outline(0, 1, ([-2, -2], [2, 2]))) == 1
 
 

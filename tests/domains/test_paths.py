@@ -41,14 +41,14 @@ def random_ball(rng: np.random.Generator) -> Ball:
     return Ball(rng.normal(size=int(rng.integers(1, 5))), rng.uniform(0.3, 3))
 
 
-def sphere(centre: np.ndarray, radius: float, resolution: float | None = None) -> LevelSet:
+def sphere(center: np.ndarray, radius: float, resolution: float | None = None) -> LevelSet:
     def level(x: np.ndarray) -> np.ndarray:
-        return np.sum((x - centre) ** 2, axis=1) - radius**2
+        return np.sum((x - center) ** 2, axis=1) - radius**2
 
     def gradient(x: np.ndarray) -> np.ndarray:
-        return 2 * (x - centre)
+        return 2 * (x - center)
 
-    return LevelSet(level, gradient, len(centre), resolution, (centre - radius, centre + radius))
+    return LevelSet(level, gradient, len(center), resolution, (center - radius, center + radius))
 
 
 def random_level_set(rng: np.random.Generator) -> LevelSet:
@@ -124,7 +124,7 @@ def test_metric_equals_reflection_in_whitened_coordinates(seed: int) -> None:
     inverse = np.linalg.inv(factor)
     whitened = Polygon(polygon.vertices @ inverse.T, [hole @ inverse.T for hole in polygon.holes])
     ellipsoid = random_ellipsoid_2(rng)
-    ball_like = Ellipsoid(ellipsoid.centre @ inverse.T, factor.T @ ellipsoid.matrix @ factor)
+    ball_like = Ellipsoid(ellipsoid.center @ inverse.T, factor.T @ ellipsoid.matrix @ factor)
     for domain, mapped in ((polygon, whitened), (ellipsoid, ball_like)):
         position, move = starts_and_moves(rng, domain)
         end = domain.reflect(position, move, metric)
@@ -144,11 +144,11 @@ def test_kinds_agree_where_they_describe_the_same_set(seed: int, form: str) -> N
     corners = np.column_stack([np.cos(angles), np.sin(angles)])
     step = np.roll(corners, -1, axis=0) - corners
     normals = np.column_stack([step[:, 1], -step[:, 0]])
-    centre = rng.normal(size=2)
+    center = rng.normal(size=2)
     same = [
         (Polygon(corners), HalfSpaces(normals, np.sum(normals * corners, axis=1))),
-        (Ball(centre, 1.5), Ellipsoid(centre, axes=[1.5, 1.5])),
-        (Ball(centre, 1.5), sphere(centre, 1.5)),
+        (Ball(center, 1.5), Ellipsoid(center, axes=[1.5, 1.5])),
+        (Ball(center, 1.5), sphere(center, 1.5)),
         (Polygon([[0, 0], [2, 0], [2, 1], [0, 1]]), Box([0, 0], [2, 1])),
         (Product({1: Box(0.0, 1.0), 0: Box(0.0, 2.0)}), Box([0, 0], [2, 1])),
         (Polygon([[0, 0], [2, 0], [2, 2], [0, 2]]) & Box([-1, -1], [3, 1]), Box([0, 0], [2, 1])),

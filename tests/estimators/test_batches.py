@@ -25,7 +25,7 @@ def test_batches_have_no_repetition(size, total):
 def test_every_batch_is_equally_likely(within, size, total):
     drawn = random_subsets(np.random.default_rng(1), 20_000, size, total)
     assert within(deviation(drawn, total), 1.0)
-    # repetitions mended one entry at a time by the next free index favour neighbours
+    # repetitions mended one entry at a time by the next free index favor neighbors
     mended = np.random.default_rng(1).integers(total, size=(20_000, size))
     for row in mended:
         for k in range(1, size):

@@ -10,7 +10,7 @@ from asking import Asked
 from data_terms import DATA, HERE, PAIRS, POSTERIOR, POTENTIAL, SIZE, THERE, all_pairs, curve, slopes
 
 import invsamp as iv
-from invsamp.engine.rung import RungAtWork
+from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators import minibatch
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import GradientNoise
@@ -137,7 +137,7 @@ class TestRuns:
     def test_snapshots_travel_with_positions(self, monkeypatch):
         """Of equal rungs: to its sums a snapshot is bound, and a swap moves both."""
         moved = []
-        remember = RungAtWork.remember
+        remember = RungChains.remember
 
         def watched(self, rows, memory):
             remember(self, rows, memory)
@@ -146,7 +146,7 @@ class TestRuns:
             np.testing.assert_allclose(self.estimator_memory["energy"], whole - prior, rtol=1e-9)
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
-        monkeypatch.setattr(RungAtWork, "remember", watched)
+        monkeypatch.setattr(RungChains, "remember", watched)
         close = iv.resgld((1.0, 1.2), 5e-4, estimator=iv.control_variate(2, 7), swap_fraction=0.5)
         run = iv.sample(POSTERIOR, close, **self.SETTINGS)
         accepted = run.report["swap_accepts"][0]
@@ -163,13 +163,13 @@ class TestRuns:
             iv.GaussianNoise(0.3),
         )  # fmt: skip
         moved = []
-        remember = RungAtWork.remember
+        remember = RungChains.remember
 
         def watched(self, rows, memory):
             remember(self, rows, memory)
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
-        monkeypatch.setattr(RungAtWork, "remember", watched)
+        monkeypatch.setattr(RungChains, "remember", watched)
         sampler = iv.fast_resgld(
             (1.0, 1.2), 2e-3, estimator=iv.control_variate(2, 7), swap=iv.delayed_acceptance(), swap_fraction=0.5
         )
@@ -214,8 +214,8 @@ class TestLaw:
         truth = exact.mean(axis=0), exact.std(axis=0, ddof=1) / np.sqrt(len(exact))
         assert agrees(self.run(draw, iv.control_variate(20, 5), 2), *truth)
         # wrong: sums that stay behind at swaps
-        remember = RungAtWork.remember
+        remember = RungChains.remember
         monkeypatch.setattr(
-            RungAtWork, "remember", lambda self, rows, memory: remember(self, rows, {"snapshot": memory["snapshot"]})
+            RungChains, "remember", lambda self, rows, memory: remember(self, rows, {"snapshot": memory["snapshot"]})
         )
         assert not agrees(self.run(draw, iv.control_variate(20, 5), 2), *truth)

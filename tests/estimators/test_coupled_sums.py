@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from asking import Asked
 
-from invsamp.engine.rung import RungAtWork
+from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators import coupled_sums as module
 from invsamp.estimators import exact
 from invsamp.estimators.coupled_sums import DECAY, SCHEMES, CoupledSum, coupled_sum
@@ -16,10 +16,10 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import fast_resgld, sgld
-from invsamp.swap.rules import delayed_acceptance, naive
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import fast_resgld, sgld
+from invsamp.swaps.rules import delayed_acceptance, naive
 from invsamp.variances.models import known, running_average
 
 PROBABILITIES = (1.0, 0.5, 0.3, 0.2)
@@ -172,7 +172,7 @@ class TestSolves:
         levels = {"a": CountedPotential(FunctionPotential(failing, 2), "a")} | made
         made["d"].fidelities = levels
         rung = Rung(estimator=coupled_sum(), step_size=0.5)
-        rung = RungAtWork(rung, made["d"], TARGET.sampling_domain, np.random.SeedSequence(0))
+        rung = RungChains(rung, made["d"], TARGET.sampling_domain, np.random.SeedSequence(0))
         rung.start(np.tile([[-1e-3, 0.0]], (50, 1)))
         rung.step_size = 0.5
         for _ in range(5):
@@ -232,11 +232,11 @@ class TestSwaps:
         assert run.report["swap_noise_sd"] == [0.0]
         assert run.report["swap_accepts"][0] > 0.15 * run.report["swap_attempts"][0]
 
-    def test_variances_of_energies_are_not_learnt(self):
+    def test_variances_of_energies_are_not_learned(self):
         rung = Rung(estimator=coupled_sum(), energy_variance=running_average())
         assert not rung.learns_variance
         noise = GradientNoise(running_average(), "full")
-        rung = RungAtWork(
+        rung = RungChains(
             Rung(estimator=coupled_sum(), energy_variance=running_average(), gradient_noise=noise),
             potentials()["d"],
             TARGET.sampling_domain,
@@ -292,6 +292,6 @@ class TestRefusals:
     def test_of_adjusted_kernels_and_variances_that_are_not_stated(self):
         with pytest.raises(ValueError, match="needs exact energies"):
             Rung(estimator=coupled_sum(), kernel=Langevin(adjusted=True))
-        with pytest.raises(ValueError, match="variance that is learnt or given, got known"):
+        with pytest.raises(ValueError, match="variance that is learned or given, got known"):
             Rung(estimator=coupled_sum(), gradient_noise=GradientNoise(known(), "full"))
         Rung(estimator=coupled_sum(), gradient_noise=GradientNoise(known(0.3)))

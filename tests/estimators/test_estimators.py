@@ -11,11 +11,11 @@ from functions import quartic
 
 from invsamp.estimators import exact, expand_isotropic, minibatch, minibatches, noisy
 from invsamp.evaluate.requests import sample_variance
-from invsamp.posing.distributions import Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.potential import FunctionPotential, SumPotential
-from invsamp.posing.prior import Prior
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 
 STRUCTURES = ["isotropic", "diagonal", "full"]
 

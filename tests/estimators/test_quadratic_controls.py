@@ -10,9 +10,9 @@ from data_terms import DATA, HERE, PAIRS, POSTERIOR, POTENTIAL, SIZE, THERE, X, 
 from scipy.special import log_ndtr, ndtr
 
 import invsamp as iv
-from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
-from invsamp.engine.swaps.meeting import Meeting
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.engine.exchange.swap_acceptance import Meeting
 from invsamp.estimators import Pairing, minibatch
 from invsamp.estimators.control_variates import COEFFICIENT_GAIN
 from invsamp.evaluate.requests import answered
@@ -242,7 +242,7 @@ class TestPairs:
         np.testing.assert_allclose(forward.energy_variance, back.energy_variance, rtol=1e-7)
         np.testing.assert_allclose(forward.energy_variance.mean(), misfits[0].var(), rtol=1e-8)
 
-    def test_of_neighbours_noise_nearly_cancels(self):
+    def test_of_neighbors_noise_nearly_cancels(self):
         one = Asked(iv.minibatch(SIZE), POTENTIAL)
         here, rng = np.tile(HERE, (50, 1)), np.random.default_rng(0)
         found = answered(one.bound.pair(rng, here, here + 1e-3), one.source.answer_all)

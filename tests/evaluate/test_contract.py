@@ -58,11 +58,11 @@ class TestOwn:
         ],
     )
     def test_nonsense_is_named(self, wrong, message):
-        class Wrong(Own):
+        class GradientMistake(Own):
             def evaluate(self, requests):
                 return wrong(super().evaluate(requests))
 
-        own = Wrong()
+        own = GradientMistake()
         with pytest.raises(EvaluatorError, match=f"^the queue {message}"):
             iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
         assert own.closed
@@ -176,13 +176,13 @@ class TestOwn:
         ],
     )
     def test_batches_come_with_their_variances(self, wrong, message):
-        class Wrong(Own):
+        class GradientMistake(Own):
             def evaluate(self, requests):
                 return [wrong(found) for found in super().evaluate(requests)]
 
         with pytest.raises(EvaluatorError, match=f"the queue must give {message}"):
             sampler = iv.sgld(1e-4, estimator=iv.minibatch(4), gradient_noise=iv.GradientNoise())
-            iv.sample(POSTERIOR, sampler, executor=Wrong(), check_gradient=False, **LENGTH)
+            iv.sample(POSTERIOR, sampler, executor=GradientMistake(), check_gradient=False, **LENGTH)
 
     def test_what_writes_into_its_requests_harms_nobody(self):
         class Writing(Own):

@@ -14,15 +14,15 @@ from invsamp.estimators import minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.reweighting import log_mixture, weights
 from invsamp.fidelities.swap_forecast import acceptance
-from invsamp.posing.adapters import with_jacobian
-from invsamp.posing.distributions import Normal
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.prior import Prior
-from invsamp.posing.target import Target
-from invsamp.presets import relangevin
-from invsamp.swap.rules import delayed_acceptance, product_target
+from invsamp.posing.distributions.univariate import Normal
+from invsamp.posing.forward_models.adapters import with_jacobian
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.posterior.target import Target
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.samplers import relangevin
+from invsamp.swaps.rules import delayed_acceptance, product_target
 
 
 def gaussian(mean=0.0, sd=1.0, constant=0.0):

@@ -1,4 +1,4 @@
-"""Corrected coarse models: what is learnt of pairs, and what the exchange with them draws."""
+"""Corrected coarse models: what is learned of pairs, and what the exchange with them draws."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.corrections.affine import ridge
-from invsamp.posing.corrected_model import CorrectedModel
+from invsamp.posing.forward_models.affine_correction import CorrectedModel
+from invsamp.surrogates.affine import ridge
 
 RNG = np.random.default_rng(7)
 #: A linear fine model of three unknowns and six data, and a coarse one that is an affine map of it.

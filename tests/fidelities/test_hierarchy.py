@@ -11,8 +11,8 @@ from asking import Asked
 from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities.hierarchy import _best_probabilities, measure_levels
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
 
 PRECISION = np.array([[4.0, 1.0], [1.0, 2.0]])
 

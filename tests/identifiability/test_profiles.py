@@ -200,13 +200,13 @@ class TestSeveralModes:
     def test_the_profile_is_the_lowest_branch(self, slope, count):
         """Modes at x = -5 and 5 lie at other values of b, too."""
         found = iv.profile(well([square, leaning(slope)], [25.0, 0.0], [0.1, 0.4], self.PRIOR), ["b"], seed=1)["b"]
-        half, centre = 0.4 * norm.isf(0.025), 5.0 * slope
-        wanted = [(-centre - half, centre + half)]
+        half, center = 0.4 * norm.isf(0.025), 5.0 * slope
+        wanted = [(-center - half, center + half)]
         if count == 2:
-            wanted = [(-centre - half, -centre + half), (centre - half, centre + half)]
+            wanted = [(-center - half, -center + half), (center - half, center + half)]
         self.check(found.intervals(0.95), wanted)
         assert len(found.branches) == 2
-        apart = np.abs(np.abs(found.values) - centre)
+        apart = np.abs(np.abs(found.values) - center)
         np.testing.assert_allclose(found.energies - found.energies.min(), 0.5 * (apart / 0.4) ** 2, atol=0.05)
         np.testing.assert_allclose(np.abs(found.theta[:, 0]), 5.0, atol=0.1)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import laws
 import numpy as np
 import pytest
+import targets
 from functions import QUARTIC, quartic
-from laws import CORRELATED, second_moments
+from targets import CORRELATED, second_moments
 
 from invsamp.domains import HalfSpaces
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.momentum import THRESHOLD_STEP, persistent_acceptance
 from invsamp.ladder import Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import ghmc, mala, relangevin
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import ghmc, mala, relangevin
 
 
 def target(function, dimension, domain=None, start=None):
@@ -24,7 +24,7 @@ def target(function, dimension, domain=None, start=None):
 
 
 def gaussian(covariance):
-    return Target(laws.gaussian(np.linalg.inv(np.atleast_2d(covariance))))
+    return Target(targets.gaussian(np.linalg.inv(np.atleast_2d(covariance))))
 
 
 def even_moments(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from laws import gaussian
+from targets import gaussian
 
 import invsamp as iv
 from invsamp.kernels import DeoSgd, RmsLangevin
@@ -135,8 +135,8 @@ class TestDeoSgd:
         for k in range(300):
             energy = rng.standard_normal((3, 5))
             order, better, free = kernel._swapped(energy, np.zeros((3, 5), dtype=bool), memory, k)
-            memory = memory | {"free": free, **kernel._adapted(memory, better, k), **kernel._travelled(memory, order)}
-            np.testing.assert_array_equal(np.sort(memory["walker"], axis=1), np.tile(np.arange(5), (3, 1)))
+            memory = memory | {"free": free, **kernel._adapted(memory, better, k), **kernel._traveled(memory, order)}
+            np.testing.assert_array_equal(np.sort(memory["replica"], axis=1), np.tile(np.arange(5), (3, 1)))
         np.testing.assert_allclose(memory["rate"][:, [0, -1]], [[0.01, 0.5]] * 3)
 
     def test_a_gate_lets_one_swap_through_in_a_window(self):

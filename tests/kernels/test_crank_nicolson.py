@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from laws import gaussian
+from targets import gaussian
 from tempering import LINE, Field, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
-from invsamp.contract import GaussianReference
 from invsamp.kernels import CrankNicolson, Info, Point, decided
+from invsamp.protocols import GaussianReference
 
 
 def moments(run):
@@ -114,7 +114,7 @@ class RandomWalk(CrankNicolson):
 
     def step(self, rung, here, memory):
         metric = rung.reference.metric
-        end = here.position + metric.colour(rung.step_size * rung.normal())
+        end = here.position + metric.color(rung.step_size * rung.normal())
         there = Point(end, (yield from rung.evaluate(end)))
         log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate)
         accept = rung.log_uniform() < log_ratio
@@ -184,10 +184,10 @@ class TestLadder:
     """With gradients on the cold rung and without on the hot ones, which the likelihood hardly moves."""
 
     posterior = two_modes_posterior()
-    laws = tuple(iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05))
+    targets = tuple(iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05))
 
     def sampler(self, *kernels, rule=None):
-        rungs = [iv.Rung(law, kernel=kernel) for law, kernel in zip(self.laws, kernels, strict=True)]
+        rungs = [iv.Rung(target, kernel=kernel) for target, kernel in zip(self.targets, kernels, strict=True)]
         return iv.Sampler(rungs, iv.Swap(rule, fraction=0.5), "dense")
 
     @pytest.mark.parametrize("rule", [None, iv.product_target(), iv.delayed_acceptance()], ids=str)
@@ -195,7 +195,7 @@ class TestLadder:
         sampler = self.sampler(iv.Langevin(adjusted=True), CrankNicolson(), CrankNicolson(), rule=rule)
         run = draw(self.posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.5]))
         assert run.report["kernels"] == ["mala", "pcn", "pcn"]
-        assert agrees(LINE.shares(run), LINE.truth(self.posterior.potential(), self.laws))
+        assert agrees(LINE.shares(run), LINE.truth(self.posterior.potential(), self.targets))
 
     def test_at_a_temperature_the_reference_is_as_wide(self, draw, agrees):
         """The prior, too, is tempered: a proposal from its law at that temperature."""

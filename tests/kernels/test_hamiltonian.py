@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from functions import QUARTIC, quartic
-from laws import CORRELATED, gaussian, second_moments, upper
+from targets import CORRELATED, gaussian, second_moments, upper
 
 from invsamp.domains import HalfSpaces
 from invsamp.kernels import Hamiltonian
 from invsamp.kernels.paths import LONGEST, LONGEST_IN_WARMUP, van_der_corput
 from invsamp.ladder import Rung
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import hmc, relangevin
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import hmc, relangevin
 
 
 def even_moments(run):
@@ -79,7 +79,7 @@ class TestLaw:
 
     def test_on_a_ladder(self, draw, agrees):
         sampler = relangevin((1.0, 3.0), 0.4, swap_fraction=0.5, preconditioner=None)
-        rungs = [Rung(rung.law, kernel=Hamiltonian(1.5), step_size=0.4) for rung in sampler.rungs]
+        rungs = [Rung(rung.target, kernel=Hamiltonian(1.5), step_size=0.4) for rung in sampler.rungs]
         run = draw(Target(FunctionPotential(quartic, 1)), type(sampler)(rungs, sampler.swap), draws=500, warmup=100)
         assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
         assert agrees(even_moments(run), QUARTIC)

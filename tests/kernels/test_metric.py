@@ -26,14 +26,14 @@ def test_maps_are_multiplications_by_the_factor(pair):
     metric, factor = pair
     vectors = np.random.default_rng(0).standard_normal((5, 3))
     np.testing.assert_allclose(metric.whiten(vectors), vectors @ factor)
-    np.testing.assert_allclose(metric.colour(vectors), vectors @ factor.T)
-    np.testing.assert_allclose(metric.uncolour(metric.colour(vectors)), vectors)
+    np.testing.assert_allclose(metric.color(vectors), vectors @ factor.T)
+    np.testing.assert_allclose(metric.uncolor(metric.color(vectors)), vectors)
 
 
 def test_slopes_do_not_depend_on_coordinates(pair):
     metric, _ = pair
     gradient, move = np.random.default_rng(0).standard_normal((2, 5, 3))
-    np.testing.assert_allclose((metric.whiten(gradient) * move).sum(1), (gradient * metric.colour(move)).sum(1))
+    np.testing.assert_allclose((metric.whiten(gradient) * move).sum(1), (gradient * metric.color(move)).sum(1))
 
 
 @pytest.mark.parametrize("structure", ["isotropic", "diagonal", "full"])

@@ -10,10 +10,10 @@ import invsamp as iv
 from invsamp.domains import HalfSpaces
 from invsamp.kernels import Langevin, ModeJumps
 from invsamp.ladder import Rung, Sampler
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
 
-CENTRES, SDS = np.array([[-4.0, 0.0], [4.0, 0.0]]), np.array([1.0, 0.3])
+CENTERS, SDS = np.array([[-4.0, 0.0], [4.0, 0.0]]), np.array([1.0, 0.3])
 #: About where the modes are, and about as wide; correlated, as they are not.
 KNOWN = np.array([[-3.7, -0.2], [4.1, 0.1]])
 FACTORS = np.array([[[1.2, 0.0], [0.3, 0.8]], [[0.4, 0.0], [-0.1, 0.3]]])
@@ -21,7 +21,7 @@ FACTORS = np.array([[[1.2, 0.0], [0.3, 0.8]], [[0.4, 0.0], [-0.1, 0.3]]])
 
 def mixture(x):
     """.4 and .6 of two round modes."""
-    apart = x[:, None, :] - CENTRES
+    apart = x[:, None, :] - CENTERS
     logs = np.log([0.4, 0.6] / SDS**2) - 0.5 * (apart**2).sum(axis=2) / SDS**2
     top = logs.max(axis=1, keepdims=True)
     shares = np.exp(logs - top)
@@ -35,7 +35,7 @@ def run(draw, domain=None, factors=FACTORS, **settings):
     kernel = ModeJumps(Langevin(adjusted=True), KNOWN, factors)
     potential = FunctionPotential(mixture, 2)
     target = Target(potential) if domain is None else Target(potential, domain, np.array([[-4.0, 0.0]]))
-    start = {"theta": np.repeat(CENTRES, 128, axis=0)}
+    start = {"theta": np.repeat(CENTERS, 128, axis=0)}
     return draw(target, Sampler((Rung(kernel=kernel, step_size=0.1),)), draws=400, warmup=20, start=start, **settings)
 
 
@@ -72,7 +72,7 @@ class TestLaw:
 
 
 def test_of_gaussians_that_are_known_every_jump_passes(draw):
-    kernel = ModeJumps(Langevin(adjusted=True), CENTRES, SDS[:, None, None] * np.eye(2))
+    kernel = ModeJumps(Langevin(adjusted=True), CENTERS, SDS[:, None, None] * np.eye(2))
     found = draw(
         Target(FunctionPotential(mixture, 2)), Sampler((Rung(kernel=kernel, step_size=0.1),)), draws=100, warmup=20
     )
@@ -86,7 +86,7 @@ class TestArguments:
         inner = Langevin(adjusted=True)
         with pytest.raises(ValueError, match="kernel must be adjusted"):
             ModeJumps(Langevin(), KNOWN, FACTORS)
-        with pytest.raises(ValueError, match="centres must be of at least two modes, got 1"):
+        with pytest.raises(ValueError, match="centers must be of at least two modes, got 1"):
             ModeJumps(inner, KNOWN[:1], FACTORS[:1])
         with pytest.raises(ValueError, match="factors must"):
             ModeJumps(inner, KNOWN, FACTORS[:1])
@@ -96,7 +96,7 @@ class TestArguments:
     def test_of_another_number_of_unknowns(self, draw):
         kernel = ModeJumps(Langevin(adjusted=True), KNOWN, FACTORS)
         target = iv.Target(FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 3))
-        with pytest.raises(ValueError, match="centres must have 3 columns, one for each unknown, got 2"):
+        with pytest.raises(ValueError, match="centers must have 3 columns, one for each unknown, got 2"):
             draw(target, Sampler((Rung(kernel=kernel, step_size=0.1),)), draws=5, warmup=0)
 
     def test_compare_and_print(self):

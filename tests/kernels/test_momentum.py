@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import math
 
-import laws
 import numpy as np
 import pytest
-from laws import CORRELATED, second_moments
+import targets
+from targets import CORRELATED, second_moments
 
 from invsamp.domains import HalfSpaces
-from invsamp.engine.rung import RungAtWork
-from invsamp.engine.swaps import meeting as swap_meeting
-from invsamp.engine.swaps import pair as swap_pair
+from invsamp.engine.exchange import replica_pair as swap_pair
+from invsamp.engine.exchange import swap_acceptance as swap_meeting
+from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators import exact, noisy
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential
-from invsamp.posing.target import Target
-from invsamp.presets import sghmc, sgld
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import sghmc, sgld
 from invsamp.variances.models import known
 
 
 def gaussian(precision):
     """Target of a Gaussian with this precision, a number or a matrix."""
-    return Target(laws.gaussian(precision))
+    return Target(targets.gaussian(precision))
 
 
 def variance(step, friction):
@@ -51,8 +51,8 @@ class TestGaussian:
         run = draw(gaussian(precision), sghmc(step, friction=friction, preconditioner="dense"), draws=1000, warmup=300)
         factor = np.linalg.cholesky(np.asarray(run.report["preconditioner_matrices"][0]))
         whitened = factor.T @ precision @ factor
-        law = np.linalg.inv(whitened - step / (2.0 * (2.0 - friction)) * whitened @ whitened)
-        truth = (factor @ law @ factor.T)[np.triu_indices(2)]
+        target = np.linalg.inv(whitened - step / (2.0 * (2.0 - friction)) * whitened @ whitened)
+        truth = (factor @ target @ factor.T)[np.triu_indices(2)]
         assert agrees(second_moments(run), truth)
         assert not agrees(second_moments(run), CORRELATED[np.triu_indices(2)])
 
@@ -214,7 +214,7 @@ class TestLadder:
             cold.memory, hot.memory = {"momentum": first}, {"momentum": second}
 
         monkeypatch.setattr(swap_meeting.Meeting, "exchange", travel)
-        monkeypatch.setattr(swap_pair.Pair, "_is_at_hand", lambda self: False)  # so that rungs meet by it
+        monkeypatch.setattr(swap_pair.Pair, "_is_vectorized", lambda self: False)  # so that rungs meet by it
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):
@@ -237,7 +237,7 @@ def test_friction(friction):
 def test_adjusted_exploration_leaves_the_momentum_alone():
     """Warm-up may explore with the adjusted kernel: it neither spends nor changes what is carried."""
     potential = CountedPotential(gaussian(1.0).potentials, "model")
-    made = RungAtWork(
+    made = RungChains(
         Rung(kernel=Momentum(), estimator=exact()),
         potential,
         Target(gaussian(1.0).potentials).domain,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from laws import gaussian, kolmogorov
 from scipy.stats import gamma, norm
+from targets import gaussian, kolmogorov
 from tempering import LINE, Square, two_modes_posterior
 
 import invsamp as iv
@@ -14,7 +14,9 @@ LAWS = [iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
 
 
 def ladder(last, **settings):
-    rungs = [iv.Rung(law, kernel=iv.Langevin(adjusted=True)) for law in LAWS[:-1]] + [iv.Rung(LAWS[-1], kernel=last)]
+    rungs = [iv.Rung(target, kernel=iv.Langevin(adjusted=True)) for target in LAWS[:-1]] + [
+        iv.Rung(LAWS[-1], kernel=last)
+    ]
     return iv.Sampler(rungs, iv.Swap(fraction=0.5), "dense", **settings)
 
 
@@ -86,7 +88,7 @@ class TestRefused:
             iv.sample(Split(), ladder(iv.prior_draws()), draws=1)
 
     def test_a_boundary_that_changes_the_prior(self):
-        sampler = ladder(iv.prior_draws(), boundary=iv.penalised(1.0))
+        sampler = ladder(iv.prior_draws(), boundary=iv.penalized(1.0))
         with pytest.raises(ValueError, match=r"knows no boundary but 'reflect' and 'ignore', got penalty 1"):
             iv.sample(two_modes_posterior(), sampler, draws=1)
 

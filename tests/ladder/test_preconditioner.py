@@ -35,8 +35,8 @@ def test_a_metric_of_low_rank_is_the_dense_one(dense):
     whole = factor if dense else np.diag(factor)
     matrix = whole @ np.linalg.inv(np.eye(7) + (vectors * values) @ vectors.T) @ whole.T
     np.testing.assert_allclose(metric.matrix, matrix, atol=1e-12)
-    moves, root = rng.standard_normal((4, 7)), metric.colour(np.eye(7)).T
-    np.testing.assert_allclose(metric.uncolour(metric.colour(moves)), moves, atol=1e-10)
+    moves, root = rng.standard_normal((4, 7)), metric.color(np.eye(7)).T
+    np.testing.assert_allclose(metric.uncolor(metric.color(moves)), moves, atol=1e-10)
     np.testing.assert_allclose(metric.whiten(moves), moves @ root, atol=1e-12)
     for covariance in (np.ones(2), np.full((2, 7), 2.0), np.stack([np.eye(7), np.diag(np.arange(7.0))])):
         told = DenseMetric(root).whiten_covariance(covariance)

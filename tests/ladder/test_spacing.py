@@ -10,13 +10,13 @@ from invsamp.ladder.spacing import AutoLadder, distances, flattened, respaced, r
 
 
 def rejections(betas, barrier):
-    """Of neighbours, where the barrier up to a beta is known."""
+    """Of neighbors, where the barrier up to a beta is known."""
     return np.abs(np.diff(barrier(np.array(betas))))
 
 
 @pytest.mark.parametrize("rungs", [4, 9, 30])
 @pytest.mark.parametrize("barrier", [lambda b: 3.0 * b, lambda b: np.log1p(1e3 * b), lambda b: 4.0 * np.sqrt(b)])
-def test_neighbours_reject_equally_often(barrier, rungs):
+def test_neighbors_reject_equally_often(barrier, rungs):
     """After three rounds of exact rejections, whatever the path's density is."""
     betas = iv.auto_ladder().start()
     for _ in range(3):

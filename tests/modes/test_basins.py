@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from laws import gaussian
+from targets import gaussian
 
 from invsamp.domains import Unbounded
 from invsamp.evaluate.requests import Estimate, answered
@@ -13,12 +13,12 @@ from invsamp.modes.descent import descend, joined
 from invsamp.modes.minima import distinct
 from invsamp.modes.points import LEAST
 
-CENTRES, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
+CENTERS, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
 
 
 def two_wells(x):
     """The lower of two parabolas; the one on the right is 2 higher."""
-    apart = x[:, None, :] - CENTRES
+    apart = x[:, None, :] - CENTERS
     energies = 0.5 * (apart**2).sum(axis=2) / SDS**2 + [0.0, 2.0]
     own = energies.argmin(axis=1)
     rows = np.arange(len(x))

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import invsamp as iv
-from invsamp.contract import Reference
 from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.low_rank import low_rank
+from invsamp.protocols import Reference
 
 
 def linear(d, data=12, prior=None, domain=None):

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from laws import gaussian
 from scipy.stats import chi2, multivariate_normal
+from targets import gaussian
 
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
@@ -16,13 +16,13 @@ from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.curvature import extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.minima import Minima, distinct, lone
-from invsamp.posing.misfit import MisfitPotential
+from invsamp.posing.posterior.misfit_potential import MisfitPotential
 
-CENTRES, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
+CENTERS, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
 
 
 def two_modes(x):
-    apart = x[:, None, :] - CENTRES
+    apart = x[:, None, :] - CENTERS
     logs = np.log(WEIGHTS / SDS**2) - 0.5 * (apart**2).sum(axis=2) / SDS**2
     top = logs.max(axis=1, keepdims=True)
     shares = np.exp(logs - top)
@@ -154,7 +154,7 @@ class TestDescent:
         end = led(rosenbrock, 2.0 * self.rng.standard_normal((8, 2)), tolerance=1e-10)
         np.testing.assert_allclose(end.position, 1.0, atol=1e-4)
 
-    def test_uncentred_regressors(self):
+    def test_uncentered_regressors(self):
         """Chains strand here: condition numbers of 1e8, and energies of 1e9 at the starts."""
         rng = np.random.default_rng(1)
         x = np.column_stack([np.ones(1000), 100.0 + rng.standard_normal((1000, 4))])
@@ -192,7 +192,7 @@ class TestModes:
 
     def test_two_with_their_weights(self):
         modes = self.two()
-        np.testing.assert_allclose(modes.theta, CENTRES[::-1], atol=1e-5)
+        np.testing.assert_allclose(modes.theta, CENTERS[::-1], atol=1e-5)
         np.testing.assert_allclose(modes.weights, WEIGHTS[::-1], rtol=1e-5)
         assert modes.counts.sum() == 16
         assert str(modes).splitlines()[0].startswith("2 posterior modes from 16 starts; evaluations: ")
@@ -353,12 +353,12 @@ class TestModes:
     def test_the_fit_is_judged_by_quantiles_of_chi_squared(self, data):
         """The bound of three standard deviations was negative below 18 degrees of freedom."""
         modes = self.line(np.random.default_rng(1).standard_normal(data), iv.GaussianNoise(1.0))
-        law = chi2(data - 2)
+        target = chi2(data - 2)
         for value, said in (
-            (0.99 * law.ppf(1e-3), "less than"),
-            (1.01 * law.ppf(1e-3), "as it should be"),
-            (0.99 * law.isf(1e-3), "as it should be"),
-            (1.01 * law.isf(1e-3), "more than noise"),
+            (0.99 * target.ppf(1e-3), "less than"),
+            (1.01 * target.ppf(1e-3), "as it should be"),
+            (0.99 * target.isf(1e-3), "as it should be"),
+            (1.01 * target.isf(1e-3), "more than noise"),
         ):
             assert said in str(replace(modes, chi_squared=np.array([value])))
 

@@ -15,7 +15,7 @@ SCRIPT = """
     import invsamp as iv
     from invsamp import parallel
     from invsamp.parallel.groups import Groups
-    from invsamp.sampler import sample
+    from invsamp.sampling import sample
     from invsamp.solvers.heat import GaussianBump, HeatEquation
     from mpi4py import MPI
 

@@ -10,11 +10,11 @@ import threads
 
 import invsamp as iv
 from invsamp import parallel
-from invsamp.parallel import planning
+from invsamp.parallel import load_balancing
 from invsamp.parallel.groups import Groups
-from invsamp.parallel.sharing import communicator
-from invsamp.posing.adapters import with_jacobian
-from invsamp.sampler import sample
+from invsamp.parallel.mpi_run import communicator
+from invsamp.posing.forward_models.adapters import with_jacobian
+from invsamp.sampling import sample
 
 PAIR = iv.relangevin((1.0, 4.0), 0.3, preconditioner=None)
 ONE = iv.mala(0.5, preconditioner=None)
@@ -103,7 +103,7 @@ class TestDistributed:
     def test_groups_of_the_fastest_size(self, monkeypatch, power, groups):
         """Two rungs on four ranks: one group after the other, two at a time, or each process by itself."""
         scaling(monkeypatch, power)
-        monkeypatch.setattr(planning, "MESSAGES", -1.0)
+        monkeypatch.setattr(load_balancing, "MESSAGES", -1.0)
         wanted = make(posterior(coarse=identity(), fine=identity()), PAIR, chains=1, check_gradient=False)
 
         def work(comm):

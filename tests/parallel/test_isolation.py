@@ -15,12 +15,12 @@ import pytest
 from forks import in_a_fork
 
 import invsamp as iv
-from invsamp.contract import ForwardModel
 from invsamp.parallel import pool
 from invsamp.parallel.isolation import isolated
 from invsamp.parallel.pool import SMALL
 from invsamp.parallel.process import Worker
-from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError
+from invsamp.protocols import ForwardModel
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 COTANGENT = np.random.default_rng(1).normal(size=(5, 3))
@@ -252,7 +252,7 @@ class TestConstruction:
             ),
             ({"model": flaky.Troubled(), "workers": 0}, "workers must be an integer >= 1, got 0"),
             ({"model": flaky.Troubled(), "time_limit": 0.0}, "time_limit must be a positive finite number"),
-            ({"model": flaky.Unpicklable()}, r"picklable.*factorisation.*build="),
+            ({"model": flaky.Unpicklable()}, r"picklable.*factorization.*build="),
             ({"model": np.sin}, "with linearize"),
             ({"build": 3}, "build must be a function"),
         ],

@@ -11,7 +11,7 @@ import threads
 from flaky_models import square_and_process
 
 from invsamp import parallel
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward_models.guarded_model import ModelError
 
 THETA = np.linspace(-1.0, 1.0, 14).reshape(7, 2)
 
@@ -143,7 +143,7 @@ def test_processes_of_mpi():
     import numpy as np
     from mpi4py import MPI
     from invsamp import parallel
-    from invsamp.posing.forward import ModelError
+    from invsamp.posing.forward_models.guarded_model import ModelError
 
     rank, shift = MPI.COMM_WORLD.rank, np.array([0.5])
     assert (parallel.rank(), parallel.size()) == (rank, 4)

@@ -15,8 +15,8 @@ from petab_cases import DATA, conversion, parameter, reaction, rule, write_probl
 from scipy import stats
 
 import invsamp as iv
-from invsamp.posing.transforms import Identity, Log, Logit
-from invsamp.solvers.ode import sources
+from invsamp.posing.transforms.univariate import Identity, Log, Logit
+from invsamp.solvers.ode.codegen import importable_source
 
 pytest.importorskip("petab")
 
@@ -81,7 +81,7 @@ class TestPublished:
     def test_goes_to_other_processes(self):
         problem = published("Boehm_JProteomeRes2014")
         text, theta = pickle.dumps(problem.posterior), nominal(problem)
-        sources.of_source.cache_clear()  # as there
+        importable_source.of_source.cache_clear()  # as there
         np.testing.assert_array_equal(pickle.loads(text).log_likelihood(theta), problem.posterior.log_likelihood(theta))
 
     def test_parameters_are_sampled_on_their_scales(self):
@@ -219,7 +219,7 @@ class TestFeatures:
         np.testing.assert_allclose(problem.posterior.predict(nominal(problem))[0], wanted, rtol=1e-5)
 
     @pytest.mark.parametrize(
-        ("scale", "kind", "numbers", "law"),
+        ("scale", "kind", "numbers", "target"),
         [
             ("log10", "parameterScaleNormal", "0;0.5", stats.lognorm(0.5 * np.log(10))),
             ("log", "parameterScaleNormal", "0;0.5", stats.lognorm(0.5)),
@@ -230,14 +230,14 @@ class TestFeatures:
             ("log10", "uniform", "0.5;2", stats.uniform(0.5, 1.5)),
         ],
     )
-    def test_priors(self, tmp_path, scale, kind, numbers, law):
+    def test_priors(self, tmp_path, scale, kind, numbers, target):
         head = f"{PARAMETERS[:-1]} objectivePriorType objectivePriorParameters\n"
         rows = f"k1 {scale} 0.01 10 0.8 1 {kind} {numbers}\nk2 lin 0 10 0.6 1 ~ ~\n"
         path = write_problem(tmp_path, f"{self.HEAD}\nobs c0 1 0.7\n", parameters=head + rows)
         prior = iv.petab.posterior(path).prior
-        low, high = max(law.ppf(0), 0.01), min(law.ppf(1), 10)
+        low, high = max(target.ppf(0), 0.01), min(target.ppf(1), 10)
         points = np.array([0.7, 1.1])
-        wanted = law.logpdf(points) - np.log(law.cdf(high) - law.cdf(low))
+        wanted = target.logpdf(points) - np.log(target.cdf(high) - target.cdf(low))
         np.testing.assert_allclose(prior.distributions["k1"].log_density(points), wanted, rtol=1e-9)
 
 

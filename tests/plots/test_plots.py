@@ -121,7 +121,7 @@ def outline(axes):
 
 
 def is_grey(figure, axes, point):
-    """Whether the picture drawn last has, at a point of the panel, the colour of what lies outside the domain."""
+    """Whether the picture drawn last has, at a point of the panel, the color of what lies outside the domain."""
     image = np.asarray(figure.canvas.buffer_rgba())
     x, y = axes.transData.transform(point).astype(int)
     return np.array_equal(image[len(image) - 1 - y, x, :3], np.round(255 * np.array(to_rgb(GRID))).astype(int))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from invsamp.posing.posterior import Posterior
+from invsamp.posing.posterior.posterior import Posterior
 
 
 class Laplace(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.contract import Potential
 from invsamp.diagnostics.divergences import iid_floor
 from invsamp.domains import Polygon
-from invsamp.posing.target import Target
+from invsamp.posing.posterior.target import Target
 from invsamp.problems import constrained_mixtures as problem
+from invsamp.protocols import Potential
 
 
 def shoelace(corners):
@@ -78,8 +78,8 @@ def test_cell_probabilities_against_a_fine_grid(name):
     region, bins, fine = problem.domain(name), 10, 60
     probabilities, _ = problem.cell_probabilities(region, bins)
     assert probabilities.sum() == pytest.approx(1.0, rel=1e-14)
-    centres = -2.5 + 5.0 * (np.arange(bins * fine) + 0.5) / (bins * fine)
-    at = np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)
+    centers = -2.5 + 5.0 * (np.arange(bins * fine) + 0.5) / (bins * fine)
+    at = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
     mass = np.exp(-problem.TwentyFiveModes().energy(at)) * region.contains(at)
     wanted = mass.reshape(bins, fine, bins, fine).sum(axis=(1, 3)) / mass.sum()
     # the fine grid's own error: its cells on the boundary

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from invsamp.ladder import geometric
-from invsamp.presets import mala, relangevin
 from invsamp.problems.fitzhugh_nagumo import NOISE_SD, TIMES, TRUTH, data, nerve, rhs
+from invsamp.samplers import mala, relangevin
 
 POINT = np.array([list(TRUTH.values())])
 

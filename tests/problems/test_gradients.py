@@ -7,7 +7,7 @@ import pytest
 from parts import cases
 from ready_problems import PROBLEMS
 
-from invsamp.engine.gradients import check_one
+from invsamp.engine.rungs.gradient_check import check_one
 from invsamp.problems import conductivity, constrained_mixtures, poisson64
 
 MORE = {

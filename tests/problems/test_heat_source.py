@@ -9,7 +9,7 @@ from invsamp.problems.heat_source import (
     RING_DATUM,
     SENSOR_LINE,
     TEMPERATURES,
-    TRUE_CENTRE,
+    TRUE_CENTER,
     is_upper,
     quadrature,
     ring,
@@ -72,9 +72,9 @@ def test_coarse_model_is_biased_but_overlaps(truth):
     assert max(spreads) < 1.5
 
 
-def test_the_data_are_the_fine_models_at_the_true_centre(posterior):
-    np.testing.assert_allclose(posterior.predict(np.array([TRUE_CENTRE]))[0], TEMPERATURES, atol=5e-4)
-    assert is_upper(np.array([TRUE_CENTRE, (0.5, 0.2)])).tolist() == [True, False]
+def test_the_data_are_the_fine_models_at_the_true_center(posterior):
+    np.testing.assert_allclose(posterior.predict(np.array([TRUE_CENTER]))[0], TEMPERATURES, atol=5e-4)
+    assert is_upper(np.array([TRUE_CENTER, (0.5, 0.2)])).tolist() == [True, False]
 
 
 def test_gradients(posterior):
@@ -87,10 +87,10 @@ def test_ring_energy_is_the_squared_misfit():
     posterior = ring()
     angles = np.linspace(0.1, 6, 5)
     radius = np.array([0.05, 0.1, 0.15, 0.2, 0.25])
-    centres = 0.5 + radius[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    centers = 0.5 + radius[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
     values = DecayingGaussian(0.1).value(radius, 0.03)
     expected = (values - RING_DATUM) ** 2 / 50
-    energies = posterior.potential("fine").energy(posterior.to_position(centres))
+    energies = posterior.potential("fine").energy(posterior.to_position(centers))
     # 1% is the error of 64 squares in the temperature
     np.testing.assert_allclose(energies - 0.5 * np.log(2 * np.pi * 25), expected, atol=0.01)
 
@@ -110,5 +110,5 @@ def test_bad_input(posterior):
         quadrature(posterior, points=1)
     with pytest.raises(ValueError, match="fidelity must be one of"):
         quadrature(posterior, "finest", points=2)
-    with pytest.raises(ValueError, match="posterior must be of a heat source's centre"):
+    with pytest.raises(ValueError, match="posterior must be of a heat source's center"):
         quadrature(hare_lynx())

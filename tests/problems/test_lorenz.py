@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from invsamp.presets import mala
 from invsamp.problems.lorenz import INITIAL, TIMES, TRUTH, data, gradient_matching, rhs
 from invsamp.problems.lorenz import multiple_shooting as shoot
+from invsamp.samplers import mala
 
 POINT = np.array([list(TRUTH.values())])
 EARLY = TIMES[:1001:5]  # to time 10, spaced by 0.05

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from invsamp.presets import mala
 from invsamp.problems.lotka_volterra import (
     INITIAL,
     LARGEST,
@@ -22,6 +21,7 @@ from invsamp.problems.lotka_volterra import (
     multiple_shooting,
     rhs,
 )
+from invsamp.samplers import mala
 
 POINT = np.array([[reference.mean for reference in REFERENCE.values()]])
 
@@ -38,7 +38,7 @@ def test_density_is_the_published_one_written_out_with_scipy():
         (stats.lognorm(1.0, scale=10), (u0, v0)),
         (stats.lognorm(1.0, scale=np.exp(-1)), sigma),
     ]
-    log_prior = sum(law.logpdf(values).sum() for law, values in priors)
+    log_prior = sum(target.logpdf(values).sum() for target, values in priors)
     rates = (alpha, beta, gamma, delta)
     trajectory = solve_ivp(
         lambda t, x: rhs(t, x, rates), (0, 20), (u0, v0), "DOP853", YEARS - 1900, rtol=1e-12, atol=1e-12

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from invsamp.contract import Potential
 from invsamp.problems.mixtures import (
     GaussianMixture,
     close_modes,
@@ -16,11 +15,12 @@ from invsamp.problems.mixtures import (
     sigmoid_noise_gradient,
     two_modes,
 )
+from invsamp.protocols import Potential
 
 
 @pytest.fixture
 def mixture():
-    """Three Gaussians in the plane, weights not normalised."""
+    """Three Gaussians in the plane, weights not normalized."""
     return GaussianMixture((1.0, 2.0, 1.0), ((0.0, 0.0), (3.0, 1.0), (-2.0, 2.0)), (1.0, 0.5, 2.0))
 
 

@@ -1,4 +1,4 @@
-"""Patients and their drug: the models are what they say, and the two parametrisations one posterior."""
+"""Patients and their drug: the models are what they say, and the two parametrizations one posterior."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_an_injection_is_that_of_a_general_solver() -> None:
     assert posterior.check_gradient(true).passed
 
 
-def test_centred_or_not_it_is_one_posterior() -> None:
-    centred, other = problem.population(), problem.population(centred=False)
-    assert str(centred.prior.graph).count("(centred)") == 2 == str(other.prior.graph).count("(non-centred)")
-    theta = centred.prior.pack(truth())[None]
-    np.testing.assert_allclose(centred.log_prior(theta), other.log_prior(theta), rtol=1e-12)
-    np.testing.assert_array_equal(centred.log_likelihood(theta), other.log_likelihood(theta))
-    for posterior in (centred, other):
+def test_centered_or_not_it_is_one_posterior() -> None:
+    centered, other = problem.population(), problem.population(centered=False)
+    assert str(centered.prior.graph).count("(centered)") == 2 == str(other.prior.graph).count("(non-centered)")
+    theta = centered.prior.pack(truth())[None]
+    np.testing.assert_allclose(centered.log_prior(theta), other.log_prior(theta), rtol=1e-12)
+    np.testing.assert_array_equal(centered.log_likelihood(theta), other.log_likelihood(theta))
+    for posterior in (centered, other):
         assert posterior.check_gradient(truth()).relative_error < 1e-3
         start = posterior.to_position(posterior.prior.pack(problem.MIDDLE)[None])
         assert np.isfinite(posterior.potential().energy(start)).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.posing.distributions import LogNormal
+from invsamp.posing.distributions.univariate import LogNormal
 from invsamp.problems import poisson64
 from invsamp.solvers.poisson import PoissonEquation
 
@@ -31,8 +31,8 @@ def test_the_prior_is_the_published_one() -> None:
     ours = LogNormal(poisson64.PRIOR_MEAN, poisson64.PRIOR_SD).scipy().logpdf(a)
     assert np.ptp(ours - published) < 1e-10
     # ... and not with mean 0
-    centred = LogNormal(0.0, poisson64.PRIOR_SD).scipy().logpdf(a)
-    assert np.ptp(centred - published) > 1.0
+    centered = LogNormal(0.0, poisson64.PRIOR_SD).scipy().logpdf(a)
+    assert np.ptp(centered - published) > 1.0
 
 
 def test_data_are_symmetric_and_near_every_solution_at_the_truth() -> None:
@@ -52,7 +52,7 @@ def test_data_are_symmetric_and_near_every_solution_at_the_truth() -> None:
 
 
 def published(name):
-    """The benchmark's own discretisation by scikit-fem, by dolfinx, and posed in UFL."""
+    """The benchmark's own discretization by scikit-fem, by dolfinx, and posed in UFL."""
     if name != "skfem":
         pytest.importorskip("dolfinx")
     return poisson64.in_ufl() if name == "ufl" else poisson64.squares(backend=name)
@@ -112,7 +112,7 @@ def test_both_backends_agree_in_values_and_gradients() -> None:
 
 
 @pytest.mark.dolfinx
-def test_the_data_come_from_a_finer_discretisation() -> None:
+def test_the_data_come_from_a_finer_discretization() -> None:
     pytest.importorskip("dolfinx")
     coarse, fine = (np.abs(poisson64.measured(cells, 3) - poisson64.data()).max() for cells in (32, 64))
     assert fine < 5e-5 and fine < 0.5 * coarse

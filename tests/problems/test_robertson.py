@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from invsamp.presets import mala
 from invsamp.problems.robertson import INITIAL, NOISE_SD, TIMES, TRUTH, data, reactions, rhs
-from invsamp.sampler import sample
-from invsamp.solvers.ode.integrators import Status
+from invsamp.samplers import mala
+from invsamp.sampling import sample
+from invsamp.solvers.ode.integrators.methods import Status
 
 POINT = np.array([list(TRUTH.values())])
 

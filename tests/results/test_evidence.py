@@ -34,8 +34,8 @@ def test_of_a_ladder_that_was_found(d, draw, within):
 
 def test_a_stored_run_tells_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(iv.Run, "warnings", lambda self: [])
-    laws = [iv.tempered_likelihood(beta) for beta in (1.0, 0.3, 0.05, 0.0)]
-    run = iv.sample(posterior(2), iv.relangevin(laws), draws=50, progress=False, seed=1, directory=tmp_path / "run")
+    targets = [iv.tempered_likelihood(beta) for beta in (1.0, 0.3, 0.05, 0.0)]
+    run = iv.sample(posterior(2), iv.relangevin(targets), draws=50, progress=False, seed=1, directory=tmp_path / "run")
     run.save(tmp_path / "run.nc")
     for again in (iv.load(tmp_path / "run"), iv.load(tmp_path / "run.nc")):
         assert again.log_evidence() == run.log_evidence()

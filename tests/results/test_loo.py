@@ -26,11 +26,11 @@ EVERY = np.arange(7)
 CHAINS, DRAWS = 4, 1000
 
 
-def each(law):
+def each(target):
     """Of independent data: log density of all (points,), and of each given the others (points, 7)."""
 
     def told(a, s):
-        terms = law(a * FACTORS, s)
+        terms = target(a * FACTORS, s)
         return terms.sum(axis=1), terms
 
     return told
@@ -95,7 +95,7 @@ CASES = {
     "truncated": (iv.TruncatedNoise(GAUSSIAN, lower=0.5), 1, NUMBERS, each(truncated)),
     "mixture": (iv.MixtureNoise(GAUSSIAN, iv.GaussianNoise(2.0), 0.2), 1, NUMBERS, each(either)),
     "outputs": (
-        *(iv.Outputs.labelled(list("abababa"), {"a": iv.LogNormalNoise("s"), "b": iv.StudentTNoise(4, 0.3)}), 1),
+        *(iv.Outputs.labeled(list("abababa"), {"a": iv.LogNormalNoise("s"), "b": iv.StudentTNoise(4, 0.3)}), 1),
         *(NUMBERS, each(outputs)),
     ),
     "matrix": (iv.GaussianNoise(covariance=MATRIX), 1, NUMBERS, normal(lambda s: MATRIX)),
@@ -144,8 +144,8 @@ def drawn(posterior, whole, seed):
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_noise(name, within) -> None:
-    noise, unit, data, law = CASES[name]
-    whole, terms = law(GRID[:, :1], GRID[:, 1:])
+    noise, unit, data, target = CASES[name]
+    whole, terms = target(GRID[:, :1], GRID[:, 1:])
     posterior = posed(noise, unit, data)
     run, chosen = drawn(posterior, whole, 1)
     draws = dict(zip("as", np.moveaxis(GRID[chosen], 2, 0), strict=True))

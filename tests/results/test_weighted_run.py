@@ -135,9 +135,9 @@ def test_few_draws_that_weigh_all_are_told():
 
 def moments(edges, heights):
     """Mean and sd of a histogram."""
-    centres, shares = (edges[1:] + edges[:-1]) / 2, heights / heights.sum()
-    mean = shares @ centres
-    return mean, np.sqrt(shares @ (centres - mean) ** 2)
+    centers, shares = (edges[1:] + edges[:-1]) / 2, heights / heights.sum()
+    mean = shares @ centers
+    return mean, np.sqrt(shares @ (centers - mean) ** 2)
 
 
 def test_figures_show_the_law_that_is_meant():

@@ -29,15 +29,15 @@ def test_cold_rung_has_the_law_of_elliptical_slices(draw, agrees) -> None:
     posterior = problem.posterior(MESHES)
     kept = problem.reference(posterior, 75, CHAINS, 1)
     truth = moments(kept[:, 15:])
-    centre, error = truth.mean(axis=0), truth.std(axis=0, ddof=1) / np.sqrt(CHAINS)
+    center, error = truth.mean(axis=0), truth.std(axis=0, ddof=1) / np.sqrt(CHAINS)
 
     sampler = iv.relangevin((1.0, 1.6, 2.6), friction=0.1, fidelities=["fine", "middle", "coarse"], swap_fraction=0.5)
     # from the reference's own first states, which are wider than the posterior
     run = draw(posterior, sampler, draws=70, warmup=100, chains=CHAINS, start=kept[:, 0])
-    assert agrees(moments(run.theta), centre, error)
+    assert agrees(moments(run.theta), center, error)
     assert min(np.divide(run.report["swap_accepts"], run.report["swap_attempts"])) > 0.01
     # the wrong law: the hottest rung
-    assert not agrees(moments(run.rung_theta(2)), centre, error)
+    assert not agrees(moments(run.rung_theta(2)), center, error)
 
 
 @pytest.mark.slow

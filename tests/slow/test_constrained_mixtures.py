@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from invsamp.diagnostics.divergences import divergence_on_grid, iid_floor
-from invsamp.presets import r2sgld, resgld, sgld
 from invsamp.problems import constrained_mixtures as problem
-from invsamp.sampler import sample
-from invsamp.swap.rules import Stage
+from invsamp.samplers import r2sgld, resgld, sgld
+from invsamp.sampling import sample
+from invsamp.swaps.rules import Stage
 from invsamp.variances.models import known
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ class SwapAlways:
 
     factor: ClassVar[float] = 1.0
     needs_common_energy: ClassVar[bool] = False
-    equalise: ClassVar[bool] = False
+    equalize: ClassVar[bool] = False
     discrepancy: ClassVar[None] = None
 
     def stages(self) -> tuple[Stage, ...]:

@@ -13,16 +13,16 @@ from invsamp.estimators import exact
 from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.ladder import GradientNoise
-from invsamp.posing.distributions import Normal, Uniform
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
-from invsamp.presets import fast_resgld, mala, sgld
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Normal, Uniform
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.problems import heat_source
 from invsamp.problems.heat_source import END_TIME
+from invsamp.samplers import fast_resgld, mala, sgld
 from invsamp.solvers.heat import GaussianBump, HeatEquation
-from invsamp.swap.rules import fast
+from invsamp.swaps.rules import fast
 from invsamp.variances.models import running_average
 
 pytestmark = pytest.mark.slow
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.slow
 CELLS = (8, 16, 32, 64)
 COSTS = tuple(float(cells**3) for cells in CELLS)
 SENSORS = ((0.35, 0.4), (0.7, 0.45), (0.45, 0.75))
-TRUE_CENTRE = (0.57, 0.56)
+TRUE_CENTER = (0.57, 0.56)
 NOISE_SD = 0.05
 #: A twentieth of the stability limit, which is twice the posterior's variance.
 STEP = 0.1 * 0.0067**2
 CHAINS = 64
-SETTINGS = {"draws": 1000, "warmup": 300, "thin": 3, "chains": CHAINS, "seed": 5, "start": np.array(TRUE_CENTRE)}
+SETTINGS = {"draws": 1000, "warmup": 300, "thin": 3, "chains": CHAINS, "seed": 5, "start": np.array(TRUE_CENTER)}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def posterior():
         f"{cells}": HeatEquation(cells, cells, END_TIME, GaussianBump(0.06, height=50.0), "dirichlet").observe(SENSORS)
         for cells in CELLS
     }
-    clean = forward["64"](np.array([TRUE_CENTRE]))[0]
+    clean = forward["64"](np.array([TRUE_CENTER]))[0]
     # the same data for all seeds: how much wider uncorrected noise makes a posterior depends on them
     data = clean + NOISE_SD * np.array([0.6, -0.9, 0.3])
     return Posterior(Prior(x=Uniform(0.0, 1.0), y=Uniform(0.0, 1.0)), forward, data, GaussianNoise(NOISE_SD))

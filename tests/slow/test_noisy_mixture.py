@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from invsamp.presets import fast_resgld
-from invsamp.swap.rules import naive
+from invsamp.samplers import fast_resgld
+from invsamp.swaps.rules import naive
 from invsamp.variances.models import known
 
 pytestmark = pytest.mark.slow

@@ -17,14 +17,14 @@ from invsamp.problems import poisson64
 ROOT = Path(__file__).parents[2]
 
 
-def products(posterior, theta, centre):
+def products(posterior, theta, center):
     """Of each chain the means of (log a_k - c_k) dU/dlog a_k, (chains, 64), whose expectation is 1 whatever c.
 
     The run's own mean as c moves them by one part in the number of effective draws, thousands, which is far below their
     errors.
     """
     gradient = posterior.potential().energy_and_gradient(theta.reshape(-1, 64))[1]
-    return ((theta - centre) * gradient.reshape(theta.shape)).mean(axis=1)
+    return ((theta - center) * gradient.reshape(theta.shape)).mean(axis=1)
 
 
 @pytest.mark.slow
@@ -34,15 +34,15 @@ def test_draws_keep_the_identities_of_stein(draw, agrees) -> None:
     start = np.log(poisson64.truth()).ravel() + 0.3 * np.random.default_rng(0).standard_normal((64, 64))
     settings = {"thin": 4, "chains": 64, "start": start}
     run = draw(posterior, iv.ghmc(friction=0.025), draws=60, warmup=400, **settings)
-    centre = run.theta.mean(axis=(0, 1))
+    center = run.theta.mean(axis=(0, 1))
     assert run.report["acceptance"][0] == pytest.approx(0.93, abs=0.05)
-    assert agrees(products(posterior, run.theta, centre), 1.0)
+    assert agrees(products(posterior, run.theta, center), 1.0)
     # wrong: draws that are an eighth too wide, and those on their way to temperature 16
     potential = posterior.potential()
-    assert not agrees(products(posterior, centre + 1.125 * (run.theta - centre), centre), 1.0)
+    assert not agrees(products(posterior, center + 1.125 * (run.theta - center), center), 1.0)
     flatter = iv.FunctionPotential(lambda p: tuple(part / 16.0 for part in potential.energy_and_gradient(p)), 64)
     hot = draw(iv.Target(flatter), iv.ghmc(friction=0.025), draws=20, warmup=100, **settings)
-    assert not agrees(products(posterior, hot.theta, centre), 1.0)
+    assert not agrees(products(posterior, hot.theta, center), 1.0)
 
 
 @pytest.mark.slow
@@ -75,4 +75,4 @@ def test_the_example_finds_the_inclusions(within, monkeypatch: pytest.MonkeyPatc
     assert 0.1 < summary["misfit_per_datum"] < 0.7
     published = summary["log_likelihood_minus_published"]
     assert abs(published["ones"]) < 1e-7 and abs(published["counted"]) < 1e-6
-    assert summary["discretisation"] == "bilinear elements on 16x16 squares"
+    assert summary["discretization"] == "bilinear elements on 16x16 squares"

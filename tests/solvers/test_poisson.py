@@ -156,7 +156,7 @@ def test_the_object_says_what_it_takes():
     assert model("source").method == "no solve, weights at the nodes by one adjoint solve per sensor at the start"
     assert model("boundary").method.startswith("no solve, a matrix")
     assert model("source", precompute=False).method == "a solve with factors made at the start"
-    assert model("modes").method == "a factorisation and a solve"
+    assert model("modes").method == "a factorization and a solve"
 
 
 def test_an_island_without_given_values_is_a_failed_row():
@@ -188,7 +188,7 @@ def test_pickle_and_print():
     again = pickle.loads(pickle.dumps(observation))
     theta = parameters(observation)
     np.testing.assert_array_equal(again(theta), observation(theta))
-    assert "a factorisation and a solve" in repr(again) and repr(again) == repr(observation)
+    assert "a factorization and a solve" in repr(again) and repr(again) == repr(observation)
     partly = PoissonEquation(4, boundary={(lambda points: points[:, 0] == 0): dirichlet(0.0)})
     assert "0x" not in repr(partly)
     assert observation.cost > 0

@@ -22,7 +22,7 @@ from forks import in_a_fork
 from stopping import stopping
 
 import invsamp as iv
-from invsamp.engine import recording
+from invsamp.engine.driver import checkpoint_loop
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import files
@@ -87,7 +87,7 @@ def quiet():
     """No diagnostics: short runs deserve their warnings, and they would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "warnings", lambda self: [])
-        patch.setattr(recording, "time", Clock())
+        patch.setattr(checkpoint_loop, "time", Clock())
         yield
 
 

@@ -14,7 +14,7 @@ import pytest
 from functions import squares, squares_slope
 
 import invsamp as iv
-from invsamp.engine import state as states
+from invsamp.engine.driver import serialization as states
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage.lock import Lock

@@ -35,14 +35,14 @@ GIVEN = _words(
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(
-    "rhs sigmoid_noise_energy sigmoid_noise_gradient bound_domain point_inside named_columns as_field union centres "
+    "rhs sigmoid_noise_energy sigmoid_noise_gradient bound_domain point_inside named_columns as_field union centers "
     "as_trajectory check_tolerances"
 )
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
     "apply log_prior_at arrived cumulant fresh kick sample_inside sample_prior "
     "at step bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
-    "accepts auxiliary locate log_cdf places quantile standardise cumulant intersection preconditioner_at told "
+    "accepts auxiliary locate log_cdf places quantile standardize cumulant intersection preconditioner_at told "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
     "init jacobian linearize log_data members predict reflect outline profile rows source state_indices "
     "step_numbers terms update value walls pullback contains scipy parameter_names scale "

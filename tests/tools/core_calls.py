@@ -95,8 +95,8 @@ def posing_calls() -> dict[str, Call]:
         "PoissonNoise": Call(iv.PoissonNoise),
         "CategoricalNoise": Call(iv.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
-        "Outputs.labelled": Call(
-            iv.Outputs.labelled, {"labels": ["a", "b"], "noises": {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0)}}
+        "Outputs.labeled": Call(
+            iv.Outputs.labeled, {"labels": ["a", "b"], "noises": {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0)}}
         ),
         "Prior": Call(lambda a: iv.Prior(a=a, b=normal), {"a": normal}, {"a": {"distribution", "text", *SHAPELESS}}),
         "Prior.from_table": Call(iv.Prior.from_table, {"table": {"a": {"lower": 0.0, "upper": 1.0}}}),
@@ -215,7 +215,7 @@ def samplers_calls() -> dict[str, Call]:
     rungs = [iv.Rung(step_size=0.1), iv.Rung(2.0, step_size=0.1)]
     fidelities = {"fidelity": LEVELS, "fidelities": {"entries", "repeated", "none"}, "begin": {"integer"}}
     preconditioner = {"preconditioner": {"none"}, "boundary": {"part"}, "energies": {"part"}, "structure": {"part"}}
-    preconditioner["law"] = {"integer", "real"}  # a temperature
+    preconditioner["target"] = {"integer", "real"}  # a temperature
     preset = fidelities | preconditioner | {"beyond": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
     parts = {
         **{
@@ -293,7 +293,7 @@ def samplers_calls() -> dict[str, Call]:
         "swag": {"iterates": np.arange(8.0).reshape(4, 2), "rank": 3},
         "paired_resgld": {"references": [[0.0, 1.0]]},
         "known": {},
-        "penalised": {"strength": 1.0},
+        "penalized": {"strength": 1.0},
         "Sampler": {"rungs": rungs},
     }
     energies = {"knots": {"integer", "numbers"}, "ends": {"numbers"}, "log_psi": {"none", "numbers"}, "gain": {"none"}}
@@ -442,9 +442,9 @@ def domains_calls() -> dict[str, Call]:
     ball = iv.Ball([0.0, 0.0], 1.0)
     numbers = {"signed", "numbers"}
     return {
-        "Ball": Call(iv.Ball, {"centre": [0.0, 0.0], "radius": 1.0}),
+        "Ball": Call(iv.Ball, {"center": [0.0, 0.0], "radius": 1.0}),
         "Box": Call(iv.Box, {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}),
-        "Ellipsoid": Call(iv.Ellipsoid, {"centre": [0.0, 0.0], "axes": [1.0, 2.0]}, {"matrix": {"none", *numbers}}),
+        "Ellipsoid": Call(iv.Ellipsoid, {"center": [0.0, 0.0], "axes": [1.0, 2.0]}, {"matrix": {"none", *numbers}}),
         "HalfSpaces": Call(iv.HalfSpaces, {"normals": [[1.0, 0.0]], "offsets": [1.0]}),
         "LevelSet": Call(
             iv.LevelSet,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward_models.guarded_model import ModelError
 
 
 def observations(theta):
@@ -108,7 +108,7 @@ class Complex(Troubled):
 
 class Unpicklable(Thorough):
     def __reduce__(self):
-        raise TypeError("holds a factorisation")
+        raise TypeError("holds a factorization")
 
 
 def build_unpicklable():

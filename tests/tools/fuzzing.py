@@ -45,7 +45,7 @@ KINDS = {
 }
 #: Arguments of which a negative number may be right.
 SIGNED = {
-    *("mean", "lower", "upper", "log_mean", "location", "x", "centre", "center", "offsets", "normals", "vertices"),
+    *("mean", "lower", "upper", "log_mean", "location", "x", "center", "center", "offsets", "normals", "vertices"),
     *("value", "flux", "data", "theta", "position", "positions", "move", "draws", "reference", "start", "values"),
     *("thetas", "times", "states", "initial", "observed", "points", "truth", "grid", "edges", "height", "matrix"),
     *("t0", "breakpoints", "gradient", "exponent", "thetas", "y", "parameters", "continuity", "bounds", "holes"),

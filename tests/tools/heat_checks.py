@@ -27,9 +27,9 @@ SENSORS = [
 BUMP = GaussianBump(0.2, 2.0)
 #: Settings of `HeatEquation` and what each unknown lies around.
 PROBLEMS = {
-    "centre, zero values": ({"initial": BUMP}, [0.44, 0.37]),
-    "centre, no flux": ({"initial": BUMP, "boundary": "neumann", "conductivity": 1.3}, [0.44, 0.37]),
-    "centre, manufactured": (
+    "center, zero values": ({"initial": BUMP}, [0.44, 0.37]),
+    "center, no flux": ({"initial": BUMP, "boundary": "neumann", "conductivity": 1.3}, [0.44, 0.37]),
+    "center, manufactured": (
         {"initial": DecayingGaussian(0.2), "boundary": "exact", "conductivity": 1.3},
         [0.44, 0.37],
     ),

@@ -164,10 +164,10 @@ def _finish(command: list[str], timeout: float, check: bool) -> subprocess.Compl
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def _session(leader: int) -> list[int]:
+def _session(coordinator: int) -> list[int]:
     """Processes in a session; Open MPI puts each rank into a process group of its own, but not into a session."""
     pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in pids if (status := _status(pid)) is not None and int(status[3]) == leader]
+    return [pid for pid in pids if (status := _status(pid)) is not None and int(status[3]) == coordinator]
 
 
 def _status(pid: int) -> list[str] | None:

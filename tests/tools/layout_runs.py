@@ -18,10 +18,10 @@ import numpy as np
 from bent_line import POSTERIOR
 
 import invsamp as iv
-from invsamp.engine import training
-from invsamp.engine.engine import Engine
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.multifidelity import surrogate_training
 from invsamp.ladder import GradientNoise
-from invsamp.parallel import leader, planning, size
+from invsamp.parallel import load_balancing, mpi_coordinator, size
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 
@@ -96,7 +96,7 @@ def digest(run):
 
 def hand_out():
     """Cheap as the models are, all processes solve."""
-    planning.MESSAGES = -1.0
+    load_balancing.MESSAGES = -1.0
 
 
 def quiet():
@@ -126,13 +126,13 @@ def bcast(item):
 def signal_at(step, number, rank):
     """Let a process have a signal after a step, and the first one go on when it knows."""
     pids, original = bcast(of_all_ranks(os.getpid())), Engine.step
-    leader.BETWEEN_LOOKS = 0.0
+    mpi_coordinator.BETWEEN_LOOKS = 0.0
 
     def wrapped(engine, most=1, keep=None):
         original(engine, min(most, step - engine.done) if engine.done < step else most, keep)
         if engine.done == step:
             os.kill(pids[rank], number)
-            while rank and engine.signalled() is None:
+            while rank and engine.signaled() is None:
                 time.sleep(0.001)
 
     Engine.step = wrapped
@@ -141,12 +141,15 @@ def signal_at(step, number, rank):
 def run(name, **more):
     """The run of that name."""
     length = LENGTH | ({"warmup": 310} if name in FOUND else {}) | more
-    before = training.STEPS, training.MOST_ROUNDS
-    training.STEPS, training.MOST_ROUNDS = 20, 1  # of a coarse model alone: nobody judges its draws here
+    before = surrogate_training.STEPS, surrogate_training.MOST_ROUNDS
+    surrogate_training.STEPS, surrogate_training.MOST_ROUNDS = (
+        20,
+        1,
+    )  # of a coarse model alone: nobody judges its draws here
     try:
         return iv.sample(POSTERIOR, (SAMPLERS | FOUND)[name], **length)
     finally:
-        training.STEPS, training.MOST_ROUNDS = before
+        surrogate_training.STEPS, surrogate_training.MOST_ROUNDS = before
 
 
 def kept(name, directory):

@@ -156,14 +156,14 @@ def table(found: dict[str, dict[int, list[float]]]) -> Iterator[str]:
         grouped[name.partition("[")[0]].append(by_shift)
     yield "| test | shifts | right: least margin | sds | wrong: least margin | sds |\n|---|---|---|---|---|---|"
     for name, cases in sorted(grouped.items()):
-        laws = defaultdict(list)
-        for law, least, sds in (verdict for by_shift in cases for verdict in verdicts(by_shift)):
-            laws[law].append((least, sds))
+        targets = defaultdict(list)
+        for target, least, sds in (verdict for by_shift in cases for verdict in verdicts(by_shift)):
+            targets[target].append((least, sds))
         cells = [
-            f"{min(least for least, _ in laws[law]):.2f} | {min(sds for _, sds in laws[law]):.1f}"
-            if laws[law]
+            f"{min(least for least, _ in targets[target]):.2f} | {min(sds for _, sds in targets[target]):.1f}"
+            if targets[target]
             else " | "
-            for law in ("right", "wrong")
+            for target in ("right", "wrong")
         ]
         yield f"| {name} | {min(map(len, cases))} | {' | '.join(cells)} |"
 

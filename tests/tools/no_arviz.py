@@ -5,6 +5,6 @@ That takes longer than all else that such a script does. What asks for a run's `
 
 from __future__ import annotations
 
-import invsamp.sampler
+import invsamp.sampling
 
-invsamp.sampler.load_arviz = lambda: None
+invsamp.sampling.load_arviz = lambda: None

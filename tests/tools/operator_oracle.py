@@ -13,7 +13,7 @@ Gaussian noise: with the log ratio N(m, v),
 
 .. math:: E[\min(1, e^R)] = \Phi(m / \sqrt v) + e^{m + v / 2} \Phi(-(m + v) / \sqrt v).
 
-The leading eigenvectors are the invariant law and the relaxation time. Rules, budgets and learnt discrepancies are
+The leading eigenvectors are the invariant law and the relaxation time. Rules, budgets and learned discrepancies are
 the objects of the package; what it does with them at a swap is written here a second time.
 
 On a uniform grid the error of the kernels' row sums falls like exp(-2 pi^2 r^2), r the sd of a step in cells: at one
@@ -32,9 +32,9 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator, eigs
 from scipy.special import log_ndtr, ndtr
 
-from invsamp.contract import Potential
 from invsamp.kernels.proposals import propose
-from invsamp.swap.rules import SwapRule
+from invsamp.protocols import Potential
+from invsamp.swaps.rules import SwapRule
 
 Array = npt.NDArray[np.float64]
 #: A number, or a function of (position (n, 1), energy (n,)) -> (n,), as `invsamp.noisy` takes it.
@@ -97,7 +97,7 @@ class TwoRungs:
     Parameters
     ----------
     discrepancy : function of position (n, 1) -> (n,), optional
-        What the rule has learnt of cold energy less hot energy, for rules that use it.
+        What the rule has learned of cold energy less hot energy, for rules that use it.
     """
 
     cold: Level
@@ -117,12 +117,12 @@ class TwoRungs:
         """Mean acceptance (n cold, n hot) of each stage."""
         return acceptance(self.rule, self.cold, self.hot, self.points, self.discrepancy)
 
-    def step(self, law: Array) -> Array:
+    def step(self, target: Array) -> Array:
         """Law (n, n) after one step and one round of swaps."""
         cold, hot = self.kernels
-        law = cold.T @ law @ hot
-        swapped = self.fraction * self._accepted * law
-        return np.asarray(law - swapped + swapped.T)
+        target = cold.T @ target @ hot
+        swapped = self.fraction * self._accepted * target
+        return np.asarray(target - swapped + swapped.T)
 
     @cached_property
     def _accepted(self) -> Array:
@@ -131,7 +131,9 @@ class TwoRungs:
     @cached_property
     def _leading(self) -> tuple[Array, Array]:
         n = len(self.points)
-        flat = LinearOperator((n * n, n * n), matvec=lambda law: self.step(law.reshape(n, n)).ravel(), dtype=float)
+        flat = LinearOperator(
+            (n * n, n * n), matvec=lambda target: self.step(target.reshape(n, n)).ravel(), dtype=float
+        )
         start = np.outer(*(on_grid(r.potential, self.points, r.temperature, r.prior) for r in (self.cold, self.hot)))
         values, vectors = eigs(flat, k=2, which="LM", ncv=30, v0=start.ravel(), tol=1e-6)
         order = np.argsort(-np.abs(values))
@@ -143,7 +145,7 @@ class TwoRungs:
         return float(-1.0 / np.log(np.abs(self._leading[0][1])))
 
     @cached_property
-    def law(self) -> Array:
+    def target(self) -> Array:
         """Invariant law (n cold, n hot) at the end of a step, its sum one."""
         n = len(self.points)
         vector = self._leading[1][:, 0].reshape(n, n)
@@ -154,16 +156,16 @@ class TwoRungs:
     def rates(self) -> list[float]:
         """Share of the attempts that pass the first stage, the first two, ... : the last is the swap rate."""
         cold, hot = self.kernels
-        law, passed, rates = cold.T @ self.law @ hot, np.ones_like(self.law), []
+        target, passed, rates = cold.T @ self.target @ hot, np.ones_like(self.target), []
         for stage in self.stage_acceptance:
             passed = passed * stage
-            rates.append(float((law * passed).sum()))
+            rates.append(float((target * passed).sum()))
         return rates
 
     @property
     def marginal(self) -> Array:
         """Probabilities (n,) of the cold rung's cells."""
-        return self.law.sum(axis=1)
+        return self.target.sum(axis=1)
 
     def summary(self) -> dict[str, float]:
         """Distances of the cold rung's law from its target, weight and sd of what lies right of 0, rates."""
@@ -223,7 +225,7 @@ def acceptance(
         told = true if level.energy_variance is None else _values(level.energy_variance, position, energy)
         terms[name] = energy, true, told
     none = np.zeros(len(points))
-    terms["learnt"] = (none if discrepancy is None else discrepancy(position)), none, none
+    terms["learned"] = (none if discrepancy is None else discrepancy(position)), none, none
     return [_mean_acceptance(stage, terms, rule, (cold, hot), position) for stage in rule.stages()]
 
 
@@ -240,7 +242,7 @@ def _mean_acceptance(
     for name, weights in stage._asdict().items():
         rung, at = name.split("_at_")
         energy, variance, variance_told = terms[rung]
-        if rung == "learnt":
+        if rung == "learned":
             coefficient, value = weights * slopes[0], weights * slopes[0] * energy
         else:
             coefficient = sum(w * slope for w, slope in zip(weights, slopes, strict=True))
@@ -249,7 +251,7 @@ def _mean_acceptance(
         mean = mean + np.broadcast_to(value, (n,))[along]
         true = true + (coefficient**2 * variance)[along]
         told = told + (coefficient**2 * variance_told)[along]
-    if rule.equalise:
+    if rule.equalize:
         added = np.maximum(told, told.T) - told
         true, told = true + added, told + added
     return mean_of_least(mean - told / (2.0 * rule.factor), true)
@@ -266,19 +268,19 @@ def mean_of_least(mean: Array, variance: Array) -> Array:
 def on_grid(potential: Potential, points: Array, temperature: float = 1.0, prior: Potential | None = None) -> Array:
     """Probabilities (n,) of the grid's points under the potential's law, all of it tempered or all but a prior."""
     energy = Level(potential, temperature, prior=prior).value(points[:, None], potential.energy(points[:, None]))
-    law = np.exp(energy.min() - energy)
-    return np.asarray(law / law.sum())
+    target = np.exp(energy.min() - energy)
+    return np.asarray(target / target.sum())
 
 
-def wasserstein(points: Array, law: Array, truth: Array) -> float:
+def wasserstein(points: Array, target: Array, truth: Array) -> float:
     """Wasserstein-1 distance between two laws on the grid."""
-    return float((points[1] - points[0]) * np.abs(np.cumsum(law - truth)).sum())
+    return float((points[1] - points[0]) * np.abs(np.cumsum(target - truth)).sum())
 
 
-def divergence(law: Array, truth: Array) -> float:
+def divergence(target: Array, truth: Array) -> float:
     """Kullback-Leibler divergence (nats) of a law on the grid from the truth."""
     seen = truth > 1e-15
-    return float((truth[seen] * np.log(truth[seen] / np.maximum(law[seen], 1e-300))).sum())
+    return float((truth[seen] * np.log(truth[seen] / np.maximum(target[seen], 1e-300))).sum())
 
 
 def _values(value: Noise, position: Array, energy: Array) -> Array:

@@ -36,7 +36,7 @@ def species(name: str, start: float | None = 1.0, **attributes: Any) -> str:
     return f'<species id="{name}" compartment="c" {shown}/>'
 
 
-def reaction(name: str, before: str, after: str, law: str, local: str = "", many: int = 1) -> str:
+def reaction(name: str, before: str, after: str, target: str, local: str = "", many: int = 1) -> str:
     sides = [
         f"<{kind}><speciesReference species='{each}' stoichiometry='{count}'/></{kind}>" if each else ""
         for kind, each, count in (("listOfReactants", before, 1), ("listOfProducts", after, many))
@@ -44,7 +44,7 @@ def reaction(name: str, before: str, after: str, law: str, local: str = "", many
     parameters = f"<listOfParameters>{local}</listOfParameters>" if local else ""
     return (
         f"<reaction id='{name}' reversible='false'>{''.join(sides)}"
-        f"<kineticLaw>{math(law)}{parameters}</kineticLaw></reaction>"
+        f"<kineticLaw>{math(target)}{parameters}</kineticLaw></reaction>"
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from invsamp.problems.lorenz import rhs as lorenz
-from invsamp.solvers.ode.model import OdeModel
-from invsamp.solvers.ode.shooting import MultipleShooting
+from invsamp.solvers.ode.model.ode_model import OdeModel
+from invsamp.solvers.ode.multiple_shooting.multiple_shooting import MultipleShooting
 
 TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 TIMES = np.round(np.arange(0.0, 2.01, 0.05), 10)

@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from invsamp.domains import Unbounded
-from invsamp.engine.rung import RungAtWork
-from invsamp.engine.swaps.exchange import Exchange
-from invsamp.engine.swaps.meeting import Meeting
+from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_scheduler import Exchange
+from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
-from invsamp.posing.potential import FunctionPotential
-from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 
 RULES = {
     "naive": naive(assume_unbiased=True),
@@ -43,7 +43,7 @@ def ladder(functions, temperatures=(1.0, 4.0), chains=64, settings=None, rule=No
     rungs = []
     for k, (function, temperature) in enumerate(zip(functions, temperatures, strict=True)):
         own = {"step_size": 0.1} | (settings[k] if settings else {})
-        rung = RungAtWork(Rung(temperature, **own), potentials[function], Unbounded(), seeds[k])
+        rung = RungChains(Rung(temperature, **own), potentials[function], Unbounded(), seeds[k])
         width = math.sqrt(temperature) if isinstance(temperature, float) else 1.0
         rung.start(width * np.random.default_rng(k).standard_normal((chains, 2)))
         rung.step_size = 0.1
@@ -58,7 +58,7 @@ def accept_seed(seed):
 
 def where(exchange):
     """Who is where (rungs, chains)."""
-    return exchange.walkers.replica
+    return exchange.replica_indices.replica
 
 
 def potentials_of(functions):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import invsamp as iv
-from invsamp.contract import SplitPotential
 from invsamp.evaluate.requests import Estimate
+from invsamp.protocols import SplitPotential
 
 
 class Square:
@@ -44,9 +44,9 @@ class Line:
     edges = np.array([-1.5, 0.0, 1.5])
     intervals = 4
 
-    def truth(self, potential, laws):
+    def truth(self, potential, targets):
         """Probabilities of the intervals under some laws, one after the other."""
-        return np.concatenate([self._probabilities(potential, law) for law in laws])
+        return np.concatenate([self._probabilities(potential, target) for target in targets])
 
     def shares(self, run):
         """Of each rung's draws in the intervals, (chains, rungs * intervals)."""
@@ -54,10 +54,10 @@ class Line:
         counts = [(within == k).mean(axis=2) for k in range(self.intervals)]
         return np.moveaxis(np.stack(counts, axis=2), 1, 0).reshape(within.shape[1], -1)
 
-    def _probabilities(self, potential, law):
+    def _probabilities(self, potential, target):
         at = self.points[:, None]
         prior = potential.parts(at, False).prior if isinstance(potential, SplitPotential) else None
-        value = law.energy(Estimate(potential.energy(at), None, prior=prior), law.init())
+        value = target.energy(Estimate(potential.energy(at), None, prior=prior), target.init())
         density = np.exp(value.min() - value)
         found = np.bincount(np.searchsorted(self.edges, self.points), density, minlength=self.intervals)
         return found / found.sum()

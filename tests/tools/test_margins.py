@@ -11,7 +11,7 @@ import pytest
 
 @pytest.mark.slow
 def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
-    command = ["--shifts", 2, "--folder", tmp_path, "tests/swap/test_schemes.py", "tests/estimators/test_batches.py"]
+    command = ["--shifts", 2, "--folder", tmp_path, "tests/swaps/test_schemes.py", "tests/estimators/test_batches.py"]
     printed = launch.python(margins.ROOT / "tests" / "tools" / "margins.py", *command).stdout
     assert printed.startswith("shift 0: passed\nshift 1: passed\n")
     found, failures = margins.ratios(tmp_path)

@@ -76,7 +76,7 @@ class ThreadComm:
         return Request(self._full(self._enter(None)))
 
     def Split(self, color: int, key: int) -> ThreadComm:
-        """Communicators of the ranks of one colour."""
+        """Communicators of the ranks of one color."""
         number = self._enter((color, key, self.rank))
         members = sorted((k, rank) for c, k, rank in self._wait(number) if c == color)
         with self._shared.changed:

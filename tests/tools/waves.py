@@ -6,11 +6,11 @@ import numpy as np
 from scipy import stats
 
 from invsamp.domains import HalfSpaces, Polygon, Product
-from invsamp.posing.distributions import Cauchy, Gamma, LogNormal, MultivariateNormal, Normal, Uniform
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
-from invsamp.posing.truncation import truncated
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Cauchy, Gamma, LogNormal, MultivariateNormal, Normal, Uniform
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 
 MIXING = np.random.default_rng(7).normal(size=(6, 6))
 

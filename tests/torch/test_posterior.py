@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.posing.gradient_check import check_gradient
+from invsamp.posing.checks.taylor_test import check_gradient
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -51,8 +51,8 @@ class TestEnergies:
         assert posterior.shapes == {"0.weight": (5, 3), "0.bias": (5,), "2.weight": (4, 5), "2.bias": (4,)}
 
     def test_gaussian_of_an_unknown_scale(self):
-        law = iv.HalfNormal(0.5)
-        posterior = module_posterior(network(2), (X, TARGETS), gaussian("noise", law))
+        target = iv.HalfNormal(0.5)
+        posterior = module_posterior(network(2), (X, TARGETS), gaussian("noise", target))
         theta = RNG.standard_normal((2, posterior.dimension))
         theta[:, -1] = [0.3, 1.7]
         misfit = np.array(
@@ -63,7 +63,7 @@ class TestEnergies:
         )
         weights = theta[:, :-1]
         prior = 0.5 * (weights**2).sum(axis=1) + 0.5 * weights.shape[1] * math.log(2 * math.pi)
-        prior -= law.log_density(theta[:, -1]) + np.log(theta[:, -1])  # with the Jacobian
+        prior -= target.log_density(theta[:, -1]) + np.log(theta[:, -1])  # with the Jacobian
         position = posterior.to_position(theta)
         parts = posterior.potential().parts(position, True)
         np.testing.assert_allclose(parts.prior, prior)
@@ -205,8 +205,8 @@ class TestBatches:
             def forward(self, x):
                 return self.used(x)
 
-        law = gaussian("noise" if unknown else 0.5)
-        posterior = module_posterior(Lazy().double(), (X, TARGETS), law, {"used": 2.0, "not_used": 0.5}, block=7)
+        target = gaussian("noise" if unknown else 0.5)
+        posterior = module_posterior(Lazy().double(), (X, TARGETS), target, {"used": 2.0, "not_used": 0.5}, block=7)
         potential = posterior.potential()
         theta = RNG.standard_normal((3, posterior.dimension))
 
@@ -261,7 +261,7 @@ class TestBatches:
 
 
 class TestStarts:
-    def test_chains_begin_as_layers_initialise_themselves(self):
+    def test_chains_begin_as_layers_initialize_themselves(self):
         torch.manual_seed(5)
         expected = torch.rand(1)
         torch.manual_seed(5)
@@ -434,7 +434,7 @@ class TestRefused:
         module_posterior(network(), (frozen, LABELS), categorical())
         assert not recwarn.list
 
-    def test_normalisation_at_rest_is_fine(self):
+    def test_normalization_at_rest_is_fine(self):
         module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).double().eval()
         assert module_posterior(module, (X, LABELS), categorical()).check_gradient().passed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward_models.guarded_model import ModelError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -86,9 +86,9 @@ def test_of_a_coarse_model_that_predicts_some_of_the_data():
 def test_as_a_fidelity_that_is_corrected():
     states = np.random.default_rng(2).normal([0.3, 0.5], 0.15, size=(60, 2))
     network = network_model(COARSE, (10,), steps=400)
-    plain, learnt = (iv.correct(posterior(model), states) for model in (COARSE, network))
-    assert learnt.posterior.forward["coarse"] is not None
-    assert learnt.levels[0].sd["none"] < 0.2 * plain.levels[0].sd["none"]
+    plain, learned = (iv.correct(posterior(model), states) for model in (COARSE, network))
+    assert learned.posterior.forward["coarse"] is not None
+    assert learned.levels[0].sd["none"] < 0.2 * plain.levels[0].sd["none"]
 
 
 @pytest.mark.parametrize(

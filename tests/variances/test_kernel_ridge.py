@@ -9,7 +9,7 @@ from sampled_variances import LOG_NOISE, PROBES, SEEDS, fitted_state, sample_var
 
 from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
 from invsamp.variances.models import kernel_ridge, running_average
-from invsamp.variances.ridge import CENTRES
+from invsamp.variances.ridge import CENTERS
 from invsamp.variances.sample_variances import unbiased_log
 
 
@@ -156,14 +156,14 @@ def test_energy_without_noise_is_predicted_as_next_to_none() -> None:
     assert (model.predict(state, np.arange(5.0)[:, None]) < 1e-300).all()
 
 
-def visits(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+def mode_occupancy(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """A hundred states in one mode, then n in both; and how noisy they are: sd 1 in one mode, 10 in the other."""
     far = np.append(np.zeros(100, dtype=bool), rng.random(n) < 0.5)
     position = np.where(far, 3.0, -4.0)[:, None] + 0.5 * rng.normal(size=(100 + n, 1))
     return position, np.where(far, 100.0, 1.0)
 
 
-def learnt(model: KernelRidge, position: np.ndarray, truth: np.ndarray, seed: int = 13) -> KernelRidgeState:
+def learned(model: KernelRidge, position: np.ndarray, truth: np.ndarray, seed: int = 13) -> KernelRidgeState:
     """The model's state after it was shown every position in turn and probed those that it asked for."""
     rng = np.random.default_rng(seed)
     state = model.init(())
@@ -174,10 +174,10 @@ def learnt(model: KernelRidge, position: np.ndarray, truth: np.ndarray, seed: in
 
 
 def test_a_pilot_grows_until_it_covers_what_is_visited(within) -> None:
-    position, truth = visits(np.random.default_rng(12), 400)
-    # a length scale learnt from one mode alone, where the variance is constant, would be anything
+    position, truth = mode_occupancy(np.random.default_rng(12), 400)
+    # a length scale learned from one mode alone, where the variance is constant, would be anything
     model, first_only = kernel_ridge(100, length_scale=0.5), kernel_ridge(100, most=100, length_scale=0.5)
-    grown, stuck = learnt(model, position, truth), learnt(first_only, position, truth)
+    grown, stuck = learned(model, position, truth), learned(first_only, position, truth)
     modes, sizes = np.array([[-4.0], [3.0]]), np.array([1.0, 100.0])
     # some ten states of nine degrees of freedom stand behind each prediction: 0.16 is the sd of its log, four of them
     assert within(np.log(model.predict(grown, modes) / sizes), 0.64)
@@ -193,7 +193,7 @@ def test_a_pilot_grows_until_it_covers_what_is_visited(within) -> None:
 def test_a_pilot_ends_at_most_there() -> None:
     rng = np.random.default_rng(14)
     position = 1e3 * rng.normal(size=(60, 3))
-    state = learnt(kernel_ridge(10, length_scale=0.01, most=40), position, np.ones(60))
+    state = learned(kernel_ridge(10, length_scale=0.01, most=40), position, np.ones(60))
     assert len(state.degrees_of_freedom) == state.fitted == 40
 
 
@@ -208,7 +208,7 @@ def test_thousands_of_states_are_cheap_and_tell_more(within) -> None:
             state = model.update(
                 model.init(()), position, sample_variances(rng, sigmoid_variance(position)), PROBES - 1
             )
-            assert state.fit is not None and len(state.fit.inputs) <= CENTRES
+            assert state.fit is not None and len(state.fit.inputs) <= CENTERS
             squares.append(np.mean((np.log(model.predict(state, grid) / sigmoid_variance(grid))) ** 2))
         errors.append(np.mean(squares))
     # as for a hundred states above, but with four times the effective degrees of freedom: settings from few states vary

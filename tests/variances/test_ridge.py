@@ -8,7 +8,7 @@ from sampled_variances import LOG_NOISE, PROBES, fitted_state, sample_variances,
 from scipy.special import polygamma
 
 from invsamp.variances.models import kernel_ridge
-from invsamp.variances.ridge import fit_ridge, leave_one_out_errors, predict_ridge, spread_out, weights_of_centres
+from invsamp.variances.ridge import fit_ridge, leave_one_out_errors, predict_ridge, spread_out, weights_of_centers
 from invsamp.variances.sample_variances import unbiased_log
 
 
@@ -75,7 +75,7 @@ def test_tables_say_what_the_regression_says(dimension: int, shape: tuple[int, .
     np.testing.assert_allclose(model.predict(finished, at), model.predict(state, at), rtol=5e-3)
 
 
-def test_centres_are_the_regression_where_every_input_is_one() -> None:
+def test_centers_are_the_regression_where_every_input_is_one() -> None:
     rng = np.random.default_rng(17)
     inputs, targets = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
     ridge = np.array([0.1, 1.0, 10.0])
@@ -84,9 +84,9 @@ def test_centres_are_the_regression_where_every_input_is_one() -> None:
     expected = np.stack(
         [kernel @ np.linalg.solve(kernel + r * np.eye(40), y) for r, y in zip(ridge, targets.T, strict=True)], 1
     )
-    centres = spread_out(inputs, 40)
-    assert len(np.unique(centres, axis=0)) == 40
-    weights = weights_of_centres(inputs, centres, targets, ridge)
-    found = np.exp(-0.5 * np.sum((inputs[:, None] - centres) ** 2, axis=2)) @ weights
+    centers = spread_out(inputs, 40)
+    assert len(np.unique(centers, axis=0)) == 40
+    weights = weights_of_centers(inputs, centers, targets, ridge)
+    found = np.exp(-0.5 * np.sum((inputs[:, None] - centers) ** 2, axis=2)) @ weights
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert len(spread_out(np.repeat(inputs, 3, axis=0), 60)) == 40  # chains that did not move

@@ -65,7 +65,7 @@ def test_pullback_is_the_derivative_of_the_values(name):
         np.testing.assert_allclose(pulled[:, column], (cotangents * slope).sum(axis=1), rtol=1e-6, atol=1e-7)
 
 
-def test_bump_is_the_gaussian_of_its_unknowns_in_the_order_centre_width_height():
+def test_bump_is_the_gaussian_of_its_unknowns_in_the_order_center_width_height():
     bump = GaussianBump("w", "h")
     assert bump.parameters == ("x", "y", "w", "h")
     found = bump.at(POINTS).values(np.array([[0.3, 0.6, 0.2, 5.0]]))[0]

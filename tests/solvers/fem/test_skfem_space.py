@@ -105,7 +105,7 @@ def test_fixed_nodes_keep_their_values_and_the_others_solve():
     np.testing.assert_allclose(SPACE.factor(laplace, edge).solve(right), LINEAR, atol=1e-12)
 
 
-def test_a_failed_factorisation_gives_nan():
+def test_a_failed_factorization_gives_nan():
     none = np.zeros(len(SPACE.nodes), dtype=bool)
     hopeless = SPACE.stiffness(np.where(np.arange(len(SPACE.areas)) == 4, np.nan, 1.0))
     assert np.isnan(SPACE.factor(hopeless, none).solve(LINEAR)).all()

@@ -7,7 +7,7 @@ import pytest
 from lorenz_matching import LIBRARY, NAMES, STATES, TRUTH, clean_derivatives, trajectory, with_noisy_derivatives
 
 import invsamp as iv
-from invsamp.contract import ForwardModel, JacobianForwardModel, RowsForwardModel
+from invsamp.protocols import ForwardModel, JacobianForwardModel, RowsForwardModel
 from invsamp.solvers.gradient_matching.derivatives import savitzky_golay
 from invsamp.solvers.gradient_matching.library import linear_in_parameters
 from invsamp.solvers.gradient_matching.matching import match

@@ -1,4 +1,4 @@
-"""Heat equation with an unknown centre: manufactured solution, gradients, and precomputed weights."""
+"""Heat equation with an unknown center: manufactured solution, gradients, and precomputed weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.solvers.fem.piecewise import PerRegion
 from invsamp.solvers.heat import DecayingGaussian, Disc, GaussianBump, HeatEquation, dirichlet, neumann
 
 SENSORS = [[0.3, 0.41], [0.5, 0.5], [0.77, 0.2]]
-CENTRES = np.random.default_rng(5).uniform(0.2, 0.8, (4, 2))
+CENTERS = np.random.default_rng(5).uniform(0.2, 0.8, (4, 2))
 CASES = [(GaussianBump(0.15, 3.0), "dirichlet"), (GaussianBump(0.15), "neumann"), (DecayingGaussian(0.15), "exact")]
 SCHEMES = ("backward_euler", "crank_nicolson")
 
@@ -39,17 +39,17 @@ def manufactured(cells, steps, end, scheme="crank_nicolson", backend="skfem", ki
 
 def l2_norm(model, field):
     """Of the interpolant of nodal values."""
-    return np.sqrt(np.sum(field[:, None] * (model.discretisation.space.mass @ field[:, None])))
+    return np.sqrt(np.sum(field[:, None] * (model.discretization.space.mass @ field[:, None])))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("scheme", "order", "bound"), [("backward_euler", 1, 3e-4), ("crank_nicolson", 2, 3e-6)])
 def test_manufactured_solution_order_in_time(scheme, order, bound, backend):
     # the same mesh with a step 32 times finer than the finest is the limit in time
-    centre, steps = np.array([[0.55, 0.48]]), np.array([8, 16, 32])
-    limit = manufactured(10, 1024, 0.03, backend=backend).solve(centre)[0, 0]
+    center, steps = np.array([[0.55, 0.48]]), np.array([8, 16, 32])
+    limit = manufactured(10, 1024, 0.03, backend=backend).solve(center)[0, 0]
     models = [manufactured(10, int(n), 0.03, scheme, backend) for n in steps]
-    errors = [l2_norm(model, model.solve(centre)[0, 0] - limit) for model in models]
+    errors = [l2_norm(model, model.solve(center)[0, 0] - limit) for model in models]
     assert abs(slope(1 / steps, errors) - order) < 0.1
     assert errors[-1] < bound * DecayingGaussian(0.2).value(0.0, 0.0)
 
@@ -57,18 +57,18 @@ def test_manufactured_solution_order_in_time(scheme, order, bound, backend):
 @pytest.mark.parametrize("kind", ["triangles", "squares"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_manufactured_solution_order_in_space(backend, kind):
-    centre, cells, errors = np.array([[0.55, 0.48]]), np.array([12, 24, 48]), []
+    center, cells, errors = np.array([[0.55, 0.48]]), np.array([12, 24, 48]), []
     for n in cells:
         model = manufactured(int(n), 40, 0.1, backend=backend, kind=kind)
-        exact = DecayingGaussian(0.2).value(np.linalg.norm(model.nodes - centre, axis=1), 0.1)
-        errors.append(l2_norm(model, model.solve(centre)[0, 0] - exact))
+        exact = DecayingGaussian(0.2).value(np.linalg.norm(model.nodes - center, axis=1), 0.1)
+        errors.append(l2_norm(model, model.solve(center)[0, 0] - exact))
     assert abs(slope(1 / cells, errors) - 2) < 0.1
     # a tenth of the interpolation error's scale h^2 max|u''| = h^2 height / s^2
     assert errors[-1] < 0.1 * DecayingGaussian(0.2).value(0.0, 0.1) / (48 * 0.2) ** 2
 
 
 def test_the_published_datum():
-    # at distance 0.1 from the centre; 64 squares leave an error of 0.3% in the peak's flank
+    # at distance 0.1 from the center; 64 squares leave an error of 0.3% in the peak's flank
     manufactured = DecayingGaussian(0.1)
     assert round(float(manufactured.value(0.1, 0.03)), 3) == 9.368
     ring = HeatEquation(64, 64, 0.03, manufactured, "exact").observe([[0.5, 0.5]])
@@ -82,15 +82,15 @@ def test_precomputed_weights_equal_the_solve(case, scheme):
     quick = model.observe(SENSORS, times=[0.015, 0.03])
     honest = model.observe(SENSORS, times=[0.015, 0.03], precompute=False)
     assert quick.precomputed and not honest.precomputed
-    y, jacobian = honest.jacobian(CENTRES)
+    y, jacobian = honest.jacobian(CENTERS)
     assert y.shape == (4, 6) and jacobian.shape == (4, 6, 2)
-    for observed in (quick(CENTRES), quick.jacobian(CENTRES)[0], honest(CENTRES)):
+    for observed in (quick(CENTERS), quick.jacobian(CENTERS)[0], honest(CENTERS)):
         np.testing.assert_allclose(observed, y, atol=1e-14 * np.abs(y).max())
-    # a derivative to the centre brings in 1/width, and the source three of them
-    np.testing.assert_allclose(quick.jacobian(CENTRES)[1], jacobian, atol=1e-12 * np.abs(jacobian).max())
+    # a derivative to the center brings in 1/width, and the source three of them
+    np.testing.assert_allclose(quick.jacobian(CENTERS)[1], jacobian, atol=1e-12 * np.abs(jacobian).max())
     cotangent = np.random.default_rng(0).normal(size=y.shape)
     for forward in (quick, honest):
-        product = forward.linearize(CENTRES)[1](cotangent)
+        product = forward.linearize(CENTERS)[1](cotangent)
         np.testing.assert_allclose(
             product, np.einsum("bm,bmp->bp", cotangent, jacobian), atol=1e-12 * np.abs(y).max() / 0.01
         )
@@ -100,39 +100,39 @@ def test_precomputed_weights_equal_the_solve(case, scheme):
 def test_the_observation_is_the_field_at_the_sensor(case):
     model = equation(case)
     at_nodes = model.observe(model.nodes[[30, 70, 100]], times=[0.0, 0.005, 0.03])
-    fields = model.solve(CENTRES, [0.0, 0.005, 0.03])
-    np.testing.assert_allclose(at_nodes(CENTRES).reshape(4, 3, 3), fields[:, :, [30, 70, 100]], atol=1e-12)
+    fields = model.solve(CENTERS, [0.0, 0.005, 0.03])
+    np.testing.assert_allclose(at_nodes(CENTERS).reshape(4, 3, 3), fields[:, :, [30, 70, 100]], atol=1e-12)
 
 
 @pytest.mark.parametrize("precompute", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[1])
 def test_adjoint_agrees_with_central_differences(case, precompute):
     forward = equation(case).observe(SENSORS, precompute=precompute)
-    _, jacobian = forward.jacobian(CENTRES)
+    _, jacobian = forward.jacobian(CENTERS)
     for column, step in enumerate(1e-5 * np.eye(2)):
-        difference = (forward(CENTRES + step) - forward(CENTRES - step)) / 2e-5
+        difference = (forward(CENTERS + step) - forward(CENTERS - step)) / 2e-5
         np.testing.assert_allclose(jacobian[:, :, column], difference, atol=1e-6 * np.abs(jacobian).max())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[1])
 def test_taylor_remainder_is_of_second_order_over_decades(case):
     forward = equation(case, "crank_nicolson").observe(SENSORS, precompute=False)
-    y, jacobian = forward.jacobian(CENTRES)
+    y, jacobian = forward.jacobian(CENTERS)
     direction = np.array([0.6, -0.8])
     steps = np.logspace(-1.5, -4.5, 7)
-    remainders = [np.abs(forward(CENTRES + h * direction) - y - h * jacobian @ direction).max() for h in steps]
+    remainders = [np.abs(forward(CENTERS + h * direction) - y - h * jacobian @ direction).max() for h in steps]
     assert abs(slope(steps, remainders) - 2) < 0.1
     # control: the remainder of a gradient that is off by a thousandth is of first order
-    wrong = [np.abs(forward(CENTRES + h * direction) - y - 1.001 * h * jacobian @ direction).max() for h in steps]
+    wrong = [np.abs(forward(CENTERS + h * direction) - y - 1.001 * h * jacobian @ direction).max() for h in steps]
     assert slope(steps[3:], wrong[3:]) < 1.5
 
 
 @pytest.mark.parametrize("precompute", [True, False])
 def test_a_batch_equals_its_rows(precompute):
     forward = equation().observe(SENSORS, precompute=precompute)
-    batch = forward.jacobian(CENTRES)
-    for row in range(len(CENTRES)):
-        single = forward.jacobian(CENTRES[row : row + 1])
+    batch = forward.jacobian(CENTERS)
+    for row in range(len(CENTERS)):
+        single = forward.jacobian(CENTERS[row : row + 1])
         for whole, part in zip(batch, single, strict=True):
             np.testing.assert_allclose(whole[row], part[0], rtol=1e-12, atol=1e-14)
 
@@ -150,7 +150,7 @@ def test_chosen_observations_are_those_of_all(case, precompute):
     np.testing.assert_allclose(slopes, jacobian[row, indices], rtol=1e-10, atol=1e-12)
 
 
-def test_centres_outside_the_square_still_have_a_field():
+def test_centers_outside_the_square_still_have_a_field():
     y = equation().observe(SENSORS)(np.array([[-0.2, 1.3], [40.0, 0.5]]))
     assert np.isfinite(y).all() and (np.abs(y) < 1e-3).all()
 
@@ -171,7 +171,7 @@ def test_a_pickle_holds_the_settings_and_gives_the_same_numbers():
         assert len(content) < 2000
         copy = pickle.loads(content)
         assert copy.equation == forward.equation and repr(copy) == repr(forward)
-        for found, expected in zip(copy.jacobian(CENTRES), forward.jacobian(CENTRES), strict=True):
+        for found, expected in zip(copy.jacobian(CENTERS), forward.jacobian(CENTERS), strict=True):
             np.testing.assert_array_equal(found, expected)
 
 
@@ -190,8 +190,8 @@ def test_a_mesh_of_ones_own_gives_what_the_unit_square_gives(tmp_path):
     mine = HeatEquation(mesh=read_mesh(tmp_path / "square.msh"), boundary={"wall": dirichlet()}, **settings)
     forward = mine.observe(SENSORS)
     assert forward.method == "weights at the nodes"
-    expected = equation(CASES[0]).observe(SENSORS).jacobian(CENTRES)
-    for found, right in zip(forward.jacobian(CENTRES), expected, strict=True):
+    expected = equation(CASES[0]).observe(SENSORS).jacobian(CENTERS)
+    for found, right in zip(forward.jacobian(CENTERS), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=0, atol=1e-12 * np.abs(right).max())
 
 
@@ -281,10 +281,10 @@ def lone(**settings):
         (lambda: equation().observe(SENSORS, times=[0.06]), "multiples of the time step 0.005 up to .* 0.03, got 0.06"),
         (lambda: equation().observe(SENSORS, times=[]), "times must have at least one entry"),
         (lambda: equation().observe(SENSORS)(np.ones((3, 3))), r"theta must have shape \(batch, 2\), got \(3, 3\)"),
-        (lambda: equation().observe(SENSORS).rows(CENTRES, [[0], [1], [2], [3]]), "indices must lie between 0 and 2"),
-        (lambda: equation().observe(SENSORS).rows(CENTRES, [0, 1]), r"indices must be integers of shape \(4, k\)"),
+        (lambda: equation().observe(SENSORS).rows(CENTERS, [[0], [1], [2], [3]]), "indices must lie between 0 and 2"),
+        (lambda: equation().observe(SENSORS).rows(CENTERS, [0, 1]), r"indices must be integers of shape \(4, k\)"),
         (
-            lambda: equation().observe(SENSORS).linearize(CENTRES)[1](np.ones((2, 3))),
+            lambda: equation().observe(SENSORS).linearize(CENTERS)[1](np.ones((2, 3))),
             r"cotangent must have shape \(4, 3\), got \(2, 3\)",
         ),
         (lambda: equation(steps=0), "steps must be an integer >= 1, got 0"),

@@ -7,7 +7,7 @@ import numpy as np
 from invsamp.solvers.heat.manufactured import DecayingGaussian, gaussian_derivatives
 
 POINTS = np.random.default_rng(0).uniform(size=(7, 2))
-CENTRE = np.array([[0.4, 0.55]])
+CENTER = np.array([[0.4, 0.55]])
 
 
 def test_derivatives_of_a_gaussian():
@@ -25,20 +25,20 @@ def test_the_source_is_what_the_equation_lacks():
     solution, kappa, step = DecayingGaussian(0.3), 1.7, 1e-3
 
     def u(points, when):
-        return solution.value(np.linalg.norm(points - CENTRE, axis=1), when)
+        return solution.value(np.linalg.norm(points - CENTER, axis=1), when)
 
     moves = step * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
     laplacian = (sum(u(POINTS + move, 0.0) for move in moves) - 4 * u(POINTS, 0.0)) / step**2
     change = (u(POINTS, step) - u(POINTS, -step)) / (2 * step)
-    source = solution.source(kappa).at(POINTS).values(CENTRE)[0]
+    source = solution.source(kappa).at(POINTS).values(CENTER)[0]
     np.testing.assert_allclose(source, change - kappa * laplacian, rtol=0, atol=1e-4 * np.abs(source).max())
-    np.testing.assert_allclose(solution.initial().at(POINTS).values(CENTRE)[0], u(POINTS, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(solution.initial().at(POINTS).values(CENTER)[0], u(POINTS, 0.0), rtol=1e-12)
     np.testing.assert_allclose(solution.profile(np.array([0.0, 0.5])), [1.0, np.exp(-0.5)])
 
 
 def test_pullbacks_agree_with_differences_also_with_one_coordinate_known():
     rng = np.random.default_rng(1)
-    for center, theta in ((("x", "y"), CENTRE), ((0.4, "y"), CENTRE[:, 1:]), (("d", "d"), CENTRE[:, :1])):
+    for center, theta in ((("x", "y"), CENTER), ((0.4, "y"), CENTER[:, 1:]), (("d", "d"), CENTER[:, :1])):
         field = DecayingGaussian(0.3, center).source(1.7)
         placed, cotangents = field.at(POINTS), rng.normal(size=(1, 7))
         assert len(field.parameters) == theta.shape[1] == sum(field.sizes)

@@ -13,13 +13,13 @@ from invsamp.solvers.heat import DecayingGaussian, GaussianBump, HeatEquation  #
 
 CELLS, STEPS, END, KAPPA = 12, 5, 0.03, 1.3
 SENSORS = np.array([[0.31, 0.42], [0.5, 0.5], [0.77, 0.2], [0.93, 0.06]])
-CENTRE = np.array([0.44, 0.37])
+CENTER = np.array([0.44, 0.37])
 BACKENDS = ("skfem", "dolfinx")
 IMPLICITNESS = {"backward_euler": 1.0, "crank_nicolson": 0.5}
 
 
 def gaussian(points, width, height):
-    return height * np.exp(-np.sum((points[:, :2] - CENTRE) ** 2, axis=1) / (2 * width**2))
+    return height * np.exp(-np.sum((points[:, :2] - CENTER) ** 2, axis=1) / (2 * width**2))
 
 
 def solve_with_dolfinx(initial, source, profile, boundary, scheme):
@@ -74,7 +74,7 @@ def matrix(form):
 def test_bump_agrees(boundary, scheme, backend):
     bump = GaussianBump(0.12, 2.5)
     ours = HeatEquation(CELLS, STEPS, END, bump, boundary, scheme, KAPPA, backend=backend).observe(SENSORS)(
-        CENTRE[None]
+        CENTER[None]
     )[0]
     theirs = solve_with_dolfinx(
         lambda points: gaussian(points, 0.12, 2.5),
@@ -97,9 +97,9 @@ def test_manufactured_solution_agrees(scheme, backend):
 
     def source(points):
         # f = u_t - kappa Laplace u at time 0
-        squared = np.sum((points[:, :2] - CENTRE) ** 2, axis=1)
+        squared = np.sum((points[:, :2] - CENTER) ** 2, axis=1)
         return gaussian(points, width, height) * (-1 - KAPPA * (squared / width**4 - 2 / width**2))
 
     profile = np.exp(-np.linspace(0, END, STEPS + 1))
     theirs = solve_with_dolfinx(lambda points: gaussian(points, width, height), source, profile, "exact", scheme)
-    np.testing.assert_allclose(model(CENTRE[None])[0], theirs, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(model(CENTER[None])[0], theirs, rtol=0, atol=1e-10)

@@ -59,7 +59,7 @@ CASES = {
         [0.45, 0.5, 20.0],
         [0.1, 0.1, 1.0],
     ),
-    "one centre for two": Case(
+    "one center for two": Case(
         {"initial": GaussianBump(0.2), "source": GaussianBump(0.3, height="h"), "boundary": "neumann"},
         [0.45, 0.5, 20.0],
         [0.1, 0.1, 1.0],
@@ -215,13 +215,13 @@ def test_a_row_has_the_same_bits_alone_and_in_a_block(name):
 
 
 def test_rows_of_one_conductivity_are_one_block():
-    """Three rows, two conductivities: two factorisations, and the rows come out as alone."""
+    """Three rows, two conductivities: two factorizations, and the rows come out as alone."""
     settings = CASES["everything"].settings
     equation = HeatEquation(CELLS, STEPS, END, **settings)
     theta = batch("everything", 3)
     shared = equation.columns["conductivity"]
     theta[2, shared] = theta[0, shared]
-    march, factored = equation.discretisation.march, []
+    march, factored = equation.discretization.march, []
     object.__setattr__(march, "system", lambda kappa: factored.append(kappa) or type(march).system(march, kappa))
     forward = equation.observe(SENSORS)
     y, vjp = forward.linearize(theta)
@@ -234,7 +234,7 @@ def test_rows_of_one_conductivity_are_one_block():
 
 
 def test_names_in_order_and_shared():
-    everything, shared = model("everything"), model("one centre for two")
+    everything, shared = model("everything"), model("one center for two")
     assert everything.parameters == ("x", "y", "w", "h", "power", "z", "flux", "warm")
     assert everything.equation.sizes == (1, 1, 1, 1, 1, 4, 1, 1)
     assert shared.parameters == ("x", "y", "h")

@@ -1,0 +1,1 @@
+"""Warm-up: descents, metric, step size, temperature schedule. May import `exchange` and `rungs`."""

@@ -1,0 +1,126 @@
+"""Where the chains of a rung begin: led down from their starting points, and spread around where they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from invsamp.engine.adaptation.metric_estimation import far
+from invsamp.engine.adaptation.metric_from_curvature import floored
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.estimators import Exact
+from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.kernels.metric import DenseMetric, Metric
+from invsamp.modes.curvature import hessian
+from invsamp.modes.descent import DescentResult, descend
+from invsamp.protocols import Array
+
+#: Energy that a descent leaves to gain at the most, and its evaluations at the most.
+TOLERANCE, MOST = 0.1, 2000
+#: Chains start from minima that are so much (and d / 2) above the lowest at the most: others have no mass to speak of.
+WORSE = 10.0
+#: How often a draw around a minimum that lies too high is brought half as near.
+HALVINGS = 6
+#: The widest axes of a Gaussian that are looked along, and by how much the energy may rise one sd away (it does by a
+#: half): by more at cliffs, which curvature does not know of.
+AXES, RISE = 20, 2.0
+
+
+def starts_by_descent(rung: RungChains) -> bool:
+    """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients.
+
+    An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
+    """
+    settings = rung.settings
+    exact = isinstance(settings.estimator, Exact) and rung.remembering is None
+    return settings.step_size is None and settings.kernel.gradient and exact
+
+
+def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[DescentResult]:
+    """Lead the chains to minima of v; those whose own lies far above the lowest begin at one that does not."""
+    rng, d = rung.streams["start"], rung.position.shape[1]
+    end = yield from descend(of(rung), rung.position, scale, rung.domain, tolerance=TOLERANCE, most=MOST)
+    lowest = int(np.argmin(end.energy))
+    near = end.energy <= end.energy[lowest] + WORSE + 0.5 * d
+    chosen = np.flatnonzero(near)
+    places = np.where(near, np.arange(len(near)), chosen[rng.integers(len(chosen), size=len(near))])
+    yield from _put(rung, end.position[places])
+    unfinished = int(np.count_nonzero(~end.converged))
+    return DescentResult(
+        end.energy, int(np.count_nonzero(~near)), unfinished, end.position[lowest], end.gradient[lowest]
+    )
+
+
+def curvature(rung: RungChains, led: DescentResult, scale: Array) -> EvaluationRequests[Array]:
+    """The Hessian (d, d) of v times the step scale, at the lowest point."""
+    lowest = float(np.min(led.energies))
+    matrix, _ = yield from hessian(of(rung), led.best, lowest, led.gradient, scale, rung.domain)
+    return matrix * rung.step_scale
+
+
+def shortened_along_axes(
+    rung: RungChains, led: DescentResult, metric: Metric, scale: Array
+) -> EvaluationRequests[Metric]:
+    """A dense metric at the lowest point whose widest axes are halved until the energy one sd away is not too high."""
+    if not isinstance(metric, DenseMetric):
+        return metric
+    _, _, axes = np.linalg.svd(metric.factor / scale[:, None])
+    count = min(len(axes), AXES)
+    moves = metric.color(axes[:count]) * np.sqrt(rung.step_scale)
+    moves, shares = np.concatenate([moves, -moves]), np.ones(2 * count)
+    lowest, waiting = float(np.min(led.energies)), np.arange(2 * count)
+    for _ in range(HALVINGS):
+        ends = led.best + shares[waiting, None] * moves[waiting]
+        energy, inside = np.full(len(ends), np.inf), rung.domain.contains(ends)
+        if inside.any():
+            energy[inside] = (yield from of(rung)(ends[inside])).energy
+        waiting = waiting[~(energy - lowest <= RISE)]
+        shares[waiting] *= 0.5
+        if not len(waiting):
+            break
+    if (shares == 1.0).all():
+        return metric
+    widths = np.ones(len(axes))
+    widths[:count] = 0.5 * (shares[:count] + shares[count:])
+    return floored(metric.color(widths[:, None] * axes).T, np.full(len(scale), np.inf))
+
+
+def spread(rung: RungChains) -> EvaluationRequests[None]:
+    """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric tells them.
+
+    A draw whose energy is above that of its minimum by more than one of a Gaussian would be is drawn nearer.
+    """
+    rng, (chains, d) = rung.streams["start"], rung.position.shape
+    least = rung.reduced_energy(rung.estimate)
+    place = rung.position.copy()
+    moves = rung.metric.color(rng.standard_normal((chains, d))) * np.sqrt(rung.step_scale)
+    waiting = np.arange(chains)
+    for _ in range(HALVINGS):
+        inside = rung.domain.contains(rung.position[waiting] + moves[waiting])
+        tried = waiting[inside]
+        if len(tried):
+            there = rung.position[tried] + moves[tried]
+            energy = (yield from of(rung)(there)).energy
+            good = energy - least[tried] <= far(d)
+            place[tried[good]] = there[good]
+            waiting = np.setdiff1d(waiting, tried[good])
+        if not len(waiting):
+            break
+        moves *= 0.5
+    yield from _put(rung, place)
+
+
+def of(rung: RungChains) -> Callable[[Array], EvaluationRequests[Estimate]]:
+    """What evaluates v and its gradient at any positions."""
+
+    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
+        found = yield from rung.evaluate(at)
+        return Estimate(rung.reduced_energy(found), rung.reduced_gradient(found), failed=found.failed)
+
+    return evaluate
+
+
+def _put(rung: RungChains, position: Array) -> EvaluationRequests[None]:
+    rung.position = position
+    yield from rung.reevaluate(np.arange(len(position)))

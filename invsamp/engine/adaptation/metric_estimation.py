@@ -1,0 +1,285 @@
+r"""What the chains of a rung teach its metric in a window of warm-up: their draws, and the gradients there.
+
+With A the covariance of the draws and B that of the gradients, both are those of a Gaussian's metric where the law is
+Gaussian, :math:`A = B^{-1}`; elsewhere their geometric mean
+
+.. math:: A \mathbin{\#} B^{-1} = A^{1/2} (A^{-1/2} B^{-1} A^{-1/2})^{1/2} A^{1/2}
+
+is the metric in which draws and gradients spread alike (Seyboldt, Carlson and Carpenter 2026, "Preconditioning
+Hamiltonian Monte Carlo by minimizing Fisher divergence"). Both are taken in coordinates whitened by the present metric
+and shrunk to a multiple of the identity (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional
+covariance matrices", section 3.3), so that few draws change little.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored
+from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.stationarity import Stationarity
+from invsamp.kernels.metric import DenseMetric, Metric
+from invsamp.protocols import Array
+
+#: Numbers in the draws of a window that are kept, and as many in their gradients.
+MOST = 4_000_000
+#: Chains whose means are so far apart, in variances within them, are in modes of their own: what is between them is no
+#: width.
+APART = 4.0
+#: Draws from which variances are learned, all chains together, times d^(1/3), in which a Langevin step relaxes: fewer
+#: only scatter the scales.
+INDEPENDENT = 50
+#: Share of the moves that walls have turned, above which the draws alone tell how wide a law is: gradients do not know
+#: of walls.
+REFLECTED = 0.05
+
+
+def far(d: int) -> float:
+    """By how much the medians of the reduced energies of one mode of d unknowns differ at the most."""
+    return max(10.0, 3.0 * math.sqrt(0.5 * d) + 0.5 * d)
+
+
+class _MetricEstimator(ABC):
+    """What is common to lessons for a dense and for a diagonal metric: who teaches."""
+
+    def __init__(self) -> None:
+        self._energies: list[Array] = []
+
+    def stationarity(self) -> Stationarity:
+        """Whether these chains are where the law is; its virial is that of those that teach."""
+        arrived_chains = self.arrived_chains()
+        position, gradient, product = (part[arrived_chains] for part in self._products())
+        mean, variance, _ = self._sequences(arrived_chains)
+        if (mean.var(axis=0) > APART * variance.mean(axis=0)).any():  # the mean of all is far from each
+            centered = (position * gradient).sum(axis=1).mean()
+        else:
+            centered = position.mean(axis=0) @ gradient.mean(axis=0)
+        return Stationarity(float(product.mean() - centered) / self.dimension, float(1.0 - arrived_chains.mean()))
+
+    def lower(self) -> npt.NDArray[np.intp]:
+        """Numbers of the chains whose energies are the lower ones: half of them, and all that teach."""
+        medians = np.median(self._energies, axis=0)
+        return np.flatnonzero(self.arrived_chains() | (medians <= np.median(medians)))
+
+    @abstractmethod
+    def _products(self) -> tuple[Array, Array, Array]:
+        """Of each chain, means of x - o and of the gradient (chains, d), and of their product; o is one for all."""
+
+    def __len__(self) -> int:
+        return len(self._energies)
+
+    def median_energy(self) -> float:
+        """Median of v over the chains that teach."""
+        return float(np.median(np.median(self._energies, axis=0)[self.arrived_chains()]))
+
+    def falling(self) -> bool:
+        """Whether the chains are still on their way down: then their draws tell no width."""
+        first, second = (float(np.median(part)) for part in np.array_split(np.array(self._energies), 2))
+        return first - second > far(self.dimension)
+
+    def disagreement(self) -> float:
+        """The largest R-hat of a coordinate, of the chains that teach; 1 where there is nothing to compare."""
+        mean, variance, count = self._sequences(self.arrived_chains())
+        if len(mean) < 2 or count < 2:
+            return 1.0
+        between, within = mean.var(axis=0, ddof=1), variance.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.sqrt((count - 1.0) / count + between / within)
+        return float(np.max(ratios, where=within > 0.0, initial=1.0))
+
+    @abstractmethod
+    def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """Means and variances (n, d) of sequences of these chains' draws, and of how many draws each is."""
+
+    def arrived_chains(self) -> npt.NDArray[np.bool_]:
+        """Chains (chains,) whose energies are not far above those of the lowest, by their medians."""
+        medians = np.median(self._energies, axis=0)
+        return np.asarray(medians <= medians.min() + far(self.dimension))
+
+    dimension: int
+
+
+class DenseMetricEstimator(_MetricEstimator):
+    """Draws of a window, and the dense metric that comes of them.
+
+    Parameters
+    ----------
+    length : int
+        Steps of the window.
+    chains, d : int
+    """
+
+    def __init__(self, length: int, chains: int, d: int) -> None:
+        super().__init__()
+        self.dimension = d
+        self._every, self._seen = max(1, -(-length * chains * d // MOST)), 0
+        self._positions: list[Array] = []
+        self._gradients: list[Array] = []
+
+    def add(self, position: Array, gradient: Array, energy: Array) -> None:
+        """Positions and gradients of v (chains, d), and v (chains,), after a step."""
+        if self._seen % self._every == 0:
+            self._positions.append(position.copy())
+            self._gradients.append(gradient.copy())
+            self._energies.append(energy.copy())
+        self._seen += 1
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        kept = [np.array(part) for part in (self._positions, self._gradients, self._energies)]
+        return {"every": self._every, "seen": self._seen, "kept": kept}
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self._every, self._seen = state["every"], state["seen"]
+        self._positions, self._gradients, self._energies = (list(part) for part in state["kept"])
+
+    def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """As of all lessons: halves of the chains."""
+        positions = np.array(self._positions)[:, arrived_chains]
+        n = len(positions) // 2
+        halves = np.concatenate([positions[:n], positions[-n:]], axis=1)
+        return halves.mean(axis=0), halves.var(axis=0), n
+
+    def _products(self) -> tuple[Array, Array, Array]:
+        """As of all lessons."""
+        moved, slopes = np.array(self._positions) - self._positions[0].mean(axis=0), np.array(self._gradients)
+        return moved.mean(axis=0), slopes.mean(axis=0), (moved * slopes).sum(axis=2).mean(axis=0)
+
+    def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
+        """What the chains teach from draws, gradients or both.
+
+        ``scale`` (d,) is the spread of the starting points; the metric is that of v times the step scale.
+        """
+        arrived_chains = self.arrived_chains()
+        positions, slopes = np.array(self._positions)[:, arrived_chains], np.array(self._gradients)[:, arrived_chains]
+        moved = present.uncolor(positions - positions.mean(axis=(0, 1)))
+        own = moved.mean(axis=0)
+        if (np.square(own).mean(axis=0) > APART * moved.var(axis=0).mean(axis=0)).any():
+            moved -= own
+        moved /= math.sqrt(step_scale)
+        pull = present.whiten(slopes) * math.sqrt(step_scale)
+        factor = _mean_factor(_shrunk(moved) if draws else None, _shrunk(pull) if gradients else None)
+        return floored(present.color(factor.T).T, _widest(present, scale))
+
+
+class DiagonalMetricEstimator(_MetricEstimator):
+    """Sums over the draws of a window, and the diagonal metric that comes of them; memory is linear in d."""
+
+    def __init__(self, length: int, chains: int, d: int) -> None:
+        super().__init__()
+        self.dimension = d
+        self._origin = np.zeros((chains, d))
+        self._sums = np.zeros((4, chains, d))
+        self._product = np.zeros(chains)
+
+    def add(self, position: Array, gradient: Array, energy: Array) -> None:
+        """Positions and gradients of v (chains, d), and v (chains,), after a step."""
+        if not self._energies:
+            self._origin = position.copy()
+        moved = position - self._origin
+        self._sums += (moved, moved * moved, gradient, gradient * gradient)
+        self._product += (moved * gradient).sum(axis=1)
+        self._energies.append(energy.copy())
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        sums = {"sums": self._sums.copy(), "product": self._product.copy()}
+        return {"origin": self._origin, "energies": np.array(self._energies)} | sums
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self._origin, self._energies = state["origin"], list(state["energies"])
+        self._sums, self._product = state["sums"].copy(), state["product"].copy()
+
+    def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """As of all lessons: the chains."""
+        mean, square = self._sums[:2, arrived_chains] / len(self)
+        return mean + self._origin[arrived_chains], square - mean * mean, len(self)
+
+    def _products(self) -> tuple[Array, Array, Array]:
+        """As of all lessons."""
+        mean, _, slope, _ = self._sums / len(self)
+        apart = self._origin - self._origin.mean(axis=0)
+        return mean + apart, slope, self._product / len(self) + (apart * slope).sum(axis=1)
+
+    def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
+        """As of `DenseMetricEstimator`; the variances of the coordinates, and of their gradients, alone."""
+        n, arrived_chains = len(self), self.arrived_chains()
+        if n * int(arrived_chains.sum()) < INDEPENDENT * self.dimension ** (1 / 3):
+            return present
+        mean, square, _, steep = self._sums[:, arrived_chains] / n
+        wide = (square - mean * mean).mean(axis=0)
+        between = (mean + self._origin[arrived_chains]).var(axis=0)
+        wide = (wide + np.where(between > APART * wide, 0.0, between)) / step_scale
+        steep = steep.mean(axis=0) * step_scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = np.sqrt(wide / steep) if draws and gradients else wide if draws else 1.0 / steep
+        own = present.color(np.ones((1, self.dimension)))[0]
+        known = np.isfinite(variance) & (variance > 0.0)
+        return floored(np.sqrt(np.where(known, variance, own**2)), WIDEST * np.maximum(scale, own))
+
+
+def narrowed(metric: Metric, points: Array | None, scale: Array) -> Metric:
+    """A metric that is nowhere wider than points (n, d) of a domain are spread, where there are enough of them."""
+    if points is None or len(points) < 2 * points.shape[1]:
+        return metric
+    # by singular values: of a covariance those of a narrow domain would be lost to rounding
+    moved = metric.uncolor(points - points.mean(axis=0)) / math.sqrt(len(points))
+    _, widths, axes = np.linalg.svd(moved, full_matrices=False)
+    widths = widths / np.hypot(1.0, widths)
+    return floored(metric.color(widths[:, None] * axes).T, WIDEST * scale)
+
+
+def change(old: Metric, new: Metric, d: int) -> float:
+    """How far a metric is from another: the largest log of a ratio of their widths."""
+    if isinstance(old, DenseMetric) and isinstance(new, DenseMetric):
+        ratios = np.linalg.svd(old.uncolor(new.factor.T), compute_uv=False)
+    else:
+        ratios = old.uncolor(new.color(np.ones((1, d))))[0]
+    return float(np.abs(np.log(np.maximum(np.abs(ratios), 1e-300))).max())
+
+
+def _widest(present: Metric, scale: Array) -> Array:
+    own = np.sqrt(np.square(present.color(np.eye(len(scale)))).sum(axis=0))
+    return np.asarray(WIDEST * np.maximum(scale, own))
+
+
+def _mean_factor(wide: Array | None, steep: Array | None) -> Array:
+    """F (d, d) with F F^T the geometric mean of a covariance of draws and the inverse of one of gradients."""
+    if wide is None:
+        assert steep is not None
+        values, vectors = np.linalg.eigh(steep)
+        return np.asarray(vectors / np.sqrt(values))
+    root = np.asarray(np.linalg.cholesky(wide))
+    if steep is None:
+        return root
+    values, vectors = np.linalg.eigh(root.T @ steep @ root)
+    return np.asarray(root @ (vectors / np.maximum(values, 1e-300) ** 0.25))
+
+
+def _shrunk(values: Array) -> Array:
+    """Second moments (d, d) of values (steps, chains, d), shrunk to a multiple of the identity.
+
+    Successive draws are worth as many independent ones as their first autocorrelation says.
+    """
+    d = values.shape[-1]
+    together, steps = float((values[1:] * values[:-1]).sum()), float((values[1:] * values[1:]).sum())
+    correlation = min(max(together / steps, 0.0), 0.999) if steps > 0.0 else 0.0
+    values = values.reshape(-1, d)
+    n = len(values)
+    moments = values.T @ values / n
+    mean = float(np.trace(moments)) / d
+    if not mean > 0.0:
+        return np.eye(d)
+    far = float(np.square(moments - mean * np.eye(d)).sum())
+    noise = float(np.square(np.square(values).sum(axis=1)).mean() - np.square(moments).sum())
+    noise *= (1.0 + correlation) / ((1.0 - correlation) * n)
+    share = min(max(noise, 0.0) / far, 1.0) if far > 0.0 else 1.0
+    # never singular
+    share = max(share, 1e-6)
+    return np.asarray(share * mean * np.eye(d) + (1.0 - share) * moments)

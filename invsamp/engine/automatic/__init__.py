@@ -1,0 +1,1 @@
+"""Runs without a chosen sampler: phases, kernel, budget. May import `ensemble` and below."""

@@ -1,0 +1,278 @@
+"""A run for which no sampler was chosen: what it is made with, and why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from invsamp.diagnostics.draws import ess, rhat
+from invsamp.engine.adaptation.metric_estimation import far
+from invsamp.engine.adaptation.temperature_schedule import WarmStart
+from invsamp.engine.mode_search.mode_occupancy import diverged
+from invsamp.engine.mode_search.multistart import ModeSearchResult
+from invsamp.engine.rungs.random_streams import Saved
+from invsamp.kernels import Kernel, ModeJumps
+from invsamp.kernels.contract import Mask
+from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import LENGTHS, Automatic
+from invsamp.protocols import Array
+
+#: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
+TRIAL = 200
+#: It ends after half of them where there is one mode, all R-hats are below this by then, and a draw is worth twice what
+#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not tell it
+#: any better, and longer paths in vain are dear.
+CLEAR_RHAT = 1.05
+#: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.automatic.evaluation_budget`).
+WORST_RHAT = 1.1
+#: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
+#: in one, they are in others by now, that no descent has found.
+APART = 1.5
+#: A chain that moved in less than this share of a trial's steps, half of what is aimed at, is where these are too long.
+STUCK = 0.4
+#: Parameters, evenly spread, by which a trial is judged.
+JUDGED = 500
+
+
+class KernelSelection:
+    """The stage of an `Automatic` sampler that a run is at, and the trial of it.
+
+    Parameters
+    ----------
+    sampler : Automatic
+    dimension, fidelities : int
+        Of the problem.
+    to_prior : bool
+        Whether a ladder can reach the prior.
+    has_prior : bool
+        Whether descents begin at its draws; otherwise wherever chains may start.
+    """
+
+    def __init__(
+        self, sampler: Automatic, dimension: int, fidelities: int, to_prior: bool, has_prior: bool = True
+    ) -> None:
+        self._from, self._points = ("the prior", "draws of the prior") if has_prior else 2 * ("starting points",)
+        self._stages = sampler.stages(dimension, fidelities)
+        self._to_prior = to_prior
+        self.stage = 0
+        #: Trials that have failed.
+        self.failed = 0
+        #: Whether chains begin where descents end; otherwise at their starts, as no mass is down there.
+        self.led = True
+        #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
+        self.astray: float | None = None
+        self._modes, self._worths, self._lowest = 1, list[float](), np.inf
+        self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
+        self._failures: list[WarmStart] = []  # what each stage that failed had come to, but for positions
+        self._tried: list[int] = []  # these stages
+        #: Whether the first stage has its warm-up once more, as a chain was stuck in its trial.
+        self.again = False
+        #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
+        self.returned: WarmStart | None = None
+        #: What was chosen, and why.
+        self.told: list[str] = []
+        self._every = max(1, -(-dimension // JUDGED))
+        self._positions: list[Array] = []
+        self._energies: list[Array] = []
+
+    @property
+    def sampler(self) -> Sampler:
+        """Of the present stage."""
+        chosen = self._stages[self.stage]
+        if self._jumps is None or chosen is self.widest:
+            return chosen
+        (rung,) = chosen.rungs
+        return replace(chosen, rungs=(replace(rung, kernel=ModeJumps(rung.kernel, *self._jumps)),))
+
+    @property
+    def widest(self) -> Sampler:
+        """The last one, which needs all fidelities."""
+        return self._stages[-1]
+
+    @property
+    def last(self) -> bool:
+        """Whether there is no trial of this stage."""
+        return self.returned is not None or self.stage == len(self._stages) - 1
+
+    @property
+    def steps(self) -> int:
+        """Of the trial so far."""
+        return len(self._positions)
+
+    def complete(self, least: float) -> bool:
+        """Whether the trial's draws leave no doubt by now, or are all that there may be; ``least`` as of `judged`."""
+        if self.steps == TRIAL // 2 and self._modes == 1:
+            worst, worth = self._measured()
+            return worst <= CLEAR_RHAT and worth >= 2.0 * least
+        if self.steps == TRIAL:
+            worst, worth = self._measured()
+            return not (worst <= WORST_RHAT and 0.5 * least <= worth < least)
+        return self.steps == 2 * TRIAL
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self.sampler.rungs[0].kernel
+
+    def mode_search_result(self, found: ModeSearchResult, evaluations: int, names: Sequence[str]) -> None:
+        """Choose the first stage by what descents have found; ``names`` are those of the unknowns."""
+        minima, heavy = found.minima, found.heavy
+        descents = f"{found.descents} descents from {self._from} ({evaluations:,} evaluations)"
+        self._lowest = float(np.min(minima.energies, initial=np.inf))
+        if found.endless:
+            self.led = False
+            run = diverged(found, names) if len(names) == len(found.away) else []
+            along = f", along {', '.join(run[:4])}" if run else ""
+            self.told.append(
+                f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
+                f"spike; chains begin at {self._points}, not led down, with one kernel, {self._kernel}"
+            )
+        elif not len(heavy):
+            self.told.append(f"{descents} found no minimum: one kernel, {self._kernel}")
+        elif len(heavy) == 1:
+            others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
+            self.told.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
+        elif found.ridge:
+            self.told.append(
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or against "
+                f"walls: one kernel, {self._kernel}"
+            )
+        else:
+            self._several(found, descents)
+
+    def _several(self, found: ModeSearchResult, descents: str) -> None:
+        minima, heavy = found.minima, found.heavy
+        self._modes = len(heavy)
+        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
+        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
+        looked = f", some of them from the lowest of {found.searched:,} {self._points}" if found.searched else ""
+        self.told.append(
+            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
+            f"chains pass between them, by {self._kernel}"
+        )
+
+    def add(self, position: Array, energy: Array) -> None:
+        """Positions (chains, d) and energies (chains,) after a step of the trial."""
+        self._positions.append(position[:, :: self._every].copy())
+        self._energies.append(energy.copy())
+
+    def judged(self, dimension: int, warm_start: WarmStart, least: float, affords: Callable[[float], bool]) -> bool:
+        """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
+
+        ``warm_start`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
+        ``affords`` tells whether there may be a trial of paths so many times as long.
+        """
+        worst, worth = self._measured()
+        steps, above = self.steps, float(np.median(self._energies)) - self._lowest
+        stuck = self._stuck(least)
+        self._positions, self._energies = [], []
+        if worst <= WORST_RHAT and worth >= least:
+            self.told.append(
+                f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
+            )
+            return True
+        self.failed += 1
+        failed = _failed(steps, worst, worth)
+        if self.led and self._modes == 1 and above > far(dimension) + dimension:
+            self.led, self.astray, self.again = False, above, False
+            self.told.append(
+                f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
+                f"no mass: chains begin at {self._points}, not led down"
+            )
+        elif stuck is not None and not self.again:
+            self.again = True
+            self.told.append(
+                f"{failed}; but for one chain, which moved in {stuck:.0%} of them as they are too long where it is: "
+                f"warm-up goes on from there"
+            )
+        else:
+            self._next(failed, worst, worth, warm_start, self._longer(worth, least, affords))
+        return False
+
+    def _stuck(self, least: float) -> float | None:
+        """The share of steps in which a stuck chain has moved, where the others pass by themselves, or nearly."""
+        moved = np.diff(self._positions, axis=0).any(axis=2).mean(axis=0)
+        if self.stage or len(moved) < 3 or moved.min() >= STUCK:
+            return None
+        worst, worth = self._measured(np.arange(len(moved)) != np.argmin(moved))
+        return float(moved.min()) if worst <= WORST_RHAT and worth >= 0.5 * least else None
+
+    def _measured(self, chains: Mask | None = None) -> tuple[float, float]:
+        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth.
+
+        Of those chains (default: all).
+        """
+        chosen = slice(None) if chains is None else chains
+        draws = np.stack(self._positions, axis=1)[chosen]
+        energies = np.stack(self._energies, axis=1)[chosen][..., None]
+        values = np.concatenate([draws, np.square(draws - draws.mean(axis=(0, 1))), energies], axis=2)
+        worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
+        return worst, float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
+
+    def _longer(self, worth: float, least: float, affords: Callable[[float], bool]) -> int | None:
+        """The next stage of longer paths that may be tried; None if there is none.
+
+        Draws of a random walk are worth as the square of its steps: what would still be worth too little by that is
+        left out, but not the longest.
+        """
+        ahead = [(stage, LENGTHS[stage] / LENGTHS[self.stage]) for stage in range(self.stage + 1, len(LENGTHS))]
+        possible = [(stage, times) for stage, times in ahead if affords(times)]
+        enough = [stage for stage, times in possible if worth * times**2 >= least or stage + 1 == len(LENGTHS)]
+        return enough[0] if enough else possible[0][0] if possible else None
+
+    def _next(self, failed: str, worst: float, worth: float, warm_start: WarmStart, longer: int | None) -> None:
+        """The stage after one that has failed; ``longer`` that of longer paths, if there is one."""
+        self._tried.append(self.stage)
+        self._worths.append(worth)
+        self._failures.append(warm_start)
+        apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
+        if longer is not None and not apart:
+            self.told.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
+            self.stage = longer
+            return
+        if short and not apart:
+            failed += "; to try longer paths would take more evaluations than draws are worth"
+        if self._modes > 1 or (self._to_prior and worst > APART):
+            self.stage = len(self._stages) - 1
+            ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
+            self.told.append(f"{failed}: a ladder {ladder}")
+        else:
+            # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
+            best = int(np.argmax(self._worths))
+            self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=warm_start.position)
+            self.told.append(f"{failed}: back to {self._kernel}, which was the best")
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
+        known = {
+            "modes": self._modes,
+            "worths": list(self._worths),
+            "failures": list(self._failures),
+            "tried": list(self._tried),
+            "returned": self.returned,
+            "led": self.led,
+            "again": self.again,
+        }
+        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
+        return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self.stage, self.told = state["stage"], list(state["told"])
+        self._modes, self._worths = state["modes"], list(state["worths"])
+        self._failures, self.returned = list(state["failures"]), state["returned"]
+        self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
+        self.again = state.get("again", False)  # not in runs of before
+        self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
+        self._lowest, self._jumps = state["lowest"], state["jumps"]
+        self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
+
+    def report(self) -> list[str]:
+        """What was chosen, and why."""
+        return [*self.told, f"a trial is under way, {self.steps} steps of it by now"] if self.steps else list(self.told)
+
+
+def _failed(steps: int, worst: float, worth: float) -> str:
+    return f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"

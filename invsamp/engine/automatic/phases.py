@@ -1,0 +1,364 @@
+"""What comes before the first draw: a look around, rounds of a ladder's search, warm-ups, trials of what was chosen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from invsamp.diagnostics.report import Report
+from invsamp.engine.adaptation.initial_descent import starts_by_descent
+from invsamp.engine.adaptation.metric_from_curvature import check_memory
+from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
+from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
+from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
+from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
+from invsamp.engine.ensemble.ensemble import Ensemble
+from invsamp.engine.exchange.replica_pair import check_paired
+from invsamp.engine.mode_search.multistart import (
+    MOST_GAUSSIAN,
+    MOST_SCOUTS,
+    SCOUTS,
+    ModeSearchResult,
+    search_modes,
+    starts_of,
+)
+from invsamp.engine.rungs import gradient_check
+from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, fidelity_of, potentials_of
+from invsamp.engine.rungs.initial_points import place, place_again
+from invsamp.engine.rungs.random_streams import Saved
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import Automatic
+from invsamp.modes.gauss_newton import walled
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.protocols import Array, DrawablePrior, SplitPotential
+
+#: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
+#: apart those of stages are.
+ROUNDS, STAGES = 2**30, 2**10
+#: Steps in which a ladder that nobody asked for is found, at the least.
+LEAST_SEARCH = 1500
+
+
+class Phases:
+    """The way to the first draw. After `begin` or `restore`, `step` by step, until one of these says that draws begin.
+
+    Parameters
+    ----------
+    work : Ensemble
+        The rungs, which are assembled here, and again whenever another sampler or ladder follows.
+    sampler : Sampler
+        What was asked for, or `Automatic`.
+    potentials : mapping of fidelities to CountedPotential, optional
+        Those that answer. Default: made for the sampler.
+
+    Attributes
+    ----------
+    choice : Choice or None
+        What is chosen, where nothing was asked for.
+    search : LadderSearch or None
+        For the ladder, where warm-up finds it.
+    unlooked : bool
+        Whether all chains began at one point, and no descents have looked for modes.
+    spending : Spending
+        What came before the draws, in evaluations.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together, or warm-up is too short.
+    """
+
+    def __init__(self, work: Ensemble, sampler: Sampler, potentials: Mapping[str, CountedPotential] | None) -> None:
+        problem, self._plan, self.work = work.problem, work.plan, work
+        self.choice: KernelSelection | None = None
+        if isinstance(sampler, Automatic):
+            split = isinstance(work.sampled.potential(), SplitPotential)
+            to_prior = split and work.priors.drawable
+            has_prior = isinstance(problem, DrawablePrior)
+            self.choice = KernelSelection(sampler, problem.dimension, len(problem.fidelities), to_prior, has_prior)
+        #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
+        self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
+        fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
+        check_swaps(widest, fidelities)
+        self._preconditioner = widest.preconditioner_at(problem.dimension)
+        most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
+        check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
+        work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
+        self.evaluation_budget = EvaluationBudget(self._plan, work.potentials)
+        self.unlooked = False
+        self.search = self._new_search()
+        self._on_trial = False
+        self._warm_up: WarmUp | None = None
+        #: Of what follows a coarse run: where its streams are spawned, the steps of its warm-up, and those there from
+        #: one meeting to the next.
+        self._following: tuple[tuple[int, ...], int, int] | None = None
+        composition = self._composition
+        steps = self._plan.warmup if self.search is None else self.search.lengths[0]
+        check_length(composition.rungs, self._preconditioner, steps, self._plan.chains)
+        work.fit(composition)
+        work.priors.check(composition.rungs)
+        self._assemble()
+        gradient_check.check_known(problem, work.rungs)
+        for colder, hotter in itertools.pairwise(work.rungs):
+            check_paired(self._chosen.swap, colder, hotter)
+        check_kernels(self._chosen, work.sampled.sampling_domain)
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next step is one of these."""
+        return self._warm_up is not None or self._on_trial
+
+    @property
+    def drawing(self) -> bool:
+        """Whether the next step is one of draws, or of a trial whose draws are kept if it passes."""
+        if self._on_trial:  # where draws are few, that these pass selects too many of them
+            return self._plan.draws * self._plan.thin >= 2 * TRIAL
+        return self._warm_up is None
+
+    def begin(self, positions: Array | None) -> None:
+        """Look around where it has to be, and open warm-up, of chains that are placed."""
+        together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
+        if self._looks_around(together):
+            self._search_modes(positions)
+        self.unlooked = together and self.work.mode_occupancy.mode_search_result is None
+        self._begin_warm_up()
+        self._warmed()
+
+    def step(self) -> None:
+        """One step."""
+        if self._warm_up is None:
+            self._try()
+            return
+        self._warm_up.step()
+        self._warmed()
+
+    def again(self) -> None:
+        """Assemble once more what `begin` begins with."""
+        self._take_stage()
+        self._assemble()
+
+    def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int, every: int) -> None:
+        """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
+        self.choice, self.search, self._chosen = None, None, sampler
+        self._preconditioner = sampler.preconditioner_at(self.work.problem.dimension)
+        self._following = streams, steps, every
+        self.work.fit(sampler)
+        self._assemble()
+
+    def inherit(self, warm_starts: Sequence[WarmStart]) -> None:
+        """Go on from what the rungs before have found."""
+        for rung, warm_start in zip(self.work.rungs, warm_starts, strict=True):
+            place_again(self.work.problem, rung, warm_start.position)
+        self.work.meet()
+        if self._following is not None and self.work.exchange is not None:
+            self.work.exchange.every = self._following[2]
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(warm_starts)
+
+    def report(self) -> Report:
+        """What was found and chosen, in plain types."""
+        return {
+            "ladder": None if self.search is None else self.search.report(),
+            "decisions": [] if self.choice is None else self.choice.report(),
+            "unlooked": self.unlooked,
+            "led_astray": None if self.choice is None else self.choice.astray,
+            "spent": None if self.choice is None else self.evaluation_budget.report(),
+        }
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        return {
+            "warm_up": None if self._warm_up is None else self._warm_up.state(),
+            "choice": None if self.choice is None else self.choice.state(),
+            "on_trial": self._on_trial,
+            "unlooked": self.unlooked,
+            "spent": self.evaluation_budget.state(),
+            "search": None if self.search is None else self.search.state(),
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state, which holds that of the rungs too."""
+        self._on_trial, self.unlooked = state["on_trial"], state.get("unlooked", False)  # not in runs of before
+        self.evaluation_budget.restore(state["spent"])
+        if self.choice is not None:
+            self.choice.restore(state["choice"])
+            self._take_stage()
+        if self.search is not None:
+            self.search.restore(state["search"])
+        if self.search is not None or self.choice is not None:
+            self._assemble()
+        self.work.restore(state)
+        if state["warm_up"] is not None:
+            self._warm_up = self._new_warm_up()
+            self._warm_up.restore(state["warm_up"])
+
+    @property
+    def _composition(self) -> Sampler:
+        """The sampler itself, or what its ladder has come to by now."""
+        return self._chosen if self.search is None else self.search.sampler()
+
+    @property
+    def _streams(self) -> tuple[int, ...]:
+        """Where the random streams of the present rungs are spawned from the seed."""
+        if self._following is not None:
+            return self._following[0]
+        round_ = 0 if self.search is None else self.search.round
+        failed = 0 if self.choice is None else self.choice.failed
+        return () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
+
+    def _assemble(self) -> None:
+        self.work.assemble(self._composition, self._streams)
+
+    def _looks_around(self, together: bool) -> bool:
+        """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
+        if self.choice is not None:
+            return True
+        return together and self._plan.warmup > 0 and starts_by_descent(self.work.rungs[0])
+
+    def _search_modes(self, positions: Array | None) -> None:
+        """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
+        work, problem = self.work, self.work.problem
+        rng = np.random.default_rng(np.random.SeedSequence(self._plan.seed, spawn_key=(ROUNDS - 1,)))
+        own = np.unique(positions, axis=0) if positions is not None else np.empty((0, problem.dimension))
+        further = MOST_SCOUTS if self.choice is not None else SCOUTS
+        starts, scale = starts_of(problem, rng, work.rungs[0].position, further)
+        starts = np.concatenate([own, starts])
+        before = self.evaluation_budget.total
+        finest = work.rungs[0].fidelity
+        names = tuple(work.potentials) if self.choice is not None else (finest,)
+        wider = self._wider(rng) if self.choice is not None else None
+        most = self.evaluation_budget.descents_most
+        domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
+        potentials = [work.potentials[name] for name in names]
+        curved = walled(domain) or all(potential.bounded for potential in potentials)
+        curved &= all(potential.curved for potential in potentials) and problem.dimension <= MOST_GAUSSIAN
+        (found,) = work.do([search_modes(names, starts, scale, domain, wider, most, first, curved)])
+        self.evaluation_budget.looked(found.looks)
+        work.mode_occupancy.found(found, scale)
+        if self.choice is None:
+            return
+        self.choice.mode_search_result(found, self.evaluation_budget.total - before, labels(problem.shapes))
+        if self.choice.sampler != self._chosen:
+            self._take_stage()
+            self._assemble()
+            self._begin_in(found)
+        elif self.choice.led:
+            self._begin_in(found)
+
+    def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
+        """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
+        problem, count = self.work.problem, self.evaluation_budget.points_most
+        return lambda share: problem.sample_start(rng, max(1, round(share * count)))
+
+    def _begin_in(self, found: ModeSearchResult) -> None:
+        """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
+        heaviest = found.heavy[np.argsort(-found.minima.weights[found.heavy], kind="stable")]
+        places = found.minima.position[heaviest]
+        chains = np.arange(self._plan.chains)
+        for k, rung in enumerate(self.work.rungs):
+            own = places[(chains + k) % len(places)] if len(places) else self.work.given
+            place(self.work.problem, rung, own, self._plan.chains)
+
+    def _take_stage(self) -> None:
+        """The sampler that is chosen now, if one is, and the search for its ladder."""
+        if self.choice is not None:
+            self._chosen = self.choice.sampler
+        self.search = self._new_search()
+        self.work.fit(self._composition)
+
+    def _begin_warm_up(self) -> None:
+        work = self.work
+        if self.search is not None:
+            self.search.begun(work.rungs)
+        work.meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(lead=self.choice is None or self.choice.led)
+
+    def _warmed(self) -> None:
+        """End a warm-up that is over."""
+        if self._warm_up is None or not self._warm_up.over:
+            return
+        exchange = self.work.exchange
+        if self.search is not None and exchange is not None:
+            if not self.search.last:
+                warm_starts = self.search.advance(self.work.rungs, exchange)
+                self._assemble()
+                self.inherit(warm_starts)
+                return
+            self.search.measured(exchange)
+        self._warm_up = None
+        self._on_trial = self.choice is not None and not self.choice.last
+        self.evaluation_budget.warmed()
+
+    def _try(self) -> None:
+        """A step of a trial; at its end draws begin, if they have not with it, or the next stage does."""
+        assert self.choice is not None
+        work, choice = self.work, self.choice
+        work.do([rung.moves() for rung in work.rungs])
+        cold = work.rungs[0]
+        choice.add(cold.position, cold.estimate.energy)
+        if not choice.complete(self.evaluation_budget.worth):
+            return
+        self._on_trial, led = False, choice.led
+        warm_start = WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)))
+        affords = partial(self.evaluation_budget.affords, self._shortened + TRIAL, choice.steps)
+        if choice.judged(work.problem.dimension, warm_start, self.evaluation_budget.worth, affords):
+            return
+        self.evaluation_budget.failed()
+        self._take_stage()
+        self._assemble()
+        if self.search is None and choice.led == led:
+            self.inherit([warm_start if choice.returned is None else choice.returned])
+            return
+        if choice.led and work.mode_occupancy.mode_search_result is not None:
+            self._begin_in(work.mode_occupancy.mode_search_result)
+        else:
+            for rung in work.rungs:
+                place(work.problem, rung, work.given, self._plan.chains)
+        self._begin_warm_up()
+
+    @property
+    def _shortened(self) -> int:
+        """Steps of a warm-up that goes on from one of shorter paths: metric and step size are nearly known."""
+        return max(SHORTEST, self._plan.warmup // 3)
+
+    def _new_search(self) -> LadderSearch | None:
+        if self._chosen.ladder is None:
+            return None
+        work, warmup = self.work, self._plan.warmup
+        if self.choice is not None:  # what is long enough for a kernel may be too short for a ladder
+            warmup = max(warmup, LEAST_SEARCH if self._plan.stops_early else 3 * SHORTEST)
+        return LadderSearch(
+            self._chosen,
+            [fidelity_of(work.problem, rung.fidelity) for rung in self._chosen.rungs],
+            split=all(potential.split for potential in work.potentials.values()),
+            drawable=work.priors.drawable,
+            warmup=warmup,
+            shortest=shortest_length(self._chosen.rungs, self._plan.chains),
+        )
+
+    def _new_warm_up(self) -> WarmUp:
+        work, steps, windows = self.work, self._plan.warmup, WINDOWS
+        if self._following is not None:
+            # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
+            steps, windows = self._following[1], (1.0,)
+        elif self.choice is not None and self.choice.returned is not None:
+            steps, windows = SHORTEST, (1.0,)
+        elif self.choice is not None and (self.choice.stage or self.choice.again) and self.search is None:
+            steps = self._shortened
+        elif self.search is not None:
+            steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
+        return WarmUp(
+            work.problem,
+            work.rungs,
+            work.exchange,
+            steps,
+            self._preconditioner,
+            work.do,
+            windows,
+            may_stop=self._plan.stops_early and self.search is None and len(windows) > 1,
+        )

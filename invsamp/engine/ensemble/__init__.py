@@ -1,0 +1,1 @@
+"""All rungs of a run and their swaps, stepped together. May import `mode_search` and below."""

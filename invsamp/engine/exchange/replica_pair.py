@@ -1,0 +1,249 @@
+"""Two rungs of a run: their rule, their random streams, what they learn of each other, their counts."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from invsamp.engine.exchange.swap_acceptance import Meeting, estimates_alike, variances_may_differ
+from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.estimators import Pairing
+from invsamp.evaluate.requests import EvaluationRequests, Rows
+from invsamp.ladder import Swap
+from invsamp.protocols import Array
+from invsamp.swaps.discrepancy import Discrepancy
+from invsamp.swaps.rules import SwapRule, delayed_acceptance, fast
+from invsamp.swaps.schemes import window_of
+
+_COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
+
+#: Chains that are told by their numbers.
+WORST = 8
+
+
+class Pair:
+    """Two rungs that meet. Its streams are its own: no draw depends on what another pair did.
+
+    Parameters
+    ----------
+    number : int
+        k of rungs k and k + 1; of rungs further apart, the next numbers.
+    swap : Swap
+    cold, hot : RungChains
+    seed : SeedSequence
+        The pair's own.
+    """
+
+    def __init__(
+        self, number: int, swap: Swap, cold: RungChains, hot: RungChains, seed: np.random.SeedSequence
+    ) -> None:
+        self.number, self._swap, self._cold, self._hot = number, swap, cold, hot
+        accept, added = seed.spawn(2)
+        self._thresholds = Stream(np.random.default_rng(accept), (len(cold.position),), log_uniform)
+        self._added = np.random.default_rng(added)
+        self.rule = _rule(swap, cold, hot)
+        self.same = estimates_alike(cold, hot)
+        self._unequal = self.rule.equalize and swap.energies == "estimated" and variances_may_differ(cold, hot)
+        self._gated = window_of(swap.scheme) > 1
+        self._every = np.arange(len(cold.position))
+        self._open = np.ones(len(self._every), dtype=bool)  # which chains may swap in this window
+        self.learning = True
+        self.discrepancy = self.rule.discrepancy.init() if self.rule.discrepancy else None
+        #: Whether all that an attempt takes is known before: exact energies of one fidelity, in one stage.
+        self.vectorized = self._is_vectorized()
+        self.reset()
+
+    def reset(self) -> None:
+        """Set every count to zero (at the end of warm-up)."""
+        self.attempts = self.accepts = self.first_stage_accepts = 0
+        self.log_ratio_sd = 0.0  # sum over attempts of the noise's sd
+        #: Sums over the attempts of each chain of the chance to be accepted, in all and by the first stage.
+        self.chances, self.first_stage_chances = np.zeros((2, len(self._cold.position)))
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> None:
+        """Fill in what the rule takes from warm-up, which is over: mean variances, and the discrepancy."""
+        self.rule = self.rule.resolve(cold_variance, hot_variance)
+        if self.rule.discrepancy and self.discrepancy:
+            self.discrepancy = self.rule.discrepancy.fitted(self.discrepancy)
+        self.learning, self.vectorized = False, self._is_vectorized()
+
+    def attempt(self) -> EvaluationRequests[Rows]:
+        """Let the rungs meet; the chains that exchange their positions."""
+        added, whole = self._added if self._unequal else None, self._swap.energies == "exact"
+        paired = self._swap.energies == "paired"
+        meeting = Meeting(
+            self._cold,
+            self._hot,
+            self.rule,
+            same=self.same,
+            whole=whole,
+            paired=paired,
+            learned=self.discrepancy,
+            added=added,
+        )
+        stages = self.rule.stages()
+        rows = np.flatnonzero(self._open) if self._gated else self._every
+        tried = len(rows)
+        for number, stage in enumerate(stages):
+            log_ratio, noise = yield from meeting.log_ratio(stage, rows)
+            self.log_ratio_sd += noise
+            at = rows if len(rows) < len(self._every) else slice(None)  # a third of the time where it is all
+            accept = self._thresholds.draw()[at] < log_ratio
+            chances = np.exp(np.minimum(log_ratio, 0.0))
+            if number == 0:
+                self.first_stage_accepts += int(np.count_nonzero(accept))
+                self.first_stage_chances[at] += chances
+            if number == len(stages) - 1:
+                self.chances[at] += chances
+            rows = rows[accept]
+            if not len(rows):
+                break
+        if self.learning:
+            self._learn(meeting)
+        self.attempts += tried
+        self.accepts += len(rows)
+        if len(rows):
+            self._open[rows] = not self._gated
+            yield from meeting.exchange(rows)
+        return rows
+
+    def open(self) -> None:
+        """Let all chains swap, those too that have in the last window."""
+        self._open[:] = True
+
+    def log_uniform(self) -> Array:
+        """Logs of fresh uniform numbers (chains,), for an attempt."""
+        return self._thresholds.draw()
+
+    def count(self, chances: Array, accepts: int) -> None:
+        """Count an attempt that had these chances (chains,) to be accepted, and was in some chains."""
+        self.attempts += len(chances)
+        self.accepts += accepts
+        self.first_stage_accepts += accepts
+        self.chances += chances
+        self.first_stage_chances += chances
+
+    @property
+    def ready(self) -> bool:
+        """Whether both rungs' variances are known by now: a rule without them would be another rule."""
+        return self._cold.variance_ready and self._hot.variance_ready
+
+    @property
+    def rejection(self) -> float:
+        """Mean chance that an attempt is rejected; NaN without one."""
+        return 1.0 - float(self.chances.sum()) / self.attempts if self.attempts else math.nan
+
+    @property
+    def least_chance(self) -> float:
+        """Mean chance of the chain whose attempts are accepted least; NaN without any."""
+        chains = len(self.chances)
+        return float(self.chances.min()) / (self.attempts / chains) if self.attempts else math.nan
+
+    @property
+    def worst_chains(self) -> dict[str, float]:
+        """The chains whose attempts are accepted least, up to `WORST`, with their mean chances."""
+        if not self.attempts:
+            return {}
+        means = self.chances / (self.attempts / len(self.chances))
+        return {str(k): float(means[k]) for k in np.argsort(means, kind="stable")[:WORST].tolist()}
+
+    @property
+    def first_stage_rejections(self) -> Array:
+        """Mean chance (chains,) that the first stage of an attempt rejects; NaN without one."""
+        chains = len(self.first_stage_chances)
+        return 1.0 - self.first_stage_chances / (self.attempts / chains if self.attempts else math.nan)
+
+    @property
+    def residual_sd(self) -> float | None:
+        """Sd of what the learned discrepancy leaves unexplained; None where nothing was learned."""
+        return self.discrepancy.residual_sd if self.discrepancy else None
+
+    @property
+    def doubt(self) -> str | None:
+        """What is known to be wrong with the swaps as they were chosen, in words."""
+        if self._gated and self.number == 0:
+            return (
+                f"swaps are by {self._swap.scheme}: a pair that has swapped rests until its window is over, which "
+                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts."
+            )
+        if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
+            return None
+        where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
+        if math.isinf(self.rule.factor):
+            return (
+                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
+                "corrected(), or exact energies for swaps."
+            )
+        if (
+            self._swap.energies == "estimated"
+            and _own_energies(self.rule)
+            and not self.rule.equalize
+            and variances_may_differ(self._cold, self._hot)
+        ):
+            return (
+                f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
+                "Use fast(), which equalizes it, or a rule with all four energies (multi_variance, product_target)."
+            )
+        return None
+
+    def state(self) -> Saved:
+        """All that the next attempts depend on, and the counts."""
+        return {
+            "thresholds": self._thresholds.state(),
+            "added": copy.deepcopy(self._added),
+            "rule": self.rule,
+            "discrepancy": self.discrepancy,
+            "learning": self.learning,
+            "open": self._open.copy(),
+            "counts": {name: copy.copy(getattr(self, name)) for name in _COUNTS},
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self._thresholds.restore(state["thresholds"])
+        self._added = copy.deepcopy(state["added"])
+        self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
+        self._open, self.vectorized = state["open"].copy(), self._is_vectorized()
+        for name, value in state["counts"].items():
+            setattr(self, name, copy.copy(value))
+
+    def _is_vectorized(self) -> bool:
+        linear = self._cold.target.factors is not None and self._hot.target.factors is not None
+        exact = self.same and self._cold.estimator.exact
+        return exact and linear and not self._gated and len(self.rule.stages()) == 1
+
+    def _learn(self, meeting: Meeting) -> None:
+        if not (self.rule.discrepancy and self.discrepancy):
+            return
+        for position, difference in meeting.differences():
+            self.discrepancy = self.rule.discrepancy.update(self.discrepancy, position, difference)
+
+
+def check_paired(swap: Swap, cold: RungChains, hot: RungChains) -> None:
+    """`ValueError` unless swaps of two rungs may take one batch for both positions, where they are to."""
+    rule = _rule(swap, cold, hot)
+    alike = cold.potential is hot.potential and cold.settings.estimator == hot.settings.estimator
+    if swap.energies != "paired" or (alike and isinstance(cold.estimator, Pairing) and _own_energies(rule)):
+        return
+    raise ValueError(
+        "swap energies 'paired' need rungs of one fidelity with equal estimators that take one batch for two positions "
+        f"(minibatch, fixed_control), and fast() or corrected(), got {cold.settings.estimator} of {cold.fidelity!r}, "
+        f"{hot.settings.estimator} of {hot.fidelity!r} and {rule}"
+    )
+
+
+def _own_energies(rule: SwapRule) -> bool:
+    """Whether no rung's energy is taken at both positions, so that the noise depends on who is where."""
+    return not any(any(stage.cold_at_hot) or any(stage.hot_at_cold) for stage in rule.stages())
+
+
+def _rule(swap: Swap, cold: RungChains, hot: RungChains) -> SwapRule:
+    if swap.rule is not None:
+        return swap.rule
+    if cold.potential is hot.potential:
+        return fast()
+    # what was learned of a difference of misfits is no difference of a law's values where that is not linear
+    return delayed_acceptance(Discrepancy() if cold.target.factors else None)

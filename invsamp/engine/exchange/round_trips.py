@@ -1,0 +1,68 @@
+"""What travels with a walker through the ladder: which one it is, and how often it crossed from end to end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Integers = npt.NDArray[np.intp]
+
+
+class ReplicaIndices(NamedTuple):
+    """Who is where: all entries (rungs, chains), which move with the positions at a swap.
+
+    Two crossings are a round trip: the same count as `invsamp.diagnostics.round_trips` of the full path, without
+    storing the path.
+    """
+
+    replica: Integers  # which walker is here, by the rung where it began
+    last_end: Integers  # the end of the ladder where it was last, as a rung; -1 before the first
+    crossings: Integers  # from one end to the other
+
+    @classmethod
+    def at(cls, rungs: int, chains: int) -> ReplicaIndices:
+        """Each where it begins."""
+        replica = np.tile(np.arange(rungs)[:, None], chains)
+        return cls(replica, replica, replica).reset()
+
+    def arrive(self, source: Integers) -> ReplicaIndices:
+        """After those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
+        after = ReplicaIndices(np.empty_like(source), np.empty_like(source), np.empty_like(source))
+        _arrive(source, *self, *after)
+        return after
+
+    def reset(self) -> ReplicaIndices:
+        """The same, their trips forgotten (at the end of warm-up)."""
+        last_end = np.full_like(self.last_end, -1)
+        last_end[0], last_end[-1] = 0, len(last_end) - 1
+        return ReplicaIndices(self.replica, last_end, np.zeros_like(self.crossings))
+
+    @property
+    def round_trips(self) -> int:
+        """Made by all."""
+        return int((self.crossings // 2).sum())
+
+
+@njit(cache=True)
+def _arrive(
+    source: Integers,
+    replica: Integers,
+    last_end: Integers,
+    crossings: Integers,
+    new_replica: Integers,
+    new_last_end: Integers,
+    new_crossings: Integers,
+) -> None:
+    last = len(source) - 1
+    for rung in range(last + 1):
+        for chain in range(source.shape[1]):
+            origin = source[rung, chain]
+            end, count = last_end[origin, chain], crossings[origin, chain]
+            if rung == 0 or rung == last:
+                count += end >= 0 and end != rung
+                end = rung
+            new_replica[rung, chain] = replica[origin, chain]
+            new_last_end[rung, chain], new_crossings[rung, chain] = end, count

@@ -1,0 +1,272 @@
+"""Exchanging positions between rungs. Positions move; rungs stay, with their variances, streams and counts."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.engine.exchange.replica_pair import Pair
+from invsamp.engine.exchange.round_trips import ReplicaIndices
+from invsamp.engine.exchange.vectorized_swaps import VectorizedSwaps
+from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.evaluate.requests import EvaluationRequests, Rows, gathered
+from invsamp.ladder import Swap
+from invsamp.protocols import Array
+from invsamp.swaps.rules import SwapRule
+from invsamp.swaps.schemes import beyond_neighbors, window_of
+
+#: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
+COSTLY = 0.1
+#: Meetings after a step, of even and odd pairs in turn, where swaps are free; and where fewer than `FEW` are rejected.
+PARITIES, MORE_PARITIES, FEW = 3, 5, 0.35
+
+
+class Measured(NamedTuple):
+    """What was rejected."""
+
+    rejections: Array  # (pairs,) mean chances; NaN where none met
+    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the laws decides
+    barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
+
+
+class Exchange:
+    """All swaps of a run: the schedule of attempts, the pairs, who is where.
+
+    Parameters
+    ----------
+    swap : Swap
+    rungs : sequence of RungChains
+    seed : SeedSequence
+    """
+
+    def __init__(self, swap: Swap, rungs: Sequence[RungChains], seed: np.random.SeedSequence) -> None:
+        self._swap, self._rungs = swap, rungs
+        when, who, *seeds, free = seed.spawn(2 + len(rungs))
+        self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
+        #: The rungs of each pair: neighbors, and then those further apart, where these meet at all.
+        self._ends = list(itertools.pairwise(range(len(rungs))))
+        if beyond_neighbors(swap.scheme):
+            self._ends += [(i, j) for i, j in itertools.combinations(range(len(rungs)), 2) if j > i + 1]
+            seeds = [*seeds[: len(rungs) - 1], *seed.spawn(len(self._ends) - len(rungs) + 1)]
+        self._all = [Pair(k, swap, rungs[i], rungs[j], seeds[k]) for k, (i, j) in enumerate(self._ends)]
+        self._number = {ends: k for k, ends in enumerate(self._ends)}
+        #: Of neighbors.
+        self.pairs = self._all[: len(rungs) - 1]
+        #: Who is where.
+        self.replica_indices = ReplicaIndices.at(len(rungs), len(rungs[0].position))
+        self._attempt = 0
+        #: Steps from one meeting to the next of pairs that cost solves; None: now and then.
+        self.every = swap.every
+        self._due: list[bool] = []  # after which steps to come, if `every` does not say so
+        self._next = 0
+        # pairs that meet after every step, by a schedule of their own, as it costs nothing
+        every = swap.fraction is None
+        self._free = [k for k, pair in enumerate(self._all) if every and pair.vectorized]
+        self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self._all) else 0.0)
+        self._free_attempt, self._free_who = 0, np.random.default_rng(free)
+        self._vectorized = VectorizedSwaps(rungs, self._all, self._ends)
+        together = sorted({k for free in self._free for k in self._ends[free]})
+        alone = [[k] for k in range(len(rungs)) if k not in together]
+        #: Rungs that meet after every step together, and each of the others by itself, from cold to hot.
+        self.groups = sorted([together, *alone] if together else alone)
+        #: Meetings of the free pairs after a step.
+        self.parities = PARITIES if len(self._free) > 1 else len(self._free)
+        self._met = False
+        #: Of the time before the last reset.
+        self.measured: Measured
+        self.reset()
+
+    def reset(self) -> None:
+        """Set every count to zero (at the end of warm-up), and keep what was measured."""
+        self.measured = self._measured()
+        for pair in self._all:
+            pair.reset()
+        self.replica_indices = self.replica_indices.reset()
+        #: Evaluations that swaps took, by fidelity.
+        self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
+
+    def begin_count(self) -> None:
+        """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away, and the first one."""
+        self._next, self._attempt, self.every = 0, 0, self._swap.every
+
+    def due(self) -> bool:
+        """Whether rungs meet after this step; asked once after each."""
+        if not self._fraction:
+            return True
+        if self.every is not None:
+            self._next = (self._next + 1) % self.every
+            self._met = not self._next
+            return self._met or bool(self._free)
+        if self._next == len(self._due):
+            self._due, self._next = (self._when.random(4096) < self._fraction).tolist(), 0
+        self._met = met = self._due[self._next]
+        self._next += 1
+        return met or bool(self._free)
+
+    def ahead(self, most: int) -> int:
+        """Steps, at most so many, until others meet than those that do after every step; in place of `due`."""
+        for steps in range(1, most):
+            self.due()
+            if self._met:
+                return steps
+        self.due()
+        return most
+
+    def meet(self) -> EvaluationRequests[None]:
+        """Let those rungs meet whose turn it is."""
+        if self._met:
+            yield from self._meet_in_turn()
+        self.swap_vectorized()
+
+    def swap_vectorized(self) -> None:
+        """Let those meet that do after every step."""
+        if self._free:
+            meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
+            self.replica_indices = self._vectorized.meet(meetings, self.replica_indices)
+
+    def _meet_in_turn(self) -> EvaluationRequests[None]:
+        """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
+        if self._attempt % window_of(self._swap.scheme) == 0:
+            for pair in self._all:
+                pair.open()
+        costly = [k for k in range(len(self._all)) if k not in self._free]
+        meeting = self._next_by_scheme(self._attempt, self._who)
+        if self._swap.every is not None and len(costly) == 1:
+            meeting = costly  # where the scheme would have it wait for pairs that meet anyway
+        for apart in self._apart([k for k in meeting if k in costly]):
+            vectorized = [k for k in apart if self._all[k].vectorized]
+            if asking := [self._meet(k) for k in apart if k not in vectorized and self._all[k].ready]:
+                yield from gathered(asking)
+            if vectorized:
+                self.replica_indices = self._vectorized.meet([vectorized], self.replica_indices)
+        self._attempt += 1
+
+    def _next_free(self) -> list[int]:
+        if len(self._free) == 1:
+            return self._free
+        meeting = self._next_by_scheme(self._free_attempt, self._free_who)
+        self._free_attempt += 1
+        return [k for k in meeting if k in self._free]
+
+    def _next_by_scheme(self, attempt: int, rng: np.random.Generator) -> list[int]:
+        """Numbers of the pairs that are to meet."""
+        meeting = list(self._swap.scheme.pairs(attempt, len(self._rungs), rng))
+        try:
+            return [self._number[i, j] for i, j in meeting]
+        except (KeyError, TypeError, ValueError):
+            known = f"pairs (k, k + 1) of the {len(self._rungs)} rungs"
+            raise ValueError(f"scheme must give {known}, got {meeting!r} from {self._swap.scheme}") from None
+
+    def resolve(self) -> None:
+        """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
+        if len(self._free) > 1:
+            mean = np.mean(self.rejections[[k for k in self._free if k < len(self.pairs)]])
+            self.parities = MORE_PARITIES if mean < FEW else PARITIES
+        means = [self._mean_variance(rung) for rung in self._rungs]
+        for pair, (i, j) in zip(self._all, self._ends, strict=True):
+            pair.resolve(means[i], means[j])
+
+    def state(self) -> Saved:
+        """All that the next steps depend on, and the counts."""
+        return {
+            "when": copy.deepcopy(self._when),
+            "who": copy.deepcopy(self._who),
+            "due": np.array(self._due, dtype=bool),
+            "next": self._next,
+            "attempt": self._attempt,
+            "free_attempt": self._free_attempt,
+            "free_who": copy.deepcopy(self._free_who),
+            "every": self.every,
+            "parities": self.parities,
+            "measured": list(self.measured),
+            "pairs": [pair.state() for pair in self._all],
+            "replica_indices": self.replica_indices,
+            "solves": dict(self.solves),
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
+        self._due, self._next, self._attempt = state["due"].tolist(), state["next"], state["attempt"]
+        self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
+        self.every = state.get("every", self._swap.every)  # runs of version 0.2.0 had no other
+        self.parities, self.measured = state["parities"], Measured(*state["measured"])
+        for pair, own in zip(self._all, state["pairs"], strict=True):
+            pair.restore(own)
+        self.replica_indices, self.solves = state["replica_indices"], dict(state["solves"])
+
+    @property
+    def rules(self) -> list[SwapRule]:
+        """The rule of each pair."""
+        return [pair.rule for pair in self.pairs]
+
+    @property
+    def apart(self) -> list[tuple[int, int, int, int]]:
+        """Of pairs that are no neighbors: their rungs, how often they met, and how often they swapped."""
+        beyond = list(zip(self._ends, self._all, strict=True))[len(self.pairs) :]
+        return [(i, j, pair.attempts, pair.accepts) for (i, j), pair in beyond]
+
+    @property
+    def attempts(self) -> npt.NDArray[np.int64]:
+        """Chains that met, by pair."""
+        return np.array([pair.attempts for pair in self.pairs], dtype=int)
+
+    @property
+    def accepts(self) -> npt.NDArray[np.int64]:
+        """Chains that exchanged their positions, by pair."""
+        return np.array([pair.accepts for pair in self.pairs], dtype=int)
+
+    @property
+    def rejections(self) -> Array:
+        """Mean chance of each pair that an attempt is rejected (pairs,); NaN where none was made."""
+        return np.array([pair.rejection for pair in self.pairs])
+
+    @property
+    def round_trips(self) -> int:
+        """Since the last reset."""
+        return self.replica_indices.round_trips
+
+    def _apart(self, pairs: Sequence[int]) -> list[list[int]]:
+        """The pairs in their order, in groups of which no two share a rung."""
+        groups: list[list[int]] = []
+        for k in pairs:
+            if not groups or any(set(self._ends[k]) & set(self._ends[other]) for other in groups[-1]):
+                groups.append([])
+            groups[-1].append(k)
+        return groups
+
+    def _meet(self, k: int) -> EvaluationRequests[None]:
+        """An attempt of one pair, its solves counted."""
+        asking = self._all[k].attempt()
+        try:
+            requests = next(asking)
+            while True:
+                for request in requests:
+                    self.solves[request.fidelity] += len(request.position) * request.of_each_row
+                requests = asking.send((yield requests))
+        except StopIteration as end:
+            rows: Rows = end.value
+        if len(rows):
+            source = np.tile(np.arange(len(self._rungs))[:, None], len(self.replica_indices.replica[0]))
+            i, j = self._ends[k]
+            source[i, rows], source[j, rows] = j, i
+            self.replica_indices = self.replica_indices.arrive(source)
+
+    def _measured(self) -> Measured:
+        first = np.array([pair.first_stage_rejections for pair in self.pairs])
+        sums, chains = first.sum(axis=0), first.shape[1]
+        error = float(sums.std(ddof=1)) / math.sqrt(chains) if chains > 1 else math.nan
+        return Measured(self.rejections, first.mean(axis=1), error)
+
+    def _mean_variance(self, rung: RungChains) -> float:
+        if self._swap.energies == "exact":
+            return 0.0
+        variance = rung.energy_variance(rung.position, rung.estimate.energy_variance)
+        return 0.0 if variance is None else float(np.mean(variance))

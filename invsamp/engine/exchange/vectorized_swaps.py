@@ -1,0 +1,124 @@
+"""Swaps that cost nothing: rungs of one fidelity whose energies, exact ones, are at hand.
+
+All pairs that meet at a time are decided at once, and the positions move when the last of several meetings in a row is
+over. What comes of it is what `invsamp.engine.exchange.replica_pair.Pair.attempt` would make of each pair by itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from invsamp.engine.exchange.replica_pair import Pair
+from invsamp.engine.exchange.round_trips import Integers, ReplicaIndices
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.kernels.contract import decided
+from invsamp.protocols import Array
+from invsamp.tempering import TargetDistribution
+
+#: In place of the factors of a law that has none; pairs of such laws are not at hand.
+_NEITHER = np.nan, np.nan
+
+
+class VectorizedSwaps:
+    """A ladder's rungs, as they meet without solving anything.
+
+    Parameters
+    ----------
+    rungs : sequence of RungChains
+    pairs : sequence of Pair
+        All of the ladder.
+    ends : sequence of (int, int)
+        The rungs of each.
+    """
+
+    def __init__(self, rungs: Sequence[RungChains], pairs: Sequence[Pair], ends: Sequence[tuple[int, int]]) -> None:
+        self._rungs, self._pairs = rungs, pairs
+        self._ends = np.array(ends, dtype=np.intp).reshape(-1, 2)
+        self._order = np.arange(len(rungs))[:, None]
+        self._targets: list[TargetDistribution] = []
+        self._factors = np.empty((0, 2))
+        self._apart = False
+
+    def meet(self, meetings: Sequence[Sequence[int]], replica_indices: ReplicaIndices) -> ReplicaIndices:
+        """Let pairs meet, those of one meeting at the same time; who is where afterwards.
+
+        Parameters
+        ----------
+        meetings : sequence of sequences of int
+            Numbers of the pairs, of which no two in a meeting share a rung, and all of which are `Pair.vectorized`.
+        walkers : Walkers
+            Before.
+        """
+        rungs = self._rungs
+        energy = np.array([rung.estimate.energy for rung in rungs])
+        targets = [rung.target for rung in rungs]
+        if len(self._targets) != len(targets) or any(map(operator.is_not, targets, self._targets)):
+            self._targets, self._factors = targets, np.array([target.factors or _NEITHER for target in targets])
+            self._apart = bool((self._factors[:, 0] != self._factors[:, 1]).any())
+        factors, prior = self._factors, np.empty((len(rungs), 0))
+        if self._apart:  # told where a law needs it
+            prior = np.array([rung.estimate.prior for rung in rungs])
+        source = np.empty(energy.shape, dtype=np.intp)
+        source[...] = self._order
+        moved = 0
+        for meeting in meetings:
+            if len(meeting):
+                thresholds = np.array([self._pairs[k].log_uniform() for k in meeting])
+                log_ratio, accepted = np.empty(thresholds.shape), np.empty(len(meeting), dtype=np.intp)
+                _decide(self._ends[list(meeting)], factors, energy, prior, source, thresholds, log_ratio, accepted)
+                counts = accepted.tolist()
+                moved += sum(counts)
+                for k, chances, count in zip(meeting, np.exp(np.minimum(log_ratio, 0.0)), counts, strict=True):
+                    self._pairs[k].count(chances, count)
+        if not moved:
+            return replica_indices
+        self._move(source)
+        return replica_indices.arrive(source)
+
+    def _move(self, source: Integers) -> None:
+        """Bring the chains from the rungs ``source`` (rungs, chains), with what is known there."""
+        before = [rung.point for rung in self._rungs]
+        for k, (rung, origin) in enumerate(zip(self._rungs, source, strict=True)):
+            others = set(origin.tolist()) - {k}
+            for other in others:
+                rung.point = decided(origin == other, before[other], rung.point)
+            if others and rung.memory:
+                rung.arrived(np.flatnonzero(origin != k), before[k].estimate)
+
+
+@njit(cache=True)
+def _decide(
+    pairs: Integers,
+    factors: Array,
+    energy: Array,
+    prior: Array,
+    source: Integers,
+    thresholds: Array,
+    log_ratio: Array,
+    accepted: Integers,
+) -> None:
+    """Log ratios (pairs, chains) of pairs (pairs, 2) and how many chains swap, whose columns are exchanged.
+
+    The prior has no columns where no law takes it apart. Infinite energies on both sides give NaN: no swap.
+    """
+    for i in range(len(pairs)):
+        cold, hot, count = pairs[i, 0], pairs[i, 1], 0
+        a, b = factors[cold, 0] - factors[hot, 0], factors[cold, 1] - factors[hot, 1]
+        for chain in range(energy.shape[1]):
+            value = b * (energy[cold, chain] - energy[hot, chain])
+            if a != b:
+                value += (a - b) * (prior[cold, chain] - prior[hot, chain])
+            if np.isnan(value):
+                value = -np.inf
+            log_ratio[i, chain] = value
+            if thresholds[i, chain] < value:
+                count += 1
+                energy[cold, chain], energy[hot, chain] = energy[hot, chain], energy[cold, chain]
+                if prior.shape[1]:
+                    prior[cold, chain], prior[hot, chain] = prior[hot, chain], prior[cold, chain]
+                source[cold, chain], source[hot, chain] = source[hot, chain], source[cold, chain]
+        accepted[i] = count

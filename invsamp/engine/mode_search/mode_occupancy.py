@@ -1,0 +1,142 @@
+"""How often a run's draws visit each of the modes that descents found before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.diagnostics.report import FoundModes
+from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
+from invsamp.engine.rungs.random_streams import Saved
+from invsamp.modes.minima import Minima
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.protocols import Array, DrawablePrior, Problem
+
+#: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
+WANDERED = 1e3
+#: The share of what comes farthest in descents without end from which on other parameters are named with it.
+SHARE_AWAY = 0.1
+
+
+class ModeOccupancy:
+    """What descents found before a run, and how many of its draws belong to each mode."""
+
+    def __init__(self) -> None:
+        self.mode_search_result: ModeSearchResult | None = None
+        self._scale = np.ones(0)
+        self.forget()
+
+    def found(self, mode_search_result: ModeSearchResult, scale: Array) -> None:
+        """Begin to count."""
+        self.mode_search_result, self._scale = mode_search_result, scale
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self._counts = np.zeros(
+            0 if self.mode_search_result is None else len(self.mode_search_result.minima.energies), dtype=np.int64
+        )
+        self._reach = np.zeros(len(self._scale))
+
+    def count(self, positions: Array) -> None:
+        """Draws (n, d) of the cold rung."""
+        if self.mode_search_result is None or not len(self._counts):
+            return
+        lowest = self.mode_search_result.minima.position[0]
+        away = np.maximum(
+            positions.max(axis=0, initial=-np.inf) - lowest, lowest - positions.min(axis=0, initial=np.inf)
+        )
+        self._reach = np.fmax(self._reach, away / self._scale)
+        if len(self._counts) == 1:
+            self._counts[0] += len(positions)
+            return
+        for part in np.array_split(positions, max(1, positions.size // MOST_NUMBERS)):
+            self._counts += np.bincount(
+                nearest(self.mode_search_result.minima, self._scale, part), minlength=len(self._counts)
+            )
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        counts, reach = self._counts.copy(), self._reach.copy()
+        return {"mode_search_result": self.mode_search_result, "counts": counts, "scale": self._scale, "reach": reach}
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self.mode_search_result, self._counts, self._scale = (
+            state["mode_search_result"],
+            state["counts"].copy(),
+            state["scale"],
+        )
+        self._reach = state.get("reach", np.zeros(len(self._scale))).copy()  # not in runs of before
+
+    def report(self, problem: Problem) -> FoundModes | None:
+        """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
+        if self.mode_search_result is None:
+            return None
+        minima = self.mode_search_result.minima
+        return {
+            "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
+            "energies": minima.energies.tolist(),
+            "weights": minima.weights.tolist(),
+            "by_laplace": minima.gaussian,
+            "mode_occupancy": self._counts.tolist(),
+            "descents": self.mode_search_result.descents,
+            "unfinished": self.mode_search_result.unfinished,
+            "endless": self.mode_search_result.endless,
+            "away": _away(problem, self.mode_search_result),
+            "flat": _flat(problem, minima, self._scale),
+            "wandered": _wandered(problem, self._reach),
+            "searched": self.mode_search_result.searched,
+            "unseen": self.mode_search_result.unseen,
+            "lowest_by": self.mode_search_result.lowest_by,
+            "from_prior": isinstance(problem, DrawablePrior),
+        }
+
+
+def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.intp]:
+    """Which minimum each position (n, d) belongs to (n,): the one whose Gaussian is the highest there."""
+    heights = []
+    for k, center in enumerate(minima.position):
+        moved = positions - center
+        if minima.measured:
+            factor = np.linalg.cholesky(minima.extents[k])
+            heights.append(minima.energies[k] + 0.5 * np.square(np.linalg.solve(factor, moved.T)).sum(axis=0))
+        else:
+            heights.append(np.square(moved / scale).sum(axis=1))
+    return np.asarray(np.argmin(heights, axis=0))
+
+
+def diverged(mode_search_result: ModeSearchResult, names: Sequence[str]) -> list[str]:
+    """Names of the parameters that descents without end took away, those that went farthest first."""
+    far_ones = np.flatnonzero(mode_search_result.away > SHARE_AWAY * mode_search_result.away.max(initial=0.0))
+    return [names[k] for k in far_ones[np.argsort(-mode_search_result.away[far_ones])]]
+
+
+def _away(problem: Problem, mode_search_result: ModeSearchResult) -> list[str]:
+    names = labels(problem.shapes)
+    return diverged(mode_search_result, names) if len(names) == len(mode_search_result.away) else []
+
+
+def _wandered(problem: Problem, reach: Array) -> dict[str, float]:
+    """How far draws are from the lowest minimum, in spreads of the starts, by the parameters where that is very far."""
+    names = labels(problem.shapes)
+    if len(names) != len(reach):
+        return {}
+    return {names[k]: float(reach[k]) for k in np.flatnonzero(reach > WANDERED)}
+
+
+def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
+    """Names of the parameters along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
+    names = labels(problem.shapes)
+    if (
+        not len(minima.energies)
+        or minima.gaussian
+        or not minima.measured
+        or minima.on_wall[0]
+        or len(names) != len(scale)
+    ):
+        return []
+    wide = np.sqrt(np.diag(minima.extents[0])) > 0.99 * scale
+    return [names[k] for k in np.flatnonzero(wide)]

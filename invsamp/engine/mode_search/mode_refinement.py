@@ -1,0 +1,52 @@
+"""Where a kernel jumps to once the law is another: the modes that it knows, led down again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from invsamp.domains import Domain
+from invsamp.engine.mode_search.multistart import NEGLIGIBLE, PATIENCE, TOLERANCE
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request
+from invsamp.kernels import ModeJumps
+from invsamp.ladder import Sampler
+from invsamp.modes.descent import descend
+from invsamp.modes.minima import distinct
+from invsamp.protocols import Array
+
+#: Centers (k, d) of the modes, and factors (k, d, d) of their covariances.
+Jumps = tuple[Array, Array]
+
+
+def refined_modes(sampler: Sampler, fidelity: str, domain: Domain) -> EvaluationRequests[Jumps | None]:
+    """Modes of a fidelity near those that the sampler's kernels jump between; None where there are no two of them.
+
+    A corrected model has its modes elsewhere, if only by some sds, and jumps to where they were are refused.
+    """
+    kernel = next((rung.kernel for rung in sampler.rungs if isinstance(rung.kernel, ModeJumps)), None)
+    if kernel is None:
+        return None
+
+    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
+        (found,) = yield (Request(fidelity, at),)
+        return found
+
+    scale = np.sqrt(np.square(kernel.factors).sum(axis=2)).max(axis=0)
+    end = yield from descend(evaluate, kernel.centers, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
+    minima = yield from distinct(evaluate, end, scale, domain)
+    heavy = np.flatnonzero(minima.weights > NEGLIGIBLE) if minima.measured else np.arange(0)
+    if len(heavy) < 2:
+        return None
+    return minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
+
+
+def jumping(sampler: Sampler, jumps: Jumps | None) -> Sampler:
+    """The sampler with its kernels jumping there; as it is for None."""
+    if jumps is None:
+        return sampler
+    rungs = [
+        replace(rung, kernel=ModeJumps(rung.kernel.kernel, *jumps)) if isinstance(rung.kernel, ModeJumps) else rung
+        for rung in sampler.rungs
+    ]
+    return replace(sampler, rungs=rungs)

@@ -1,0 +1,1 @@
+"""Runs whose warm-up trains a correction of a coarse model. May import all of the engine."""

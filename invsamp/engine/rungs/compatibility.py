@@ -1,0 +1,125 @@
+"""Whether the parts of a sampler fit together, and the problem; the potentials that they solve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from invsamp.domains import Domain, Unbounded
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.estimators import Exact
+from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.kernels import Baseline, DelayedAcceptance
+from invsamp.ladder import Sampler
+from invsamp.ladder.corrected_exchange import CorrectedExchange
+from invsamp.protocols import Problem, SampledProblem
+from invsamp.tempering.cooling import Annealed
+
+
+def fidelity_of(problem: Problem, wanted: str | int) -> str:
+    """The name of a fidelity, given by it or by its place, 0 for the finest."""
+    names = problem.fidelities
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
+        return wanted
+    return names[max(0, len(names) - 1 - wanted)]
+
+
+def potentials_of(
+    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
+) -> dict[str, CountedPotential]:
+    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
+    used = set(fidelities)
+    for rung, own in zip(sampler.rungs, fidelities, strict=True):
+        if isinstance(rung.estimator, CoupledSum):
+            used.update(rung.estimator.levels_below(own, names))
+        if isinstance(rung.kernel, DelayedAcceptance):
+            used.add(_screening(names, own, rung.kernel.coarse))
+    if isinstance(sampler, CorrectedExchange):  # those between may pass on
+        used.update(names[names.index(fidelities[-1]) :])
+    potentials: dict[str, CountedPotential] = {}
+    for name in names:
+        if name in used:
+            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
+    return potentials
+
+
+def _screening(names: Sequence[str], own: str, coarse: str | int) -> str:
+    """The fidelity that screens the moves of one; `ValueError` if there is none below it."""
+    below = list(names[: names.index(own)])
+    if not below or (isinstance(coarse, str) and coarse not in below):
+        raise ValueError(
+            f"coarse of delayed acceptance must be a fidelity below {own!r}, of which there are {below}, got {coarse!r}"
+        )
+    return coarse if isinstance(coarse, str) else below[max(0, len(below) - coarse)]
+
+
+def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
+    """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
+    unsplit = [name for name, potential in potentials.items() if not potential.split]
+    apart = next((rung.target for rung in sampler.rungs if rung.target.needs_prior), None)
+    if apart is not None and unsplit:
+        raise ValueError(
+            f"the law {apart} needs potentials that tell prior energy and misfit apart (`parts`, see "
+            f"invsamp.protocols.SplitPotential), got one that does not for the fidelity {unsplit[0]!r}. A Posterior's "
+            "do; a temperature needs none"
+        )
+    for colder, hotter in itertools.pairwise(sampler.rungs):
+        curved = next((rung.target for rung in (colder, hotter) if rung.target.factors is None), None)
+        noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
+        if curved is not None and noisy is not None and sampler.swap.energies != "exact":
+            raise ValueError(
+                f"swaps with a rung of law {curved}, which is not linear in the energies, need exact ones: no penalty "
+                f"makes up for the noise of {noisy}. Use swap_energies='exact'"
+            )
+        if (
+            colder.target.factors is None
+            and sampler.swap.rule is not None
+            and sampler.swap.rule.discrepancy is not None
+        ):
+            raise ValueError(
+                f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
+                f"{sampler.swap.rule} with {colder.target}"
+            )
+
+
+def check_kernels(sampler: Sampler, domain: Domain) -> None:
+    """`ValueError` where a baseline would have to keep a domain, or a kernel would have to be alone and is not."""
+    for rung in sampler.rungs:
+        if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
+            raise ValueError(
+                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
+                "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
+            )
+        if isinstance(rung.kernel, DelayedAcceptance) and len(sampler.rungs) > 1:
+            raise ValueError(
+                f"{rung.kernel} must be alone, got {len(sampler.rungs)} rungs: use surrogate_exchange() above a ladder"
+            )
+
+
+def check_weights(cold: RungChains) -> None:
+    """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
+    labeled = isinstance(cold.target, Annealed)
+    if (
+        cold.target.factors is None
+        and not labeled
+        and cold.target.log_weight(cold.estimate, cold.target_memory) is None
+    ):
+        raise ValueError(
+            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.target!r}: the draws "
+            "are those of the first rung"
+        )
+
+
+def check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
+    """`ValueError` where a rule would take a fixed difference of energies for noise."""
+    rule = sampler.swap.rule
+    for colder, hotter in itertools.pairwise(fidelities):
+        if rule is not None and colder != hotter and rule.needs_common_energy:
+            raise ValueError(
+                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
+                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
+                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
+            )

@@ -1,0 +1,272 @@
+"""Whether the gradients that a run is about to follow are those of its energies: a few solves at two starts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.estimators import BoundEstimator, BoundMinibatch
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import Answer, Estimate, Request, answered
+from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
+from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
+
+#: Starts at which something is to be told, and those that are tried for it.
+STARTS, TRIES = 2, 6
+#: Draws of the problem's starts that show the scale of each coordinate.
+SCALE_DRAWS = 64
+#: Numbers that these draws have at the most, unless there are very many parameters.
+SCALE_NUMBERS = 2_000_000
+WHAT_TO_DO = (
+    "posterior.check_gradient() shows more. Derivatives that are approximate on purpose say so by derivative_error, a "
+    "number that the model carries; check_gradient=False samples all the same"
+)
+ADJUSTED = "The draws are right all the same, as every step is accepted by energies, but slower than they could be"
+CHOSEN = (
+    "Nothing was chosen, and what is chosen follows gradients: descents to the modes, the metric, the paths. Mend it, "
+    "or sample by energies alone (iv.pcn(), where priors are Gaussian)"
+)
+#: Error from which on a run that chooses for itself is refused: it would look for a way in vain, for long.
+GROSS = 0.3
+NOISY = (
+    "The sampler takes energies for exact: a chain stands still where the noise was low, the longer the noisier. Fix "
+    "the random numbers that the model draws, so that it is a function; or sample as noisy what is noisy, "
+    "iv.fast_resgld([1, 4], estimator=iv.noisy(), variance=iv.running_average())"
+)
+#: Sd of the noise of energies that is worth a word, and from which on hardly a move is accepted.
+NOISE, HOPELESS_NOISE = 0.01, 3.0
+#: What energies resolve in single precision, with a margin.
+COARSE = 4.0 * float(np.finfo(np.float32).eps)
+#: Parameters of a point that are shown.
+SHOWN = 10
+#: Where the random stream stands among those that are spawned from the seed, far from the rungs' own.
+STREAM = 2**31
+
+
+class GradientMistake(NamedTuple):
+    """A gradient that is not that of its energy, or an energy that is not the same again."""
+
+    words: str
+    gross: bool  # whether it leads nowhere
+    noisy: bool = False
+
+    @property
+    def warning(self) -> str:
+        """What is said where every step is accepted by energies."""
+        return f"{self.words}. {NOISY}" if self.noisy else f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}"
+
+
+class Checked(NamedTuple):
+    """What came of it, by fidelity: solves, and what is wrong."""
+
+    solves: dict[str, int]
+    mistakes: dict[str, GradientMistake]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong, in words."""
+        return [mistake.warning for mistake in self.mistakes.values()]
+
+
+def check(
+    problem: Problem,
+    sampled: SampledProblem,
+    rungs: Sequence[RungChains],
+    potentials: Mapping[str, Uncounted],
+    seed: int,
+    others: Sequence[str] = (),
+) -> Checked:
+    """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
+
+    Parameters
+    ----------
+    problem : Problem
+        As posed.
+    sampled : SampledProblem
+        As posed, and as the sampler sees it.
+    rungs : sequence of RungChains
+        The rungs, from cold to hot; they are placed.
+    potentials : mapping
+        By fidelity.
+    seed : int
+        The run's. The directions have a stream of their own.
+    others : sequence of str
+        Fidelities that no rung is for yet: at the positions of the first one's chains.
+    """
+    found = Checked({}, {})
+    first = _first_rungs(rungs)
+    for number, (name, k) in enumerate((first | dict.fromkeys((o for o in others if o not in first), 0)).items()):
+        bound = rungs[k].estimator
+        batch = getattr(bound, "batch", bound)  # of a control variate
+        batch = batch if isinstance(batch, BoundMinibatch) else None
+        potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
+        solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)
+        found.solves[name] = solves
+        # of an estimator the noise is known, and without acceptance nobody asks for energies
+        known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
+        if mistake is not None and not (mistake.noisy and known):
+            found.mistakes[name] = mistake
+    return found
+
+
+def check_one(
+    problem: Problem,
+    sampled: SampledProblem,
+    fidelity: str,
+    potential: Potential,
+    positions: Array,
+    rng: np.random.Generator,
+) -> tuple[int, GradientMistake | None]:
+    """Solves, and what is wrong, of one fidelity, at two of some positions (chains, d) that can be solved."""
+    admitted = derivative_error(problem.potential(fidelity))
+    scale = _scale(problem, positions, rng)
+    # a start that all chains share is taken with two directions
+    distinct = positions[np.sort(np.unique(positions, axis=0, return_index=True)[1])][:TRIES]
+    solves = used = 0
+    for position in [*distinct, *distinct]:
+        probe, wrong = Probe(potential, position, sampled.sampling_domain.contains), None
+        if probe.usable:
+            direction = scale * rng.standard_normal(len(scale))
+            # of approximate derivatives only the large parts are known to the error that they admit
+            if used and not admitted:
+                direction = balanced(probe.gradient, direction)
+            used += 1
+            if (mistake := probe.mistake(direction, admitted)) is not None:
+                column, own = blame(probe, direction, mistake.length)
+                words = _wrong(problem, fidelity, position, column, own, mistake.error, admitted)
+                # of less than energies resolve in single precision nothing is seen, whatever the gradient is
+                seen = abs(mistake.claimed - mistake.measured) * mistake.length > COARSE * abs(probe.energy)
+                words += "" if seen else _unseen(probe.energy)
+                wrong = GradientMistake(
+                    words, seen and max(mistake.error, probe.missed(direction, mistake.length)) > GROSS
+                )
+            elif probe.noise > NOISE:
+                wrong = GradientMistake(_noisy(fidelity, probe.noise), probe.noise > HOPELESS_NOISE, noisy=True)
+        solves += probe.solves
+        if wrong or used == STARTS:
+            return solves, wrong
+    return solves, None
+
+
+def check_known(problem: Problem, rungs: Sequence[RungChains]) -> None:
+    """`ValueError` where a kernel follows gradients of a fidelity that has none."""
+    for name, k in _first_rungs(rungs).items():
+        if (reason := no_derivatives(problem.potential(name))) is not None:
+            raise ValueError(
+                f"sampler must follow no gradients of fidelity {name!r}, got {rungs[k].settings.kernel}: {reason}"
+            )
+
+
+def tell(mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *, chosen: bool = False) -> None:
+    """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning.
+
+    And of a gross one of the posterior's own where the sampler is ``chosen`` by what gradients lead to.
+    """
+    unadjusted = {e.fidelity for rung in rungs if not rung.adjusted for e in rung.potentials}
+    for name, mistake in mistakes.items():
+        if name in unadjusted:
+            raise ModelError(
+                f"{mistake.words}. The sampler takes gradients at their word, and the draws would be biased. "
+                f"{WHAT_TO_DO}"
+            )
+        if chosen and mistake.gross and name == rungs[0].fidelity:
+            raise ModelError(mistake.warning if mistake.noisy else f"{mistake.words}. {CHOSEN}. {WHAT_TO_DO}")
+        # where `sample` was called; a run in a directory is two calls further away
+        warnings.warn(mistake.warning, stacklevel=7)
+
+
+class _OneBatch:
+    """The potential as a minibatch estimates it, by the same data everywhere: a model may have other code for it."""
+
+    def __init__(self, potential: Uncounted, batch: BoundEstimator) -> None:
+        self.dimension, self._answer, self._batch = potential.dimension, potential.answer, batch
+
+    def energy(self, position: Array) -> Array:
+        """Energies of positions (n, d), shape (n,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energies (n,) and gradients (n, d)."""
+        found = [answered(self._batch.estimate(np.random.default_rng(0), row[None]), self._answer) for row in position]
+        return np.concatenate([part.energy for part in found]), np.concatenate([part.gradient for part in found])
+
+
+class Uncounted:
+    """A potential as whoever evaluates for a run does, with evaluations that are not counted: those of checks."""
+
+    def __init__(self, potential: CountedPotential, answer: Answer) -> None:
+        self._potential, self._answered, self.dimension = potential, answer, potential.dimension
+
+    def energy(self, position: Array) -> Array:
+        """Energy (n,), +inf where it is not finite."""
+        return self.answer((Request(self._potential.fidelity, position, gradient=False),))[0].energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
+        (found,) = self.answer((Request(self._potential.fidelity, position),))
+        return found.energy, found.gradient
+
+    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """What is asked for of this fidelity."""
+        potential = self._potential
+        before = potential.counts
+        found = self._answered(requests)
+        potential.counts = before
+        return found
+
+
+def _first_rungs(rungs: Sequence[RungChains]) -> dict[str, int]:
+    """The first rung that takes gradients of each fidelity, from cold to hot."""
+    found: dict[str, int] = {}
+    for k, rung in enumerate(rungs):
+        for potential in rung.potentials if rung.gradients else ():
+            found.setdefault(potential.fidelity, k)
+    return found
+
+
+def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Array:
+    """Over how much each coordinate varies before the data are seen, shape (d,)."""
+    try:
+        draws = problem.sample_start(rng, min(SCALE_DRAWS, max(4, SCALE_NUMBERS // positions.shape[1])))
+    except ValueError:  # it has none to offer, or not so many
+        draws = positions
+    spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
+    return np.where(np.isfinite(spread) & (spread > 0.0), spread, np.maximum(np.abs(positions[0]), 1e-3))
+
+
+def _wrong(
+    problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
+) -> str:
+    admits = f" (it admits {admitted:.0e})" if admitted else ""
+    where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
+    return (
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {_labels(problem)[column]}: "
+        f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
+        f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
+    )
+
+
+def _noisy(fidelity: str, sd: float) -> str:
+    return f"the energy of fidelity {fidelity!r} is noisy: at one and the same point it varies by {sd:.2g} (sd)"
+
+
+def _unseen(energy: float) -> str:
+    return (
+        f". Or the gradient is right, and the energy, {energy:.4g} there, too coarse to show it, as in single "
+        "precision: leave constants out of it, or compute it in double"
+    )
+
+
+def _labels(problem: Problem) -> list[str]:
+    shapes: Mapping[str, tuple[int, ...]] = problem.shapes
+    return [
+        name + (f"[{', '.join(map(str, index))}]" if index else "")
+        for name, shape in shapes.items()
+        for index in np.ndindex(*shape)
+    ]

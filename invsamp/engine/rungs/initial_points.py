@@ -1,0 +1,178 @@
+"""Where the chains begin: as the user says, or drawn from the problem until the energy is finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from invsamp.arguments import numbers
+from invsamp.domains import Domain
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import Request, Rows, answered
+from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.priors.joint_prior import by_name
+from invsamp.protocols import Array, ExplainsFailures, KnownPrior, KnowsMistakes, Problem
+
+#: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
+#: of these an error tells.
+START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
+#: What no other parameters would mend.
+_MISTAKES = TypeError, NameError, AttributeError, ImportError
+
+
+def given_start(
+    problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int, rungs: int = 1
+) -> Array:
+    """Positions of what a user gave; `ValueError` unless it is possible, inside the domain.
+
+    They are (chains, dimension), for every rung, or (rungs * chains, dimension), those of one rung after the other.
+    """
+    theta = given_theta(problem, "start", start)
+    if theta.shape == (rungs, chains, problem.dimension):
+        theta = theta.reshape(rungs * chains, problem.dimension)
+        chains = rungs * chains
+    elif theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
+        each = f", or ({rungs}, {chains}, {problem.dimension}) for each rung" if rungs > 1 else ""
+        raise ValueError(
+            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}){each}, got {theta.shape}"
+        )
+    position = given_positions(problem, domain, "start", theta)
+    return np.broadcast_to(position, (chains, problem.dimension)).copy()
+
+
+def given_theta(problem: Problem, word: str, given: Array | Mapping[str, Array]) -> Array:
+    """Natural parameters (n, dimension), if the shape is right, of what a user gave as the argument ``word``."""
+    if (named := by_name(given)) is None:
+        return np.atleast_2d(numbers(word, given))
+    packed = problem.packed(word, named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, word, named)
+    return np.atleast_2d(packed)
+
+
+def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -> Array:
+    """Positions of theta (n, dimension), which have to be possible, and inside."""
+    possible = np.isfinite(theta).all(axis=1)
+    if isinstance(problem, KnownPrior):
+        possible &= np.isfinite(problem.log_prior(theta))
+    if not possible.all():
+        raise ValueError(f"{word} must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
+    position = problem.to_position(theta)
+    endless = np.isinf(position)
+    if endless.any():
+        chain, column = map(int, np.argwhere(endless)[0])
+        raise ValueError(
+            f"{word} must lie within the ends of supports that are infinitely far where samplers move, as by a logit, "
+            f"got {labels(problem.shapes)[column]}={float(theta[chain, column])!r}, which is one"
+        )
+    inside = domain.contains(position)
+    if not inside.all():
+        chain = int(np.argmin(inside))
+        which = f" for chain {chain}" if len(theta) > 1 else ""
+        raise ValueError(
+            f"{word} must lie inside the domain {domain}, got {problem.to_theta(position)[chain].tolist()}{which}"
+        )
+    return position
+
+
+def _pack(shapes: Mapping[str, tuple[int, ...]], word: str, given: Mapping[str, Array]) -> Array:
+    """Theta (..., dimension) from values (..., *shape) by name."""
+    if set(given) != set(shapes):
+        raise ValueError(f"{word} must have a value for each of {list(shapes)}, got {list(given)}")
+    columns = []
+    for name, shape in shapes.items():
+        value = numbers(f"{word}[{name!r}]", given[name])
+        axes = value.ndim - len(shape)
+        if axes < 0 or value.shape[axes:] != tuple(shape):
+            raise ValueError(f"{word}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+        columns.append(value.reshape(*value.shape[:axes], math.prod(shape)))
+    lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
+    return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
+
+
+def place(problem: Problem, rung: RungChains, positions: Array | None, chains: int) -> None:
+    """Place the chains where the energy is finite; a given start is taken as it is.
+
+    Other starts lie inside the domain even where the sampler may leave it. Where next to no start can be solved, chains
+    for which none was found begin with those for which one was.
+
+    Raises
+    ------
+    ModelError
+        If the model raised at every start.
+    RuntimeError
+        If the energy is not finite at any.
+    """
+    rng = rung.streams["start"]
+    rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
+    for attempt in range(START_TRIES):
+        failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
+        if not len(failed):
+            return
+        check_mistake(problem, rung.fidelity, *_MISTAKES)
+        if positions is not None or (attempt >= FEW_TRIES and len(failed) < chains):
+            break
+        rung.position[failed] = problem.sample_start(rng, len(failed))
+        answered(rung.reevaluate(failed), rung.answer)
+    failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
+    if positions is None and 0 < len(failed) < chains:
+        _join(rung, failed)
+        return
+    if not len(failed):
+        return
+    if len(failed) == chains:
+        check_mistake(problem, rung.fidelity)
+    message = failure_message(problem, rung.potential)
+    points = problem.to_theta(rung.position[failed]).tolist()
+    more = f" and {len(points) - STARTS_SHOWN} more" if len(points) > STARTS_SHOWN else ""
+    tried = "" if positions is not None else f", nor at {START_TRIES} others of each chain"
+    (without,) = rung.answer((Request(rung.fidelity, rung.position[failed[:STARTS_SHOWN]], gradient=False),))
+    what = "gradient" if (slopes := bool(np.isfinite(without.energy).all())) else "energy"
+    raise RuntimeError(
+        f"the {what} of fidelity {rung.fidelity!r} is not finite at the starting points "
+        f"{points[:STARTS_SHOWN]}{more}{tried}{', though the energy is' if slopes else ''}"
+        + (f": {message}" if message else "")
+        + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
+    )
+
+
+def place_again(problem: Problem, rung: RungChains, positions: Array) -> None:
+    """Place the chains where others were, and those for which that cannot be solved here where another one can.
+
+    The rung of the prior may stand where nothing can be solved.
+    """
+    rung.start(positions)
+    if rung.target.factors == (1.0, 0.0):
+        return
+    good = np.isfinite(rung.estimate.energy)
+    failed = np.flatnonzero(~good)
+    if not len(failed):
+        return
+    if not good.any():
+        place(problem, rung, None, len(positions))
+        return
+    _join(rung, failed)
+
+
+def _join(rung: RungChains, failed: Rows) -> None:
+    """Let chains without a place begin where others do."""
+    good = np.flatnonzero(np.isfinite(rung.estimate.energy))
+    rung.position[failed] = rung.position[good[np.arange(len(failed)) % len(good)]]
+    answered(rung.reevaluate(failed), rung.answer)
+
+
+def check_mistake(problem: Problem, fidelity: str, *kinds: type[Exception]) -> None:
+    """Raise what a model has raised whenever it was called, if it has, and this is of one of some kinds; default: any.
+
+    Known in the process that called it.
+    """
+    mistake = problem.model_mistake(fidelity) if isinstance(problem, KnowsMistakes) else None
+    if mistake is not None and isinstance(mistake.__cause__, kinds or Exception):
+        raise mistake
+
+
+def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
+    """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
+    message = problem.failure_message(potential.fidelity) if isinstance(problem, ExplainsFailures) else None
+    return message or potential.message

@@ -1,0 +1,609 @@
+"""One rung at work: its chains' positions, its random streams, its counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.domains import Domain, Unbounded
+from invsamp.engine.rungs.kernel_contract_check import check_memory, checked_step, steps_to_check
+from invsamp.engine.rungs.noise_estimates import NoiseModels, Samples
+from invsamp.engine.rungs.prior_access import Priors
+from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform, single_normal
+from invsamp.engine.rungs.stationarity import Stationarity
+from invsamp.estimators import BoundEstimator, Exact, MultilevelEstimator, Remembering, probe, remembered
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import (
+    Answer,
+    Estimate,
+    EvaluationRequests,
+    Memory,
+    Request,
+    Rows,
+    answered,
+    check_shapes,
+    done,
+)
+from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
+from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened, number
+from invsamp.kernels.metric import IdentityMetric, Metric
+from invsamp.kernels.schedules import Schedule, over, step_size_at
+from invsamp.ladder import Rung
+from invsamp.modes.descent import DescentResult
+from invsamp.protocols import Array, Gradients
+from invsamp.tempering import LocallyScaledTarget, ScheduledTarget, TargetDistribution
+
+#: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
+FAILING_STEPS = 200
+#: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
+RUNAWAY = 100.0
+#: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
+#: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
+#: The cycle does not look at the state, so the law stays exact.
+SHORT_EVERY = 8
+
+
+class SolvesFailed(RuntimeError):
+    """Every solve of one fidelity failed for `FAILING_STEPS` steps in a row, at and around ``position``.
+
+    ``cause``: a sentence, where it is known why.
+    """
+
+    def __init__(self, fidelity: str, position: Array, cause: str = "") -> None:
+        super().__init__(f"every solve of fidelity {fidelity!r} failed for {FAILING_STEPS} steps in a row")
+        self.fidelity, self.position, self.cause = fidelity, position, cause
+
+
+@dataclass
+class Counts:
+    """What happened in a rung since the counts were last reset."""
+
+    steps: int = 0
+    full_steps: int = 0  # of an adjusted kernel: the others are short
+    accepted: int = 0  # of the full ones
+    clipped: int = 0
+    reflected: int = 0
+    cliffs: int = 0  # paths that met one
+    fallbacks: int = 0
+    failing_in_a_row: int = field(default=0, repr=False)
+
+
+#: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
+_CHANGING = (
+    *("point", "memory", "estimator_memory", "iteration", "log_ratio", "bounces"),
+    *(
+        "exploring",
+        "warming",
+        "target_memory",
+        "metric",
+        "step_size",
+        "longest_step",
+        "uncovered",
+        "led",
+        "stationarity",
+    ),
+)
+PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
+#: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
+EXPLORER: Kernel = Langevin(adjusted=True)
+
+
+class RungChains:
+    """The chains of one rung: state, streams, counts. `step` moves them once.
+
+    Parameters
+    ----------
+    settings : Rung
+    potential : CountedPotential
+        Of the rung's fidelity.
+    domain : Domain
+        Of the positions.
+    seed : SeedSequence
+        The rung's own; a stream is spawned for each purpose.
+    steps : int, optional
+        Length of the run, warm-up included, for schedules that are spread over it.
+    apart : bool
+        Whether estimates come with the gradient of the prior energy, as the law of some rung needs it.
+    priors : Priors, optional
+        What kernels may ask of the problem's prior.
+    """
+
+    def __init__(
+        self,
+        settings: Rung,
+        potential: CountedPotential,
+        domain: Domain,
+        seed: np.random.SeedSequence,
+        steps: int | None = None,
+        apart: bool = False,
+        priors: Priors | None = None,
+    ) -> None:
+        self.settings, self.potential, self.domain, self.priors = settings, potential, domain, priors
+        self.bounded = not isinstance(domain, Unbounded)
+        self.structure = settings.gradient_noise.structure if settings.gradient_noise else None
+        self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
+        self.remembering = self.estimator if isinstance(self.estimator, Remembering) else None
+        self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
+        names = self.estimator.levels if isinstance(self.estimator, MultilevelEstimator) else (potential.fidelity,)
+        #: of all fidelities that the estimator may solve
+        self.potentials = tuple(potential.fidelities[name] for name in names)
+        self._others = tuple(other for other in self.potentials if other is not potential)
+        self.answer: Answer = potential.answer_all
+        self._shared = False  # whether somebody else answers
+        self._raised: Exception | None = None  # by the model, not by the kernel that asked
+        self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
+        #: What estimates come with.
+        self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
+        self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
+        self.warming = False
+        self.counts = Counts()
+        self._active = _ActiveRung(self)
+        self.target: TargetDistribution = settings.target
+        self.target_memory: Memory = self.target.init()
+        self.metric: Metric = IdentityMetric()
+        self._shortens = settings.step_size is None
+        self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
+        self.step_size: StepSize = 0.0
+        self.memory: Memory = {}
+        #: Of each chain; empty where the estimator remembers nothing.
+        self.estimator_memory: Memory = {}
+        self.point: Point
+        #: How the descents of its chains ended, where they were led down.
+        self.led: DescentResult | None = None
+        self.longest_step = math.inf  # what the budget for the gradient's noise allows
+        self.iteration = 0
+        self._unchecked = steps_to_check(settings.kernel)
+        self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
+        self.stationarity: Stationarity | None = None  # of an unadjusted kernel's chains at the end of warm-up
+        self.info = NOTHING  # of the last step
+        self.log_ratio: Array | None = None  # (chains,) log ratios of the last adjusted, full step, as it tells
+        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
+
+    @property
+    def fidelity(self) -> str:
+        """Name of the fidelity."""
+        return self.potential.fidelity
+
+    @property
+    def target(self) -> TargetDistribution:
+        """What is sampled now."""
+        return self._active.target
+
+    @target.setter
+    def target(self, target: TargetDistribution) -> None:
+        self._active.target, self._changing = target, target if isinstance(target, ScheduledTarget) else None
+        self._step_scale = target.step_scale
+
+    @property
+    def step_scale(self) -> float:
+        """How much longer than given the steps are."""
+        return self._step_scale
+
+    @property
+    def target_memory(self) -> Memory:
+        """What the law has learned."""
+        return self._active.target_memory
+
+    @target_memory.setter
+    def target_memory(self, memory: Memory) -> None:
+        self._active.target_memory = memory
+        if self._changing is not None:
+            self._step_scale = self._changing.scale(memory)
+
+    @property
+    def metric(self) -> Metric:
+        """The preconditioner."""
+        return self._active.metric
+
+    @metric.setter
+    def metric(self, metric: Metric) -> None:
+        self._active.metric = metric
+        self._active.free = not self.bounded and isinstance(metric, IdentityMetric)
+
+    @property
+    def variance_ready(self) -> bool:
+        """Whether the variances of energies and gradients are known by now."""
+        return self.noise.ready
+
+    @property
+    def position(self) -> Array:
+        """Positions (chains, d)."""
+        return self.point.position
+
+    @position.setter
+    def position(self, position: Array) -> None:
+        self.point = self.point._replace(position=position)
+
+    @property
+    def estimate(self) -> Estimate:
+        """What is known of the energy there."""
+        return self.point.estimate
+
+    @estimate.setter
+    def estimate(self, estimate: Estimate) -> None:
+        self.point = self.point._replace(estimate=estimate)
+
+    @property
+    def kernel(self) -> Kernel:
+        """How it moves now."""
+        return EXPLORER if self.exploring else self.settings.kernel
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether its steps are accepted or refused now."""
+        return self.kernel.adjusted
+
+    def start(self, position: Array) -> None:
+        """Place the chains at positions (chains, d) and evaluate there."""
+        answered(self.starting(position), self.answer)
+
+    def starting(self, position: Array) -> EvaluationRequests[None]:
+        """Place the chains at positions (chains, d), when what is asked for is answered."""
+        if self.remembering is not None:
+            self.estimator_memory = yield from self.remembering.init(self.streams["estimate"], position)
+            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
+        estimate = yield from self.evaluate(position)
+        self.point = Point(position, estimate)
+        check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
+        chains, d = position.shape
+        self.memory = self.settings.kernel.init(self.streams["kernel"], (chains, d))
+        check_memory("kernel", self.settings.kernel, self.memory)
+        self._open_streams(position.shape)
+
+    def state(self) -> Saved:
+        """All that the next steps depend on: plain values, arrays and invsamp's own parts."""
+        drawn_in_blocks = {"move": self._moves.state(), "accept": self._thresholds.state()}
+        others = {name: rng.bit_generator.state for name, rng in self.streams.items() if name not in drawn_in_blocks}
+        return {
+            "streams": others | drawn_in_blocks,
+            "counts": asdict(self.counts),
+            "noise": self.noise.state(),
+            # a law of the user's own is the sampler's
+            "target": None if self.target is self.settings.target else self.target,
+            **{name: getattr(self, name) for name in _CHANGING},
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state, in place of `start`."""
+        for name in _CHANGING:
+            setattr(self, name, state[name])
+        self.counts = Counts(**state["counts"])
+        self.noise.restore(state["noise"])
+        self.target = state["target"] or self.settings.target
+        self.target_memory = state["target_memory"]
+        self._open_streams(self.position.shape)
+        drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
+        for name, rng in self.streams.items():
+            if name in drawn_in_blocks:
+                drawn_in_blocks[name].restore(state["streams"][name])
+            else:
+                rng.bit_generator.state = state["streams"][name]
+
+    def _open_streams(self, shape: tuple[int, ...]) -> None:
+        normal = single_normal if self.potential.single else np.random.Generator.standard_normal
+        self._moves = Stream(self.streams["move"], shape, normal)
+        self._thresholds = Stream(self.streams["accept"], shape[:1], log_uniform)
+        self._active.normal, self._active.log_uniform = self._moves.draw, self._thresholds.draw
+
+    def share(self, answer: Answer) -> None:
+        """Let somebody else answer."""
+        self.answer, self._shared = answer, True
+
+    def step(self) -> None:
+        """Move every chain once."""
+        done(self.moves(), self.answer)
+
+    def moves(self) -> EvaluationRequests[None]:
+        """Move every chain once, when what is asked for is answered.
+
+        This runs at every step of every run: what would read better as functions of their own stands here in line.
+        """
+        self.iteration = iteration = self.iteration + 1
+        exploring, active, counts, here, others = self.exploring, self._active, self.counts, self.point, self._others
+        if exploring:
+            kernel, shortens = EXPLORER, True
+        else:
+            kernel, shortens = self.settings.kernel, self._shortens
+            if self.schedule is not None:
+                self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
+        short = shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
+        step_size = kernel.short_step * self.step_size if short else self.step_size
+        active.step_size = step_size * self._step_scale
+        potential = self.potential
+        before = potential.failed + sum([other.failed for other in others]) if others else potential.failed
+        try:
+            if self._unchecked and not exploring:
+                self._unchecked -= 1
+                names = self.potential.fidelities
+                step = checked_step(kernel, active, here, self.memory, self.domain, names)
+            else:
+                step = kernel.step(active, here, self.memory)
+            point, memory, info = yield from step
+        except Exception as error:
+            if error is not self._raised:
+                error.add_note(f"in a step of the kernel {kernel!r}")
+            raise
+        self.point, self.info = point, info
+        if not exploring:
+            self.memory = memory
+        failed = potential.failed + sum([other.failed for other in others]) if others else potential.failed
+        if failed != before:
+            self._watch(here, point, info)
+        elif counts.failing_in_a_row:
+            counts.failing_in_a_row = 0
+        if self.remembering is not None:
+            yield from self._update_memory()
+        if active.target_memory:
+            self.target_memory = active.target.updated(active.target_memory, point.estimate, iteration, self.warming)
+        counts.steps += 1
+        if info.clipped:
+            counts.clipped += info.clipped
+        if kernel.adjusted:
+            if info.told is not None:
+                counts.cliffs += int(np.count_nonzero(info.told != info.log_ratio))
+            # a short step says nothing about the full one
+            self.log_ratio = None if short else info.log_ratio if info.told is None else info.told
+            if not short and info is not RESTED:
+                counts.full_steps += 1
+                counts.accepted += info.accepted
+
+    def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
+        """Energy and gradient at positions to which the chains, or ``rows`` of them, may move."""
+        if not self.estimator_memory:
+            return self.estimator.estimate(self.streams["estimate"], position, self.gradients)
+        chains = len(next(iter(self.estimator_memory.values())))
+        if rows is None and len(position) != chains:
+            raise ValueError(
+                f"rung.evaluate of {len(position)} positions needs rows, the chains that they are of: the estimator "
+                f"{self.settings.estimator!r} remembers each"
+            )
+        memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
+        return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
+
+    def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
+        """What `evaluate` says where the estimator is `Exact`: told at once unless somebody else answers.
+
+        A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
+        """
+        request = tuple.__new__(Request, (self.potential.fidelity, position, self.gradients, None, False))
+        if not self._shared:
+            try:
+                return self.potential.answer(request)
+            except Exception as error:
+                self._raised = error
+                raise
+        (found,) = yield (request,)
+        return found
+
+    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> EvaluationRequests[Estimate]:
+        """Energies of a fidelity, 0 for the rung's own, whatever the estimator is."""
+        if isinstance(fidelity, int):
+            names = list(self.potential.fidelities)
+            fidelity = names[max(0, names.index(self.fidelity) - fidelity)]
+        (found,) = yield (Request(fidelity, position, self.gradients if gradient else False),)
+        return found
+
+    def estimates(self, purpose: str, position: Array, rows: Rows, gradient: Gradients) -> EvaluationRequests[Estimate]:
+        """Energies at positions (k, d), each seen from the chain ``rows`` (k,), by a random stream of their own."""
+        memory = remembered(self.estimator_memory, rows)
+        return self.estimator.estimate(self.streams[purpose], position, gradient, *memory)
+
+    def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
+        """Go along moves of whitened coordinates (chains, d) within the domain."""
+        metric = self._active.metric
+        move = metric.color(straight)
+        if not self.bounded:  # of millions of coordinates, memory for one more array is a tenth of the step
+            return np.add(position, move, move if spent else None), straight, None
+        path = self.domain.reflect(position, move, metric.matrix)
+        self.bounces = path.bounces
+        reflected, failed = int(np.count_nonzero(path.bounces)), int(np.count_nonzero(path.failed))
+        self.counts.fallbacks += failed
+        self.counts.reflected += reflected
+        velocity = metric.uncolor(path.move) if reflected else straight
+        return path.position, velocity, path.failed if failed else None
+
+    def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
+        """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
+        return self.noise.energy_variance(position, stated)
+
+    def sample_variances(self) -> EvaluationRequests[Samples | None]:
+        """Sample variances at those of the current positions where they tell the variance models something new."""
+        if self.estimator.exact:
+            return None
+        rows = np.flatnonzero(self.noise.wants_samples(self.position))
+        if not len(rows):
+            return None
+        at, freedom = self.position[rows], self.estimator.degrees_of_freedom
+        if freedom is not None:
+            energy, gradient = self.estimate.take(rows)[2:4]
+        else:
+            energy, gradient, freedom = yield from probe(
+                self.estimator, self.streams["probe"], at, self.settings.probes, self.structure, self.recall(rows)
+            )
+        assert energy is not None  # there are degrees of freedom, or probes
+        return Samples(at, energy, gradient, freedom)
+
+    def _update_memory(self) -> EvaluationRequests[None]:
+        assert self.remembering is not None
+        rng, position = self.streams["estimate"], self.position
+        self.estimator_memory = yield from self.remembering.updated(
+            rng, self.estimator_memory, position, self.iteration
+        )
+        if self._unchecked:
+            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
+
+    def reevaluate(self, rows: Rows, memory: Memory | None = None) -> EvaluationRequests[None]:
+        """New estimates for the chains ``rows``, whose positions have just been replaced.
+
+        ``memory`` is what the estimator remembers there; by default it begins anew, if it belongs to positions.
+        """
+        if self.remembering is not None and self.remembering.moves:
+            known = memory or (yield from self.remembering.init(self.streams["estimate"], self.position[rows]))
+            self.remember(rows, known)
+        new = yield from self.evaluate(self.position[rows], rows)
+        self.set_estimate(rows, new)
+
+    def recall(self, rows: Rows) -> Memory:
+        """What the estimator remembers of the chains ``rows``."""
+        return {name: values[rows] for name, values in self.estimator_memory.items()}
+
+    def remember(self, rows: Rows, memory: Memory) -> None:
+        """Let the chains ``rows`` have that memory."""
+        self.estimator_memory = {name: values.copy() for name, values in self.estimator_memory.items()}
+        for name, values in memory.items():
+            self.estimator_memory[name][rows] = values
+
+    def set_estimate(self, rows: Rows, new: Estimate) -> None:
+        """Replace the estimates of the chains ``rows``."""
+        self.estimate = self.estimate.replaced(rows, new)
+
+    def arrived(self, rows: Rows, before: Estimate) -> None:
+        """The chains ``rows`` got other positions by a swap; ``before`` was what was known of all chains."""
+        if not self.memory:
+            return
+        change = np.zeros((len(rows), self.position.shape[1]))
+        if self.gradients:
+            new, old = (self.reduced_gradient(estimate.take(rows)) for estimate in (self.estimate, before))
+            change = self.metric.whiten(new - old)
+        self._active.step_size = self.step_size * self._step_scale
+        self.memory = self.settings.kernel.arrived(self._active, self.memory, rows, change)
+        check_memory("kernel", self.settings.kernel, self.memory)
+
+    def reduced_energy(self, estimate: Estimate) -> Array:
+        """What the rung's density is the exponential of, with the other sign (chains,)."""
+        return self.target.energy(estimate, self.target_memory)
+
+    def reduced_gradient(self, estimate: Estimate) -> Array:
+        """Its gradient with respect to the position (chains, d)."""
+        return self.target.gradient(estimate, self.target_memory)
+
+    def gradient_variance(self) -> Array | None:
+        """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
+        if self.noise.gradient_model is None or self.estimator.exact or not self.noise.ready:
+            return None
+        return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
+
+    def _watch(self, here: Point, there: Point, info: Info) -> None:
+        """After a step in which solves failed: `SolvesFailed` if no chain could have moved for too long."""
+        stuck = here.position == there.position if info.log_ratio is None else np.isneginf(info.log_ratio)
+        self.counts.failing_in_a_row = self.counts.failing_in_a_row + 1 if stuck.all() else 0
+        if self.counts.failing_in_a_row >= FAILING_STEPS:
+            raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
+
+    def _ran_away(self) -> str:
+        """Whether steps that nothing refuses have left the posterior, as the gradient tells where the chains stand."""
+        kernel = EXPLORER if self.exploring else self.settings.kernel
+        if kernel.adjusted or not self.gradients:
+            return ""
+        step_size, slope = self._active.step_size, self.metric.whiten(self.reduced_gradient(self.estimate))
+        with np.errstate(over="ignore"):
+            drift = float(np.median(np.sqrt(0.5 * np.mean(step_size * slope**2, axis=1))))
+        if drift < RUNAWAY:
+            return ""
+        return (
+            f". No step of {kernel.name} is refused, and where the chains stand its drift is {drift:.0e} times its "
+            f"noise: they have run away, as the step size {number(step_size) / self._step_scale:.3g} is too long for "
+            "the energy's curvature; take a shorter one"
+        )
+
+
+def take_gradients_along(rungs: Sequence[RungChains]) -> None:
+    """Let rungs that draw from the prior ask for gradients where a neighbor can take over what they know.
+
+    Then swaps between them cost nothing.
+    """
+    for colder, hotter in itertools.pairwise(rungs):
+        known = colder.estimator.exact and hotter.estimator.exact and colder.potential is hotter.potential
+        if known and isinstance(hotter.settings.kernel, PriorDraws):
+            hotter.gradients = colder.gradients
+
+
+class _ActiveRung:
+    """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`.
+
+    What a step asks for again and again is at hand here; `RungChains` renews what changes.
+    """
+
+    __slots__ = (
+        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
+        *("free", "target", "target_memory", "metric", "step_size"),
+    )
+
+    target: TargetDistribution
+    target_memory: Memory
+    metric: Metric
+    free: bool
+    normal: Callable[[], Array]
+    log_uniform: Callable[[], Array]
+
+    def __init__(self, of: RungChains) -> None:
+        self._of = of
+        self.step_size: StepSize = 0.0
+        # one of somebody's own that is derived from `Exact` may say something else
+        self.evaluate = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
+        self.follow, self.contains, self.solve = of.follow, of.domain.contains, of.solve
+        spends = of.settings.gradient_noise is not None and not of.estimator.exact
+        self.gradient_noise = self._gradient_noise if spends else _no_noise
+
+    @property
+    def step_scale(self) -> float:
+        """How many times the step size as given `step_size` is."""
+        return self._of.step_scale
+
+    @property
+    def warming(self) -> bool:
+        """Whether this is a step of warm-up."""
+        return self._of.warming
+
+    @property
+    def reference(self) -> Whitened:
+        """A Gaussian law to hold proposals against."""
+        priors = self._of.priors
+        assert priors is not None  # an engine's rungs have them
+        return priors.reference(self.target)
+
+    def prior_draws(self) -> Array:
+        """Fresh positions (chains, d) of the prior."""
+        of = self._of
+        assert of.priors is not None
+        return of.priors.draw(of.streams["kernel"], len(of.position))
+
+    def energy(self, estimate: Estimate) -> Array:
+        """Reduced energies (chains,)."""
+        return self.target.energy(estimate, self.target_memory)
+
+    def gradient(self, estimate: Estimate) -> Array:
+        """Their gradients in whitened coordinates (chains, d)."""
+        return self.metric.whiten(self.target.gradient(estimate, self.target_memory))
+
+    def step_factor(self, estimate: Estimate) -> Array:
+        """How much longer steps may be where each chain is (chains,)."""
+        assert isinstance(self.target, LocallyScaledTarget)  # for others the kernel is refused
+        return self.target.step_factor(estimate, self.target_memory)
+
+    def energy_noise(self, point: Point) -> Array | None:
+        """Variances (chains,) of their noise."""
+        of, factors = self._of, self.target.factors
+        if of.estimator.exact_energy or not of.noise.ready or factors is None:
+            return None
+        variance = of.energy_variance(point.position, point.estimate.energy_variance)
+        return None if variance is None else variance * factors[1] ** 2
+
+    def _gradient_noise(self, point: Point) -> Array | None:
+        noise, factors = self._of.noise, self.target.factors
+        if factors is None or not noise.ready:
+            return None
+        variance = noise.gradient_variance(point.position, point.estimate.gradient_variance)
+        assert variance is not None  # else `_no_noise` stands here
+        whitened = self.metric.whiten_covariance(variance)
+        return whitened if factors[1] == 1.0 else whitened * factors[1] ** 2
+
+
+def _no_noise(point: Point) -> Array | None:
+    """Of gradients without noise, or with some that is not taken out of what is injected."""
+    return None

@@ -1,0 +1,29 @@
+"""Whether the chains of a rung are stationary in a window of warm-up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from invsamp.diagnostics.checks import STRAY_LIMIT, VIRIAL_LIMIT
+
+
+class Stationarity(NamedTuple):
+    r"""What tells a window in which chains have not arrived, or were thrown about.
+
+    Attributes
+    ----------
+    virial : float
+        :math:`E[(x - c) \cdot \nabla v] / d`, c the mean of the draws, of each chain where these lie apart. It is 1 of
+        any law, whatever c is, and less in walls; of chains that are on their way, or whose steps are too long, it is
+        their energy over that of the law.
+    stray : float
+        Share of the chains whose energies are far above those of the lowest.
+    """
+
+    virial: float
+    stray: float
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether gradients tell no curvature."""
+        return self.virial > VIRIAL_LIMIT or self.stray > STRAY_LIMIT

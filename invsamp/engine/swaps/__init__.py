@@ -1,1 +1,0 @@
-"""Swaps at work: pairs of rungs that meet, and walkers that travel. See `invsamp.engine.swaps.exchange`."""

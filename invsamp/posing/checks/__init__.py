@@ -1,0 +1,1 @@
+"""Tests of gradients. May import `forward_models` and below."""

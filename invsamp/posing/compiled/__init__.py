@@ -1,0 +1,1 @@
+"""Compiled loops over densities and likelihoods. Imports no other package of posing."""

@@ -1,0 +1,1 @@
+"""Univariate and multivariate distributions. May import `expressions`, `transforms` and `compiled`."""

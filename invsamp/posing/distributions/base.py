@@ -1,0 +1,321 @@
+"""What the distributions of `invsamp.posing.distributions.univariate` have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import array, boolean, generator, integer, wrong
+from invsamp.posing.compiled import density_loops
+from invsamp.posing.expressions.expression import Expression
+from invsamp.posing.transforms.multivariate import VectorTransform
+from invsamp.protocols import Array
+
+#: Of a parameter: a number of entries too, until it is stored.
+Shape = Any
+#: Numbers of at most this size, and at least one over it, have squares whose squares are double precision numbers.
+LARGEST = 1e70
+#: Spacings of double precision numbers in a spread.
+RESOLVED = 50.0
+
+
+class FrozenTarget(Protocol):
+    """A distribution of `scipy.stats` with its parameters."""
+
+    def cdf(self, x: Array, /) -> Array: ...
+    def sf(self, x: Array, /) -> Array: ...
+    def ppf(self, q: Array, /) -> Array: ...
+    def isf(self, q: Array, /) -> Array: ...
+
+
+class Coefficients(NamedTuple):
+    """Family of `invsamp.posing.compiled.density_loops` and its coefficients for every entry of a parameter."""
+
+    family: int
+    first: Array  # (size,)
+    second: Array  # (size,)
+    third: Array | None = None  # (size,), where the family has one
+
+
+class Distribution(ABC):
+    """What a prior needs to know of the distribution of one (possibly vector-valued) parameter."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one value of the parameter, ``()`` for a number."""
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Array, Array]:
+        """Lower and upper end of the support of every entry, each of shape ``shape``."""
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float:
+        """What to add to the value of `evaluate` so that the density integrates to one."""
+
+    @abstractmethod
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, shape (batch,), and its gradient, at points in the support.
+
+        ``columns`` has shape (batch, size): the entries in C order. Nothing is checked here.
+        """
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, *shape)."""
+
+    @property
+    def compiled(self) -> Coefficients | None:
+        """What the compiled loop over columns needs; None (the default) if only `evaluate` knows the density."""
+        return None
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether it is a law of the logarithm, in which a position moves then although the support has two ends."""
+        return False
+
+    @property
+    def vector_transform(self) -> VectorTransform | None:
+        """Coordinates in which a vector is sampled whose entries constrain each other; None (the default) elsewhere."""
+        return None
+
+    def log_density(self, x: npt.ArrayLike) -> Array:
+        """Log density, summed over the entries; minus infinity outside the support.
+
+        Parameters
+        ----------
+        x : array_like, shape (batch, *shape)
+
+        Returns
+        -------
+        ndarray, shape (batch,)
+
+        Raises
+        ------
+        ValueError
+            If the trailing shape of ``x`` is not ``shape``.
+        """
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            value = self.evaluate(columns)[0] + self.log_constant
+        return np.where(inside & ~np.isnan(value), value, -np.inf)
+
+    def gradient(self, x: npt.ArrayLike) -> Array:
+        """Gradient of the log density, shape (batch, *shape); zero outside the support."""
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            gradient = self.evaluate(columns)[1]
+        gradient = np.where(inside[:, None] & ~np.isnan(gradient), gradient, 0.0)
+        return gradient.reshape(len(columns), *self.shape)
+
+    def _columns(self, x: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+        points = array("x", x, nan=True, finite=False, empty=True)
+        if points.ndim != 1 + len(self.shape) or points.shape[1:] != self.shape:
+            raise ValueError(f"x must have shape (batch, {str(self.shape)[1:-1]}), got {points.shape}")
+        columns = points.reshape(len(points), math.prod(self.shape))
+        lower, upper = (end.ravel() for end in self.support)
+        return columns, np.asarray(((columns >= lower) & (columns <= upper)).all(axis=1))
+
+
+class Standard(NamedTuple):
+    """How a family comes about from a standard member: theta, or log(theta), is location + scale * u.
+
+    ``location`` and ``scale`` are formulas of the family's parameters; ``values`` the parameters of the law of u. That
+    is a member of the family, which shares the other parameters, such as degrees of freedom; or, where theta's
+    logarithm is shifted and stretched, of the family ``log``.
+    """
+
+    location: str
+    scale: str
+    values: Mapping[str, float]
+    log: type[ScalarFamily] | None = None
+
+
+@dataclass(frozen=True)
+class ScalarFamily(Distribution):
+    """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``.
+
+    A parameter may be a name, or a formula of names, of what else is in the prior. Then the density is that of a
+    `Prior` alone; ``centered`` says whether the parameter is sampled as itself there, in place of the standard member.
+    """
+
+    centered: bool = field(default=False, kw_only=True, repr=False)
+    positive: ClassVar[tuple[str, ...]] = ()
+    standard: ClassVar[Standard | None] = None
+
+    def __post_init__(self) -> None:
+        boolean("centered", self.centered)
+        shape = as_shape(self.shape)
+        for name in self.parameter_names():
+            given = getattr(self, name)
+            if isinstance(given, str) and given:
+                object.__setattr__(self, name, given if given.isidentifier() else Expression(name, given).text)
+                continue
+            also = ", or the name of a parameter or a formula of names" if isinstance(given, str) else ""
+            value = array(name, given, above=0 if name in self.positive else None, also=also)
+            shape = joined_shape(name, value, shape)
+            object.__setattr__(self, name, freeze(value))
+        object.__setattr__(self, "shape", shape)
+        if not self.formulas:
+            self._check()
+
+    def _check(self) -> None:
+        """`ValueError` unless the parameters, all of them numbers, fit together."""
+
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the family."""
+        return tuple(f.name for f in fields(cls) if f.name not in ("shape", "centered"))
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """The parameters that are names, or formulas of names."""
+        values = {name: getattr(self, name) for name in self.parameter_names()}
+        return {name: value for name, value in values.items() if isinstance(value, str)}
+
+    @cached_property
+    def compiled(self) -> Coefficients:  # type: ignore[override]
+        """What the compiled loop over columns needs."""
+        return self._coefficients()
+
+    @abstractmethod
+    def _coefficients(self) -> Coefficients: ...
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, (batch,), and its gradient, at columns (batch, size)."""
+        return _evaluate(columns, self.compiled)
+
+    def flat(self, name: str) -> Array:
+        """Parameter ``name`` of every entry, shape (size,)."""
+        if isinstance(value := getattr(self, name), str):
+            raise ValueError(
+                f"{name} must be made of numbers, got {value!r}: the density of {type(self).__name__} with names is "
+                "known to a Prior alone"
+            )
+        # a copy: a read-only view would be another type to the compiled loop
+        return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
+
+    @abstractmethod
+    def scipy(self) -> FrozenTarget:
+        """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        """The whole line, unless the family says otherwise."""
+        return ends(-np.inf, np.inf, self.shape)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, *shape)."""
+        generator("rng", rng)
+        size = integer("n", n, least=0), *self.shape
+        return self._draw(rng, size, *(self.flat(name).reshape(self.shape) for name in self.parameter_names()))
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        """Independent draws of shape ``size``, to which the parameters broadcast."""
+
+
+class PositiveFamily(ScalarFamily):
+    """Base of those of numbers above 0."""
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        """Above 0."""
+        return ends(0.0, np.inf, self.shape)
+
+
+def drawn(
+    distribution: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], parameters: Iterable[Array]
+) -> Array:
+    """Independent draws of shape ``size`` of a family, with parameters that broadcast to it in place of its own."""
+    return distribution._draw(rng, size, *parameters)  # noqa: SLF001
+
+
+def check_ends(distribution: ScalarFamily) -> None:
+    """`ValueError` unless its ``upper`` is above its ``lower``."""
+    if not np.all(distribution.flat("lower") < distribution.flat("upper")):
+        lower, upper = (freeze(distribution.flat(name).reshape(distribution.shape)) for name in ("lower", "upper"))
+        raise ValueError(f"upper must be above lower, got lower {lower!r} and upper {upper!r}")
+
+
+def check_scale(location: tuple[str, Array], spread: tuple[str, Array]) -> None:
+    """`ValueError` unless positions and what is made of them, up to squares of energies, are double precision numbers.
+
+    Both by their names, for the words.
+    """
+    (of_location, center), (of_spread, width) = location, spread
+    for name, sizes, bad, right in (
+        (of_location, center, np.abs(center) > LARGEST, f"at most {LARGEST:g} in size"),
+        (of_spread, width, (width < 1.0 / LARGEST) | (width > LARGEST), f"between {1.0 / LARGEST:g} and {LARGEST:g}"),
+    ):
+        if bad.any():
+            raise ValueError(
+                f"{name} must be {right}, got {float(sizes[bad][0]):g}: squares of others are no double precision "
+                "numbers. Let the parameter be told in other units"
+            )
+    near = np.spacing(np.abs(center))
+    if (coarse := width < RESOLVED * near).any():
+        at = int(np.argmax(coarse))
+        raise ValueError(
+            f"{of_spread} must be at least {RESOLVED:g} times as much as double precision numbers near {of_location} "
+            f"{center[at]:g} are apart, {near[at]:.2g}, got {width[at]:g}. Let the parameter be the difference to it"
+        )
+
+
+def check_width(lower: Array, upper: Array) -> None:
+    """The same of the ends of an interval."""
+    with np.errstate(over="ignore"):
+        width = upper - lower
+    check_scale(("lower and upper", np.maximum(np.abs(lower), np.abs(upper))), ("upper - lower", width))
+
+
+def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
+    family, first, second, third = compiled
+    every = np.arange(columns.shape[1])
+    return density_loops.log_density(
+        np.ascontiguousarray(columns),
+        every,
+        np.full(len(every), family, dtype=np.intp),
+        first,
+        second,
+        first if third is None else third,
+    )
+
+
+def as_shape(shape: object, name: str = "shape") -> tuple[int, ...]:
+    """A shape as a tuple; `ValueError` unless it is made of positive integers."""
+    try:
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        return tuple(integer(name, size, least=1) for size in sizes)
+    except ValueError:
+        raise wrong(name, "an integer >= 1 or a tuple of these", shape) from None
+
+
+def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Common shape; a parameter may only widen the shape of a number."""
+    try:
+        joined = np.broadcast_shapes(value.shape, shape)
+    except ValueError:
+        joined = ()
+    if joined != shape and not (shape == () and value.ndim):
+        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {value.shape}")
+    return joined
+
+
+def freeze(value: Array) -> Any:
+    """An array as a number or nested tuples, which compare and hash."""
+    return float(value) if value.ndim == 0 else tuple(freeze(entry) for entry in value)
+
+
+def ends(lower: npt.ArrayLike, upper: npt.ArrayLike, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Both ends of a support, broadcast to a shape."""
+    return np.broadcast_to(np.asarray(lower, float), shape), np.broadcast_to(np.asarray(upper, float), shape)

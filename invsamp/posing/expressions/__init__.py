@@ -1,0 +1,1 @@
+"""Named expressions of parameters and data columns. May import `transforms` and `compiled`."""

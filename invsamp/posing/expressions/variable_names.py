@@ -1,0 +1,112 @@
+"""Names of parameters and of their entries: what files, tables and figures can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from invsamp.arguments import mapping
+from invsamp.protocols import Observed, Predicts, TellsLikelihood
+
+#: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
+DIMENSIONS = ("chain", "draw", "rung")
+
+
+#: What draws keep beside the parameters, as runs call it; a kernel's own have other names.
+STATISTICS = ("energy", "prior", "misfit", "replica", "step_size", "log_weight", "acceptance_rate")
+
+
+def check_statistics(owner: str, statistics: object) -> None:
+    """`ValueError` unless these are names for what draws keep, with the types of the numbers."""
+    for name, kind in mapping(f"statistics of {owner}", statistics).items():
+        _check_storable(f"a statistic of {owner}", name)
+        if name in STATISTICS or name == "temperature":
+            raise ValueError(f"a statistic of {owner} cannot be called {name!r}: a run has one of that name")
+        if kind not in (float, int, bool):
+            raise ValueError(f"statistics[{name!r}] of {owner} must be float, int or bool, got {kind!r}")
+
+
+def labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
+    return tuple(
+        name if not shape else f"{name}[{', '.join(map(str, index))}]"
+        for name, shape in shapes.items()
+        for index in np.ndindex(*shape)
+    )
+
+
+def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless the draws of parameters of these shapes can be stored by name."""
+    axes = {f"{name}_dim_{axis}": name for name, shape in shapes.items() for axis in range(len(shape))}
+    for name, shape in shapes.items():
+        _check_storable("a parameter", name)
+        if name in axes:
+            raise ValueError(f"a parameter cannot be called {name!r} beside {axes[name]!r}, of which it is an axis")
+        vector, _, index = name.removesuffix("]").rpartition("[")
+        if not shape and name.endswith("]") and _is_entry(index, shapes.get(vector, ())):
+            raise ValueError(f"a parameter cannot be called {name!r} beside {vector!r}, of which it is an entry")
+
+
+def check_quantities(
+    argument: str, parameters: Mapping[str, tuple[int, ...]], quantities: Mapping[str, tuple[int, ...]]
+) -> None:
+    """`ValueError` unless quantities of these names and shapes can be stored beside the parameters."""
+    for name in quantities:
+        if name in parameters or name in STATISTICS:
+            raise ValueError(f"{argument} must have names that nothing else in a run has, got {name!r}")
+    check_names(dict(parameters) | dict(quantities))
+
+
+def _check_storable(what: str, name: object) -> None:
+    """`ValueError` unless draws can be stored by this name."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
+    if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
+        raise ValueError(
+            f"{what} cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
+            "nothing that does not print"
+        )
+    if name in DIMENSIONS:
+        raise ValueError(f"{what} cannot be called {name!r}: that is a dimension of the stored draws")
+
+
+def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
+    """Whether a parameter of this shape has an entry of this index, such as "0, 1"."""
+    parts = index.split(",")
+    if len(parts) != len(shape) or not all(part.strip().isdecimal() for part in parts):
+        return False
+    return all(int(part) < size for part, size in zip(parts, shape, strict=True))
+
+
+def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless something has data to predict and the parameters of a run."""
+    if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
+        said = ""
+        if callable(posterior):
+            said = ". A forward model of other times or conditions is predicted by posterior.elsewhere(model)"
+        raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}{said}")
+    check_shapes(posterior.shapes, shapes)
+
+
+def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless something tells the likelihood of each datum, and has the parameters of a run."""
+    if not isinstance(posterior, TellsLikelihood):
+        raise ValueError(
+            f"posterior must tell the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
+        )
+    check_shapes(posterior.shapes, shapes)
+
+
+def _kind(posterior: object) -> str:
+    return "one posed by its log likelihood" if _told_by_likelihood(posterior) else type(posterior).__name__
+
+
+def _told_by_likelihood(posterior: object) -> bool:
+    return isinstance(posterior, TellsLikelihood) and not isinstance(posterior, Observed)
+
+
+def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    own = {name: tuple(shape) for name, shape in found.items()}
+    if own != dict(shapes):
+        raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

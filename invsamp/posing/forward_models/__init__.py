@@ -1,0 +1,1 @@
+"""Forward models: adapters, failed solves, servers, populations. May import `noise` and below."""

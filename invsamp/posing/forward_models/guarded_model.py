@@ -1,0 +1,301 @@
+"""Forward models at work: what a failing solve does, and what a mistake in the model does."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp import arguments
+from invsamp.protocols import (
+    AnticipatingModel,
+    Array,
+    Cotangent,
+    FunctionCalls,
+    VectorJacobianProduct,
+    function_calls,
+    no_derivatives,
+)
+
+FLOAT = np.dtype(float)
+#: How a model comes by derivatives, or does without.
+WAYS = (
+    "Take them by differences, iv.finite_differences(function), give its Jacobian, iv.with_jacobian(function, "
+    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients, such as "
+    "iv.pcn()"
+)
+#: What to do with functions that do not take a batch.
+ONE_THETA = (
+    "a function of one parameter vector is iv.scalar_function(function), a function f(a, b) "
+    "iv.scalar_function(lambda theta: f(*theta))"
+)
+
+
+class ModelError(ValueError):
+    """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not."""
+
+
+class WrongShapeError(ModelError):
+    """A model returned an array of the wrong shape: a mistake in the model, not a failed solve."""
+
+
+class GuardedModel:
+    """A model of which one failing row does not take the batch down.
+
+    A call that raises is repeated row by row, and the rows that raise again become NaN. A `ModelError` is raised at
+    once, so is a wrong shape, as `WrongShapeError`. A model may write into the theta that it is given, which is a copy,
+    and use the memory of what it returns again.
+
+    Parameters
+    ----------
+    model : ForwardModel
+    observations : int
+        Number of observations that the model has to return, m.
+    name : str
+        Name of the fidelity, for messages.
+    fixed : ndarray, shape (p,), optional
+        Values of all that the model gets, NaN for what is not fixed: theta has those alone.
+    arranged : tuple of int, optional
+        Shape of the data that it predicts, for messages.
+
+    Attributes
+    ----------
+    no_derivatives : str or None
+        Why it cannot be linearized; None if it can.
+    error : Exception or None
+        What it raised, if it has raised whenever it was called.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        observations: int,
+        name: str,
+        fixed: Array | None = None,
+        *,
+        arranged: tuple[int, ...] | None = None,
+    ) -> None:
+        check_model(name, model)
+        self.no_derivatives = no_derivatives(model)
+        if not callable(getattr(model, "linearize", None)):
+            self.no_derivatives = f"forward[{name!r}] is a function without derivatives. {WAYS}"
+        self.error: Exception | None = None
+        self._worked: set[str] = set()  # what of it has returned without raising
+        self.model = model
+        self.observations = observations
+        self.name = name
+        self._arranged = arranged
+        self._observed = f"observations of forward model {name!r}", (observations,)
+        self._product = f"the vector-Jacobian product of {name!r}"
+        self._message: str | None = None
+        self._fixed, self._free = fixed, None if fixed is None else np.flatnonzero(np.isnan(fixed))
+        self.has_jacobian = callable(getattr(model, "jacobian", None))
+        self.has_rows = callable(getattr(model, "rows", None))
+        self._anticipates = isinstance(model, AnticipatingModel)
+
+    def __getstate__(self) -> dict[str, object]:
+        # an exception holds the frames that it came through, which cannot be pickled
+        return vars(self) | {"error": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """From a pickle; of 0.2.0, which did not keep all of it, too."""
+        vars(self).update({"no_derivatives": None, "error": None, "_worked": set(), "_arranged": None} | state)
+
+    @property
+    def message(self) -> str | None:
+        """What the last failure said: the last exception, or the model's own ``message`` if it has one."""
+        return self._message if self._message is not None else getattr(self.model, "message", None)
+
+    def function_calls(self, columns: int) -> FunctionCalls:
+        """Calls of the model's function for one row of theta of so many columns."""
+        return function_calls(self.model).at(columns if self._fixed is None else len(self._fixed))
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, m); NaN in the rows that failed."""
+        (y,) = self._guarded(
+            lambda rows: (self.model(self.given(theta[rows])),), slice(0, len(theta)), (self._observed,)
+        )
+        return y
+
+    def linearize(
+        self, theta: Array, towards: tuple[Cotangent, Array] | None = None
+    ) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and vector-Jacobian product; NaN in the rows that failed.
+
+        Where the cotangent is known beforehand, with what gives it; see `invsamp.protocols.AnticipatingModel`.
+        """
+        if self.no_derivatives is not None:
+            raise ModelError(self.no_derivatives)
+        try:
+            given, known = self.given(theta), towards if self._anticipates else None
+            y, vjp = self.model.linearize(given) if known is None else self.model.linearize_towards(given, *known)
+            y = self._shaped(y, (len(theta), self.observations), self._observed[0])
+        except ModelError:
+            raise
+        except Exception as error:
+            self._note(error)
+            return self._linearize_rows(theta)
+        self._returned("solve")
+
+        def guarded(cotangent: Array) -> Array:
+            try:
+                product = vjp(cotangent.copy())
+                slope = self._own(self._shaped(product, (len(theta), self._inputs(theta)), self._product))
+                self._returned("product")
+                return slope
+            except ModelError:
+                raise
+            except Exception as error:
+                self._note(error, "product")
+                if len(theta) == 1:
+                    return np.full(theta.shape, np.nan)
+            return self._linearize_rows(theta)[1](cotangent)
+
+        return y, guarded
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, m) and Jacobian (batch, m, p), for a model that has it; NaN in failed rows."""
+        slopes = f"the jacobian of {self.name!r}", (self.observations, self._inputs(theta))
+        y, matrix = self._guarded(
+            lambda rows: self.model.jacobian(self.given(theta[rows])), slice(0, len(theta)), (self._observed, slopes)
+        )
+        return y, self._own(matrix)
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Observations (batch, k) and Jacobian (batch, k, p) of chosen data, for a model that has `rows`.
+
+        NaN in failed rows.
+        """
+        chosen = f"the chosen observations of forward model {self.name!r}", indices.shape[1:]
+        slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], self._inputs(theta))
+        y, matrix = self._guarded(
+            lambda rows: self.model.rows(self.given(theta[rows]), indices[rows].copy()),
+            slice(0, len(theta)),
+            (chosen, slopes),
+        )
+        return y, self._own(matrix)
+
+    def given(self, theta: Array) -> Array:
+        """What the model gets: a copy of theta, with what is fixed."""
+        if self._fixed is None:
+            return theta.copy()
+        full = np.tile(self._fixed, (len(theta), 1))
+        full[:, self._free] = theta
+        return full
+
+    def _inputs(self, theta: Array) -> int:
+        return theta.shape[1] if self._fixed is None else len(self._fixed)
+
+    def _own(self, derivatives: Array) -> Array:
+        """Derivatives with respect to what is not fixed."""
+        return derivatives if self._fixed is None else np.ascontiguousarray(derivatives[..., self._free])
+
+    def _guarded(
+        self, solve: Callable[[slice], Sequence[object]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> list[Array]:
+        """What ``solve`` gives for these rows: arrays by name and shape of a row. Row by row if that raises."""
+        batch = rows.stop - rows.start
+        try:
+            found = zip(solve(rows), wanted, strict=True)
+            parts = [self._shaped(value, (batch, *shape), name) for value, (name, shape) in found]
+            self._returned("solve")
+            return parts
+        except ModelError:
+            raise
+        except Exception as error:
+            self._note(error)
+            if batch == 1:
+                return [np.full((1, *shape), np.nan) for _, shape in wanted]
+        by_row = [self._guarded(solve, slice(i, i + 1), wanted) for i in range(rows.start, rows.stop)]
+        return [np.concatenate(part) for part in zip(*by_row, strict=True)]
+
+    def _linearize_rows(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        if len(theta) == 1:
+            return np.full((1, self.observations), np.nan), lambda cotangent: np.full(theta.shape, np.nan)
+        rows = [slice(i, i + 1) for i in range(len(theta))]
+
+        def vjp(cotangent: Array) -> Array:
+            # linearized again: the product of one row may rest on what the next row has replaced in the model
+            return np.concatenate([self.linearize(theta[row])[1](cotangent[row]) for row in rows])
+
+        return np.concatenate([self.linearize(theta[row])[0] for row in rows]), vjp
+
+    def _note(self, error: Exception, stage: str = "solve") -> None:
+        self._message = f"{type(error).__name__}: {error}"
+        if stage not in self._worked:
+            self.error = error
+
+    def _returned(self, stage: str) -> None:
+        if stage not in self._worked:
+            self._worked.add(stage)
+            self.error = None  # with the arrays that its frames hold
+
+    def _shaped(self, value: object, shape: tuple[int, ...], what: str) -> Array:
+        """An array of its own, of this shape; `WrongShapeError`, naming ``what`` it is, where it has another."""
+        if type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape:  # as it mostly is, at each step
+            return value.copy()
+        array = own_array(value, what)
+        if array.shape != shape:
+            said = self._hint(array.shape, shape) if what.startswith("observations") else ""
+            raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{said}")
+        return array
+
+    def _hint(self, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+        """What is likely wrong with observations of another shape."""
+        if found[:1] != wanted[:1]:
+            return f". A model is given theta of shape (n, d), and returns a row for each of n: {ONE_THETA}"
+        if len(found) == 2 and found[1] < wanted[1]:
+            return "; a model of a part of the data says of which by data_indices"
+        if len(found) < 3 or math.prod(found) != math.prod(wanted):
+            return ""
+        if self._arranged is not None and not same_order(found[1:], self._arranged):
+            return f". The data have shape {self._arranged}: transpose the data, or the outputs, and flatten these"
+        return ": flatten what belongs to each row, y.reshape(len(theta), -1)"
+
+
+def check_model(name: str, model: object) -> None:
+    """`ValueError` unless a fidelity's model is a function of NumPy arrays, with derivatives or without."""
+    if is_torch_module(model):
+        raise ValueError(
+            f"forward[{name!r}] must be a function of NumPy arrays, got the torch.nn.Module {type(model).__name__}: "
+            "wrap it by iv.from_torch(module.double()) if theta is its input; where its weights are the unknowns, the "
+            "problem is invsamp.torch.module_posterior(module, data, likelihood)"
+        )
+    if not callable(model) or isinstance(model, type):
+        raise ValueError(f"forward[{name!r}] must be a function or a forward model, got {model!r}")
+
+
+def is_torch_module(value: object) -> bool:
+    """Whether this is a network of torch, which is not imported for the question."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def same_order(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether arrays of two shapes, of as many entries, hold them in the same order: one only splits the other's axes.
+
+    (6, 2), (3, 2, 2) and (12,) are in one order, (2, 3) and (3, 2) are not.
+    """
+    strides = [{math.prod(shape[k:]) for k in range(1, len(shape))} - {1, math.prod(shape)} for shape in (one, other)]
+    return strides[0] <= strides[1] or strides[1] <= strides[0]
+
+
+def real_array(value: object, what: str) -> Array:
+    """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
+    if type(value) is np.ndarray and value.dtype is FLOAT:
+        return value
+    try:
+        return arguments.numbers(what, value)
+    except ValueError as error:
+        raise WrongShapeError(str(error)) from None
+
+
+def own_array(value: object, what: str) -> Array:
+    """The same as an array that nobody else has: whoever made the value may use its memory again."""
+    if type(value) is np.ndarray and value.dtype is FLOAT:
+        return value.copy()
+    return np.array(real_array(value, what))

@@ -1,0 +1,1 @@
+"""Noise models: the log-likelihood of data given outputs. May import `priors` and below."""

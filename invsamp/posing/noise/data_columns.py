@@ -1,0 +1,105 @@
+"""Tables of data: their numbers, what their columns are called, and whether all who name outputs agree."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from invsamp.arguments import numbers
+from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.per_output import Outputs
+from invsamp.protocols import Array
+
+
+def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[int, ...]) -> tuple[str, ...] | None:
+    """Names of the entries of the data's last axis; None if nobody tells as many, each its own.
+
+    A table of data tells them by its columns, `Outputs` by the names of its noises, a forward model by ``series``: the
+    first that does counts.
+
+    Raises
+    ------
+    ValueError
+        If two of them have a name in common, but not in one place, or the data's last axis is not that of the model's
+        series: data would be compared with outputs that are not theirs.
+    """
+    told = {
+        "data": columns_of(data),
+        "noise": tuple(noise.noises) if isinstance(noise, Outputs) and noise.labels is None else None,
+        "forward": _told_by(model),
+    }
+    _check_width(told["data"], told["forward"], shape)
+    found = {who: names for who, names in told.items() if names is not None}
+    for who, other in combinations(found, 2):
+        check_places(who, found[who], other, found[other])
+    width = shape[-1] if len(shape) > 1 else 1
+    return next((names for names in found.values() if len(names) == width), None)
+
+
+def columns_of(data: Any) -> tuple[str, ...] | None:
+    """Names of a table's columns, or that of its only one; None if one has none, or two have the same."""
+    if not _is_table(data):
+        return None
+    names = list(data.columns) if data.ndim > 1 else [data.name]
+    told = tuple(" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names)
+    nameless = any(name is None or name != name for name in names) or names == list(range(len(names)))
+    return None if nameless or "" in told or len(set(told)) < len(told) else told
+
+
+def numbers_of(data: Any) -> Array:
+    """Data as numbers; what a table lacks is NaN.
+
+    Raises
+    ------
+    ValueError
+        If they are no numbers: of a table, with the column.
+    """
+    if not _is_table(data):
+        return numbers("data", data)
+    if data.ndim == 1:
+        return numbers("data", _filled(data))
+    columns = [numbers(f"data[{name!r}]", _filled(column)) for name, column in data.items()]
+    return np.stack(columns, axis=1) if columns else np.empty(data.shape)
+
+
+def check_places(who: str, names: tuple[str, ...], other: str, others: tuple[str, ...]) -> None:
+    """`ValueError` if both have a name, and not in one place."""
+    for at, name in enumerate(names):
+        if name in others and (place := others.index(name)) != at:
+            raise ValueError(
+                f"{who} must have its outputs in the order of {other}, {list(others)}, got {list(names)}: {name!r} is "
+                f"in place {at} instead of {place}"
+            )
+
+
+def _check_width(columns: tuple[str, ...] | None, series: tuple[str, ...] | None, shape: tuple[int, ...]) -> None:
+    """`ValueError` if data with an axis for outputs have not as many as a model that observes several."""
+    if series is None or len(series) < 2 or len(shape) < 2 or shape[-1] == len(series):
+        return
+    if columns is not None:
+        say = f": say table[{list(series)}]" if set(series) <= set(columns) else ""
+        raise ValueError(f"data must have the columns that forward gives, {list(series)}, got {list(columns)}{say}")
+    raise ValueError(
+        f"data must have {len(series)} entries on the last axis, as forward gives {list(series)}, got shape {shape}"
+    )
+
+
+def _told_by(model: object) -> tuple[str, ...] | None:
+    names = getattr(model, "series", None)
+    return None if names is None else (names,) if isinstance(names, str) else tuple(map(str, names))
+
+
+def _is_table(data: object) -> bool:
+    pandas = sys.modules.get("pandas")  # who has a table has imported it
+    return pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series)
+
+
+def _filled(column: Any) -> Any:
+    """A column's values, NaN for `None` and `pandas.NA`."""
+    if column.dtype.kind in "bcmM" or not column.isna().any():
+        return column.to_numpy()
+    kind = float if column.dtype.kind in "iuf" else object
+    return column.to_numpy(dtype=kind, na_value=np.nan)

@@ -1,0 +1,62 @@
+"""Which coordinates a posterior is sampled in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from invsamp.domains import Domain
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.posing.transforms.multivariate import VectorTransform
+from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Logit, Transform
+
+
+def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
+    """The transform of every column: as ``chosen`` by name, else the logarithm of what is bounded below only.
+
+    And of what has a law of its logarithm, which may have two ends. Vectors whose entries constrain each other have
+    coordinates of their own. Columns that the domain constrains are sampled as themselves.
+
+    Raises
+    ------
+    ValueError
+        If a name or a kind is unknown, or a kind does not fit its parameter's support or the domain.
+    """
+    prior.check_names("transforms", chosen)
+    constrained = domain.constrains(prior.dimension)
+    transforms: list[Transform] = []
+    vectors: list[tuple[slice, VectorTransform]] = []
+    for name, columns in prior.slices.items():
+        kind = chosen.get(name)
+        if kind not in (None, "identity", "log", "logit"):
+            raise ValueError(f"transforms[{name!r}] must be 'identity', 'log' or 'logit', got {kind!r}")
+        vector = prior.distributions[name].vector_transform
+        of_logarithm = kind in (None, "log") and prior.distributions[name].logarithmic
+        if vector is not None and kind in ("log", "logit"):
+            raise ValueError(f"transforms[{name!r}] must be 'identity', or its own by default, got {kind!r}")
+        if vector is not None and kind is None and not constrained[columns].any():
+            vectors.append((columns, vector))
+            transforms += [Identity()] * (columns.stop - columns.start)
+            continue
+        for column in range(columns.start, columns.stop):
+            if constrained[column] and kind in ("log", "logit"):
+                raise ValueError(
+                    f"transforms[{name!r}] must be 'identity', got {kind!r}: the domain constrains "
+                    f"{prior.labels[column]}, so it has to be sampled as itself"
+                )
+            ends = float(prior.support[0][column]), float(prior.support[1][column])
+            made = Log() if of_logarithm else _transform(name, kind, *ends)
+            transforms.append(Identity() if constrained[column] else made)
+    return Coordinates(transforms, vectors)
+
+
+def _transform(name: str, kind: str | None, lower: float, upper: float) -> Transform:
+    if kind == "logit":
+        if not (math.isfinite(lower) and math.isfinite(upper)):
+            raise ValueError(f"transforms[{name!r}] is 'logit': its support must be finite, got ({lower}, {upper})")
+        return Logit(lower, upper)
+    if kind == "log" and not math.isfinite(lower):
+        raise ValueError(f"transforms[{name!r}] is 'log': its support must be bounded below, got ({lower}, {upper})")
+    if kind == "log" or (kind is None and math.isfinite(lower) and upper == math.inf):
+        return Log(lower)
+    return Identity()

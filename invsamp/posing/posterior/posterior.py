@@ -1,0 +1,667 @@
+"""The posterior: a prior, and forward models of several fidelities with data and noise, or log likelihoods."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, real, wrong
+from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
+from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
+from invsamp.posing.distributions.base import as_shape
+from invsamp.posing.distributions.multivariate import Flat
+from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
+from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
+from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.bound_likelihood import BoundNoise
+from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
+from invsamp.posing.noise.per_output import Outputs
+from invsamp.posing.posterior.constrained_random_walk import walk
+from invsamp.posing.posterior.coordinates import choose_coordinates
+from invsamp.posing.posterior.gaussian_reference import reference_of_prior
+from invsamp.posing.posterior.model_likelihood import check_count, noise_of, posed_model
+from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
+from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
+from invsamp.posing.transforms.univariate import Coordinates, Logit
+from invsamp.protocols import Array, Facts, ForwardModel, Plain, Reference
+
+#: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
+LEAST_ACCEPTED = 1e-4
+
+
+class Posterior:
+    r"""Posterior density of an inverse problem, in several fidelities.
+
+    .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
+
+    A sampler moves in *positions*. A parameter whose support is bounded below only, or that is log-uniform, is sampled
+    as its logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). One whose
+    distribution names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply
+    then. A column that ``domain`` constrains is always sampled as itself.
+
+    Parameters
+    ----------
+    prior : Prior
+    forward : ForwardModel or function, or mapping from name to these, optional
+        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A plain function of theta
+        (batch, p) will do for samplers that follow no gradients. A model with ``parameters`` gets the columns of those;
+        any other gets all parameters that neither the noise uses nor the distributions of other parameters.
+    data : array_like, optional
+        Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
+        models predict them all the same. So is NaN, with a warning. Columns of a pandas DataFrame have their names in
+        figures and reports.
+    noise : Noise or Outputs, optional
+    domain : Domain, constraint or its text, or a sequence of these, optional
+        Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
+        ``constraint("sigma > 1 + beta")``; all of a sequence.
+    transforms : mapping from parameter to {"identity", "log", "logit"}, optional
+        Coordinates other than the default.
+    log_likelihood : LogDensity or function, or mapping from name to these, optional
+        In place of ``forward``, ``data`` and ``noise``: log p(data | theta), see `LogDensity`; several fidelities as of
+        ``forward``. Then there is nothing to predict.
+    costs : mapping from fidelity to float > 0, optional
+        What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
+        moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each
+        fidelity is taken for ten times as dear as the one before. Nothing is timed, so that a seed fixes the draws.
+
+    Attributes
+    ----------
+    dimension : int
+    fidelities : tuple of str
+        From the coarsest to the finest.
+    names, shapes, labels
+        As in `Prior`.
+    sampling_domain : Domain
+        Domain of the positions: ``domain`` and the finite ends of the supports.
+    series : tuple of str or None
+        Names of the entries of the data's last axis: a DataFrame's columns, those of `Outputs`, or what the finest
+        model has as ``series`` (an ODE's observed states).
+
+    Raises
+    ------
+    ValueError
+        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
+        does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
+        ``noise`` are given nor ``log_likelihood``, or both are.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        forward: ForwardModel | Callable[[Array], object] | Mapping[str, object] | None = None,
+        data: npt.ArrayLike | None = None,
+        noise: Noise | Outputs | None = None,
+        domain: DomainLike | None = None,
+        transforms: Mapping[str, str] | None = None,
+        *,
+        log_likelihood: object = None,
+        costs: Mapping[str, float] | None = None,
+    ) -> None:
+        instance("prior", prior, Prior, "a Prior")
+        self.prior = prior
+        given = {"forward": forward, "data": data, "noise": noise}
+        if log_likelihood is not None:
+            _refuse_beside_likelihood(given)
+            self.noise: Noise | Outputs = GivenLikelihood()
+            self.forward: Plain = _densities(log_likelihood)
+            observed = np.zeros(self.forward[tuple(self.forward)[-1]].shape)
+        else:
+            _refuse_missing(given)
+            assert noise is not None
+            self.noise = noise
+            self.data = observed = _with_missing(data)
+            self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
+            if not self.forward:
+                raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
+        self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
+        self._observe(observed)
+        self._pose()
+        self.costs = None if costs is None else _costs(costs, self.fidelities)
+        what = "forward" if self.predicts else "log_likelihood"
+        check_fidelities(what, self.fidelities, self.costs)
+        if self.costs is None:
+            warn_of_work(what, self.forward)
+        self.dimension, self.names = prior.dimension, prior.names
+        self.shapes = prior.shapes
+        walls = _flat_walls(prior)
+        self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
+        if not isinstance(walls, Unbounded):
+            self.domain = self.domain & walls
+        constrained = self.domain.constrains(prior.dimension)
+        self._sampled = Sampled.of(prior, [name for name in self.names if constrained[prior.slices[name]].any()])
+        base = self._sampled.base
+        self.coordinates = choose_coordinates(base, self.domain, optional(mapping, "transforms", transforms) or {})
+        self.sampling_domain = _with_support(base, self.coordinates, self.domain)
+
+    def __setstate__(self, state: Plain) -> None:
+        """From a pickle, as a run keeps one; of 0.2.0, which kept other things of the models, too."""
+        vars(self).update(state)
+        if "_posed" not in state:
+            self._pose()
+
+    def __repr__(self) -> str:
+        missing = self._bound.outputs - self._bound.size
+        data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
+        noise = "a log likelihood" if isinstance(self.noise, GivenLikelihood) else repr(self.noise)
+        return (
+            f"Posterior({self.dimension} parameters {list(self.labels)}, {data}, "
+            f"fidelities {list(self.fidelities)}, {noise}, {self.sampling_domain!r})"
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One name per column of theta."""
+        return self.prior.labels
+
+    def potential(self, fidelity: str | None = None) -> PosteriorPotential:
+        """Energy, in positions, of one fidelity; the finest by default."""
+        name = self._fidelity(fidelity)
+        posed = self._posed[name]
+        return PosteriorPotential(
+            self._sampled, self.coordinates, self.sampling_domain, posed.model, posed.columns, posed.noise
+        )
+
+    def without_domain(self) -> Posterior:
+        """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
+        free = copy.copy(self)
+        free.domain = _flat_walls(self.prior)
+        free.sampling_domain = _with_support(self._sampled.base, self.coordinates, free.domain)
+        return free
+
+    def with_walls(self) -> Posterior:
+        """The same posterior, with walls at the ends of its prior's supports that logits send to infinity.
+
+        The law is the same; a maximum may lie on a wall, where in logits it would be infinitely far.
+        """
+        default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
+        pairs = zip(self.coordinates.transforms, default, strict=True)
+        transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
+        walled = copy.copy(self)
+        walled.coordinates = Coordinates(transforms, self.coordinates.vectors)
+        walled.sampling_domain = _with_support(self._sampled.base, walled.coordinates, self.domain)
+        return walled
+
+    def with_data(self, data: npt.ArrayLike) -> Posterior:
+        """The same posterior of other data: the models are shared, not copied.
+
+        Parameters
+        ----------
+        data : array_like
+            In the shape of the data that are there; what is missing is told as for a new posterior.
+
+        Raises
+        ------
+        ValueError
+            If the shape differs, the data are infinite or do not fit the noise, or the posterior has none: one posed by
+            its log likelihood.
+        """
+        if isinstance(self.noise, GivenLikelihood):
+            raise ValueError("posterior must have a forward model for other data, got one posed by its log likelihood")
+        known = _with_missing(data)
+        if known.shape != self.data.shape:
+            raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
+        check_places("data", columns_of(data) or (), "those before", self.series or ())
+        other = copy.copy(self)
+        other.data = known
+        other._observe(known)  # noqa: SLF001 (its own class)
+        noises = other._noises()  # noqa: SLF001
+        other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
+        return other
+
+    def with_forward(self, forward: Mapping[str, object]) -> Posterior:
+        """The same posterior with other forward models, in the same coordinates; their order is that of fidelity.
+
+        Raises
+        ------
+        ValueError
+            As of a new posterior; also if this one was posed by its log likelihood.
+        """
+        models = mapping("forward", forward)
+        if not self.predicts:
+            raise ValueError("posterior must have forward models to replace, got one posed by its log likelihood")
+        if not models:
+            raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward", models)
+        other = copy.copy(self)
+        other.forward = dict(models)
+        other._observe(self.data)  # noqa: SLF001 (its own class)
+        other._pose()  # noqa: SLF001
+        if self.costs is not None:
+            kept = {name: cost for name, cost in self.costs.items() if name in other.fidelities}
+            other.costs = kept if len(kept) == len(other.fidelities) else None
+        return other
+
+    def alone(self, fidelity: str | None = None) -> Posterior:
+        """The posterior of one fidelity by itself, of the data that it predicts; the finest by default."""
+        name = self._fidelity(fidelity)
+        other = copy.copy(self)
+        other.forward, other.fidelities, other.costs = {name: self.forward[name]}, (name,), None
+        other._posed = {name: self._posed[name]}  # noqa: SLF001 (its own class)
+        return other
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there are forward models and data, not a log likelihood alone."""
+        return not isinstance(self.noise, GivenLikelihood)
+
+    def columns(self, fidelity: str | None = None) -> slice | npt.NDArray[np.intp]:
+        """Columns of theta that a fidelity's model gets, in its order; those of what is tied stand behind them."""
+        return self._posed[self._fidelity(fidelity)].columns
+
+    def given(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """What a fidelity's model gets (batch, p) of theta (batch, dimension), with what is tied to it and fixed."""
+        name, points = self._fidelity(fidelity), widened(self.prior, self._theta(theta))
+        return self._posed[name].model.given(points[:, self._posed[name].columns])
+
+    def unknowns(self, fidelity: str | None = None) -> int:
+        """How many of the numbers that a fidelity's model gets are not fixed."""
+        columns = self._posed[self._fidelity(fidelity)].columns
+        return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
+
+    def elsewhere(
+        self,
+        forward: ForwardModel | Callable[[Array], object],
+        shape: int | tuple[int, ...] | None = None,
+        noise: Noise | Outputs | None = None,
+    ) -> Posterior:
+        """The same unknowns seen by another model, at other times or under other conditions, without data.
+
+        For predictions of what was not measured: ``run.posterior_predictive(posterior.elsewhere(model))`` takes the
+        draws that there are, ``posterior.elsewhere(model).predict(theta)`` some parameters.
+
+        Parameters
+        ----------
+        forward : ForwardModel or function
+            Of the posterior's parameters.
+        shape : int or tuple of int, optional
+            Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
+        noise : Noise or Outputs, optional
+            Default: the posterior's. One that has an array as long as the data fits these alone.
+
+        Raises
+        ------
+        ValueError
+            If the posterior has no noise of its own, the model does not say how much it predicts, or shapes do not fit.
+        """
+        if noise is None and isinstance(self.noise, GivenLikelihood):
+            raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
+        count = getattr(forward, "n_observations", None) if shape is None else shape
+        if count is None:
+            raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
+        other = copy.copy(self)
+        other.noise = self.noise if noise is None else noise
+        other.forward = {"model": forward}
+        if as_shape(count) == ():
+            raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
+        other.data = np.full(as_shape(count), np.nan)
+        other.data.setflags(write=False)
+        try:
+            other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
+        except ValueError as error:
+            rows, rest = divmod(other.data.size, math.prod(self.data.shape[1:]))
+            if shape is None and self.data.ndim > 1 and rest == 0:
+                arranged = (rows, *self.data.shape[1:])
+                raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
+            raise
+        other._pose()  # noqa: SLF001
+        return other
+
+    def to_theta(self, position: npt.ArrayLike) -> Array:
+        """Natural parameters (..., dimension) at positions of that shape."""
+        u = self.coordinates.to_theta(position)
+        return self._sampled.theta(u.reshape(-1, self.dimension)).reshape(u.shape)
+
+    def to_position(self, theta: npt.ArrayLike) -> Array:
+        """Positions (..., dimension) of natural parameters of that shape; inverse of `to_theta`."""
+        points = numbers("theta", theta)
+        if self._sampled.hierarchy is not None and points.shape[-1:] == (self.dimension,):
+            points = self._sampled.whitened(points.reshape(-1, self.dimension)).reshape(points.shape)
+        return self.coordinates.to_position(points)
+
+    def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws, shape (n, dimension), of the prior restricted to the domain.
+
+        Raises
+        ------
+        ValueError
+            If fewer than one draw of the prior in 10,000 lies inside the domain.
+        """
+        return self.to_theta(self._prior_positions(rng, n))
+
+    def reference(self) -> Reference:
+        """The prior's Gaussian law in positions, or one with its medians and quartiles where it is another.
+
+        Exact where normal parameters are sampled as themselves and log-normal ones as logarithms; the domain is not
+        part of it.
+        """
+        return reference_of_prior(self.prior, self._sampled, self.coordinates)
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions, shape (n, dimension), of prior draws inside the domain.
+
+        Where fewer than one draw in 10,000 lies inside, a point inside is looked for, and walkers go from there until
+        they are spread about as the restricted prior is (`invsamp.posing.posterior.constrained_random_walk`).
+
+        Raises
+        ------
+        ValueError
+            If there is no such point, or none is found; if nobody can draw from the prior.
+        """
+        generator("rng", rng), integer("n", n, least=0)
+        try:
+            return self._prior_positions(rng, n)
+        except ValueError as error:
+            if isinstance(error.__cause__, NotImplementedError):  # a prior that nobody can draw from
+                raise
+            inside = point_inside(self.sampling_domain, self.dimension, rng)
+            if inside is None:
+                raise ValueError(f"{error}, and no other point was found there: give one, start=...") from None
+            return self.sample_inside(rng, n, inside[None])
+
+    def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
+        """Positions, shape (n, dimension), about as the prior restricted to the domain, by walks from some inside.
+
+        Raises
+        ------
+        ValueError
+            If none of ``positions`` (k, dimension) lies inside, where the prior has a density.
+        """
+        with np.errstate(divide="ignore"):
+            free = self.to_position(self.prior.sample(rng, max(n, 100)))
+        free = free[np.isfinite(free).all(axis=1)]
+        low, high = np.quantile(free, (0.25, 0.75), axis=0)
+        inside = positions[self.sampling_domain.contains(positions)]
+        inside = inside[np.isfinite(self.log_prior_at(inside))]
+        if not len(inside):
+            raise ValueError(
+                f"positions must lie inside the domain, where the prior has a density, got none of {len(positions)}"
+            )
+        start = inside[rng.integers(len(inside), size=n)]
+        # coordinates without walls need not begin where the others do
+        without = ~self.sampling_domain.constrains(self.dimension)
+        start[:, without] = free[rng.integers(len(free), size=n)][:, without]
+        return walk(rng, start, self.log_prior_at, self.sampling_domain, high - low)
+
+    def _prior_positions(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions, shape (n, dimension), of independent draws of the restricted prior."""
+        found: list[Array] = []
+        drawn = accepted = 0
+        while accepted < n:
+            position = self.to_position(self.prior.sample(rng, max(n, 100) if drawn == 0 else 10_000))
+            position = position[np.isfinite(position).all(axis=1) & self.sampling_domain.contains(position)]
+            drawn += max(n, 100) if drawn == 0 else 10_000
+            accepted += len(position)
+            found.append(position)
+            if drawn >= 50_000 and accepted < LEAST_ACCEPTED * drawn:
+                raise ValueError(
+                    f"domain must overlap the prior: {accepted} of {drawn} prior draws lie inside {self.domain!r}"
+                )
+        return np.concatenate(found)[:n]
+
+    @property
+    def support(self) -> Domain:
+        """Where theta may lie: ``domain`` and the intervals of the prior, without what is merely positive."""
+        lower, upper = self.prior.support
+        interval = np.isfinite(lower) & np.isfinite(upper)
+        if not interval.any():
+            return self.domain
+        return self.domain & Box(np.where(interval, lower, -np.inf), np.where(interval, upper, np.inf))
+
+    def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed, or none is predicted.
+
+        ``theta`` is an array (batch, dimension) or (dimension,), or a mapping from name to values.
+        """
+        points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
+        if isinstance(self.noise, GivenLikelihood):
+            raise ValueError("posterior must have a forward model to predict, got one posed by its log likelihood")
+        return self._scatter(name, self._posed[name](points), np.nan)
+
+    def among_data(self, y: npt.ArrayLike, fidelity: str | None = None) -> Array:
+        """Observations (batch, k) of a fidelity's own data in a row of all m data, NaN for those that it has not.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many as the fidelity predicts.
+        """
+        name = self._fidelity(fidelity)
+        given = array("y", y, ("batch", self._posed[name].noise.outputs), finite=False, nan=True)
+        return self._scatter(name, given, np.nan).reshape(len(given), -1)
+
+    def sample_noise(
+        self, rng: np.random.Generator, y: npt.ArrayLike, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]
+    ) -> Array:
+        """Data with fresh noise, shape (batch, *data.shape), around noise-free ``y`` of that shape."""
+        generator("rng", rng)
+        points = widened(self.prior, self._theta(theta))
+        clean = numbers("y", y)
+        if clean.shape != (len(points), *self._data_shape):
+            raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {clean.shape}")
+        return self._bound.sample(rng, points, clean.reshape(len(points), -1)).reshape(clean.shape)
+
+    def sample_data(
+        self, rng: np.random.Generator, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None
+    ) -> Array:
+        """Data as the model has them come about at theta, shape (batch, *data.shape), whatever was observed.
+
+        NaN where the solve failed. With `sample_prior` these are draws of the joint law, which calibration needs;
+        predictions of a posterior are those of `sample_noise`, where the data may tell of the noise.
+        """
+        generator("rng", rng)
+        points, name = self._theta(theta), self._fidelity(fidelity)
+        y = self.predict(points, name).reshape(len(points), -1)
+        return self._bound.generate(rng, widened(self.prior, points), y).reshape(len(points), *self.data.shape)
+
+    def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """Log-likelihood per datum, shape (batch, *data.shape).
+
+        Minus infinity where the solve failed; 0 for data that are missing or that a coarse fidelity does not predict.
+        Of data that depend on each other, that of each given all others: what cross-validation needs.
+        """
+        points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
+        posed = self._posed[name]
+        value = posed.noise.log_likelihood(points, posed(points))
+        return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
+
+    def misfit(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], y: npt.ArrayLike) -> Array:
+        """Minus the log-likelihood of all data, shape (batch,), where noise-free observations are given: no solve.
+
+        Parameters
+        ----------
+        theta : array_like (batch, dimension) or mapping
+            For what the noise takes from the parameters.
+        y : array_like, shape (batch, *data.shape), or (batch, m) of all m data in a row
+            Where it is NaN in all rows, the data are left out, as those that a coarse model does not predict.
+
+        Raises
+        ------
+        ValueError
+            If the shapes are others.
+        """
+        points = widened(self.prior, self._theta(theta))
+        given = numbers("y", y)
+        if given.shape not in ((len(points), *self._data_shape), (len(points), self._bound.outputs)):
+            raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {given.shape}")
+        flat = given.reshape(len(points), -1)
+        seen = ~np.isnan(flat).all(axis=0)
+        bound = self._bound if seen.all() else self._bound.subset(np.flatnonzero(seen))
+        value = np.zeros(len(points))
+        with np.errstate(all="ignore"):
+            bound.accumulate(points, np.array(flat[:, seen], dtype=float, order="C"), value, np.zeros(points.shape))
+        return np.where(np.isnan(value), np.inf, -value)
+
+    def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
+        """Log prior density of theta, shape (batch,), without the domain."""
+        return self.prior.log_density(self._theta(theta))
+
+    def log_prior_at(self, position: Array) -> Array:
+        """Log prior density of positions (batch, dimension), as of positions, without the domain, shape (batch,)."""
+        change = self.coordinates.evaluate(position)
+        value: Array = self._sampled.log_density(change.theta) + change.log_jacobian
+        return value
+
+    def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
+        """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
+        return self.prior.packed(argument, values)
+
+    def described(self) -> Plain:
+        """Its parts and the data, by which a run that goes on recognizes it."""
+        fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
+        prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)
+        told: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
+        return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
+
+    def failure_message(self, fidelity: str | None = None) -> str | None:
+        """What the last exception of a fidelity's model said; None if there was none."""
+        return self._posed[self._fidelity(fidelity)].model.message
+
+    def model_mistake(self, fidelity: str | None = None) -> Exception | None:
+        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        return self._posed[self._fidelity(fidelity)].mistake
+
+    def check_gradient(
+        self,
+        theta: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
+        fidelity: str | None = None,
+        seed: int = 0,
+    ) -> GradientCheck:
+        """Taylor test of the energy's gradient at one theta, in a random direction; prints readably.
+
+        A right gradient leaves a remainder that falls with the square of the step. The direction is scaled
+        by the prior's spread in each coordinate. Nothing is raised for a failing solve or a wrong gradient.
+
+        Parameters
+        ----------
+        theta : array_like (dimension,) or mapping, optional
+            Where; a prior draw by default.
+        fidelity : str, optional
+            The finest by default.
+        seed : int
+            Of the direction and the draw.
+        """
+        rng = np.random.default_rng(integer("seed", seed, least=0))
+        draws = self.sample_start(rng, 200)
+        # not the standard deviation: a Cauchy prior has none
+        spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
+        position = draws[0] if theta is None else self.to_position(self._theta(theta))[0]
+        found = check_gradient(self.potential(fidelity), position, rng.standard_normal(self.dimension) * spread)
+        reason = self.failure_message(fidelity)
+        if reason is None or np.isfinite(found.remainders).any():
+            return found
+        return replace(found, message=f"{found.message} ({reason})")
+
+    def _fidelity(self, fidelity: str | None) -> str:
+        if fidelity is None:
+            return self.fidelities[-1]
+        return str(one_of("fidelity", fidelity, self.fidelities))
+
+    def _observe(self, data: Array, *, unseen: bool = False) -> None:
+        """Bind the noise to data."""
+        self._data_shape = data.shape
+        for name, model in self.forward.items():  # before the noise: of data that are not its own it tells riddles
+            if getattr(model, "data_indices", None) is None:
+                check_count(name, model, data.size, data.shape)
+        self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)
+
+    def _noises(self) -> dict[str, tuple[BoundNoise, npt.NDArray[np.intp] | None]]:
+        """Of the data that each model predicts."""
+        return {name: noise_of(name, model, self._bound, self._data_shape) for name, model in self.forward.items()}
+
+    def _pose(self) -> None:
+        """Guard the models, and find what each depends on."""
+        noises = self._noises()
+        self.fidelities = tuple(self.forward)
+        if (seen := noises[self.fidelities[-1]][0].outputs) != self._bound.outputs:
+            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
+        shape = self._data_shape
+        self._posed = {n: posed_model(n, model, noises[n], self.prior, shape) for n, model in self.forward.items()}
+
+    def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
+        """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
+        full = self._posed[fidelity].scattered(values, self._bound.outputs, missing)
+        return full.reshape(len(values), *self._data_shape)
+
+    def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
+        named = by_name(theta)
+        points = numbers("theta", theta) if named is None else self.prior.packed("theta", named)
+        points = points[None, :] if points.ndim == 1 else points
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
+        return points
+
+
+def _refuse_missing(given: Facts) -> None:
+    if missing := [name for name, value in given.items() if value is None]:
+        raise ValueError(
+            f"{missing[0]} must be given: a posterior has forward, data and noise, or else a log_likelihood, got None"
+        )
+
+
+def _costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str, float]:
+    """What a solve of each fidelity takes, in their order."""
+    found = mapping("costs", given)
+    for name in found:
+        one_of("costs", name, fidelities)
+    if missing := [name for name in fidelities if name not in found]:
+        raise ValueError(f"costs must hold every fidelity of {list(fidelities)}, got none for {missing}")
+    return {name: real(f"costs[{name!r}]", found[name], above=0) for name in fidelities}
+
+
+def _refuse_beside_likelihood(given: Facts) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
+
+
+def _densities(log_likelihood: object) -> Plain:
+    """Log likelihoods by fidelity."""
+    if not isinstance(log_likelihood, Mapping):
+        return {"model": as_density("log_likelihood", log_likelihood)}
+    if not log_likelihood:
+        raise ValueError("log_likelihood must hold at least one function, got an empty mapping")
+    return {name: as_density(f"log_likelihood[{name!r}]", one) for name, one in log_likelihood.items()}
+
+
+def _with_missing(data: Any) -> Array:
+    """Data as a read-only array, with NaN where they are missing."""
+    missing = np.ma.getmaskarray(data) if np.ma.is_masked(data) else None
+    values = np.array(numbers_of(data if missing is None else np.ma.getdata(data)), dtype=float)
+    if missing is not None:
+        values[missing] = np.nan
+    elif (count := np.isnan(values).sum()) and count < values.size:
+        warnings.warn(
+            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            stacklevel=3,
+        )
+    values.setflags(write=False)
+    return values
+
+
+def _flat_walls(prior: Prior) -> Domain:
+    """The domains on which parameters are uniform."""
+    walls: Domain = Unbounded()
+    for name, distribution in prior.distributions.items():
+        if isinstance(distribution, Flat):
+            own = bound_domain(Product({name: distribution.domain}), named_columns(prior.shapes), prior.dimension)
+            walls = own if isinstance(walls, Unbounded) else walls & own
+    return walls
+
+
+def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
+    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
+    lower, upper = (coordinates.to_position(end) for end in prior.support)
+    for columns, _ in coordinates.vectors:
+        lower[columns], upper[columns] = -np.inf, np.inf
+    if np.isfinite(lower).any() or np.isfinite(upper).any():
+        return domain & Box(lower, upper)
+    return domain

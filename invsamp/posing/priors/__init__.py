@@ -1,0 +1,1 @@
+"""Joint priors, hierarchies, priors from tables. May import `distributions` and below."""

@@ -1,0 +1,279 @@
+"""Distributions whose parameters are other parameters of the prior, or formulas of these.
+
+Most families come about from their standard member by a shift and a stretch, of the number or of its logarithm:
+
+.. math:: \\theta = a + b u \\quad\\text{or}\\quad \\log\\theta = a + b u, \\qquad u \\sim \\text{standard}.
+
+Where theta is sampled by way of u, "non-centered", a small stretch narrows nothing: the funnel that a hierarchy has in
+theta is none in u (Papaspiliopoulos, Roberts and Sköld 2007, Statistical Science 22, 59-73). The density of theta is in
+either case that of the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.posing.compiled import density_loops
+from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, drawn, ends
+from invsamp.posing.distributions.shape_derivatives import LOG_DENSITIES
+from invsamp.posing.expressions.bound_expression import Formula, Indices, Names, names_in
+from invsamp.posing.expressions.expression import Expression, Value
+from invsamp.protocols import Array
+
+_STEP = 1e-30
+#: Derivatives by columns of theta: at each entry the column, (m,), and the derivative, (batch or 1, m).
+ByColumn = list[tuple[Indices, Value]]
+
+
+class Stretch(NamedTuple):
+    """Shift and stretch of every entry, and their derivatives by columns of theta."""
+
+    location: Array  # (batch or 1, m)
+    scale: Array
+    by_column: list[tuple[Indices, Value, Value]]  # of the location, and of the scale
+
+
+class Conditional:
+    """One parameter given those that its distribution names.
+
+    Parameters
+    ----------
+    name : str
+    law : ScalarFamily
+        With names among its parameters.
+    columns : slice
+        Of theta.
+    names : Names
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or a shape does not fit.
+    """
+
+    def __init__(self, name: str, distribution: ScalarFamily, columns: slice, names: Names) -> None:
+        self.name, self.distribution, self.columns = name, distribution, columns
+        whose = f"the shape of {name}"
+        self._formulas = {
+            parameter: Formula(
+                f"{parameter} of {name}", getattr(distribution, parameter), distribution.shape, names, whose=whose
+            )
+            for parameter in distribution.parameter_names()
+        }
+        self._rows, self._every = np.zeros((1, 1), dtype=np.intp), np.arange(columns.stop - columns.start)[None, :]
+        standard = distribution.standard
+        if standard is not None:
+            self._place = _place(standard.location), _place(standard.scale)
+            if not set(distribution.formulas) <= {name for part in self._place for name in _names(part)}:
+                standard = None  # a parameter that changes more than place and width
+        self.standard = standard
+        self.centered = distribution.centered or standard is None
+        if standard is None and type(distribution) not in LOG_DENSITIES:
+            raise ValueError(
+                f"{name} must have numbers for the parameters of {type(distribution).__name__}, got {distribution.formulas}"
+            )
+        if standard is not None:
+            values: dict[str, Value] = dict(standard.values)
+            if standard.log is None:
+                self.base: ScalarFamily = replace(distribution, **values, centered=False)
+            else:
+                self.base = standard.log(**values, shape=distribution.shape)  # type: ignore[call-arg]
+            self._base = self.base.compiled
+            self._inside = tuple(np.ravel(end) for end in self.base.support)
+        if distribution.centered:
+            self.check_centered()
+
+    def check_centered(self) -> None:
+        """`ValueError` if the parameter cannot be sampled as itself."""
+        if self.standard is not None and np.isfinite(self.base.support).all():
+            raise ValueError(
+                f"{self.name} cannot be sampled as itself, centered or within a domain: the ends of {self.distribution!r} move"
+            )
+
+    @cached_property
+    def support(self) -> tuple[Array, Array]:
+        """Lower and upper end of every entry, whatever its parents are."""
+        standard, shape = self.standard, self.distribution.shape
+        if standard is None:
+            return LOG_DENSITIES[type(self.distribution)].support(shape)
+        if standard.log:
+            return ends(0.0, np.inf, shape)
+        return self.base.support if standard.location == "0" else ends(-np.inf, np.inf, shape)
+
+    @property
+    def sampled(self) -> Distribution:
+        """The distribution of what is sampled in its place: u, or, centered, something with the support alone."""
+        return OfPrior(self.distribution.shape, self.support) if self.centered else self.base
+
+    def stretch(self, theta: Array) -> Stretch:
+        """Shift and stretch at theta (batch, width)."""
+        values, slopes = self._parameters(theta)
+        # the commonest are names themselves, and at each step of a sampler this is asked for
+        (location, by_location), (scale, by_scale) = (
+            (values[part], {part: 1.0}) if isinstance(part, str) else part(values) for part in self._place
+        )
+        by_column = [
+            (columns, _times(slope, by_location.get(name)), _times(slope, by_scale.get(name)))
+            for name, found in slopes.items()
+            for columns, slope in found
+        ]
+        return Stretch(np.atleast_2d(location), np.atleast_2d(scale), by_column)
+
+    def log_density(self, theta: Array) -> tuple[Array, Array, ByColumn]:
+        """Log density of every entry summed, (batch,), its slope in theta's own columns, and by the parents' columns.
+
+        Minus infinity, or NaN, where theta or a parameter is where it cannot be.
+        """
+        x = theta[:, self.columns]
+        if self.standard is None:
+            return self._by_shape(theta, x)
+        location, scale, by_column = self.stretch(theta)
+        seen = np.log(x) if self.standard.log else x
+        u = np.ascontiguousarray(np.broadcast_to((seen - location) / scale, x.shape))
+        value, slope = self._of_base(u)
+        inside = (u >= self._inside[0]) & (u <= self._inside[1]) & (scale > 0.0)
+        value = value - (np.log(scale) * np.ones_like(x)).sum(axis=1)
+        by_seen = slope / scale
+        by_parents = [(c, -by_seen * da - (by_seen * u + 1.0 / scale) * db) for c, da, db in by_column]
+        if self.standard.log:
+            value = value - seen.sum(axis=1)
+            by_seen = (by_seen - 1.0) / x
+        return np.where(inside.all(axis=1), value, -np.inf), by_seen, by_parents
+
+    def sample(self, rng: np.random.Generator, theta: Array) -> Array:
+        """Draws (n, m) given the other columns of theta (n, width).
+
+        Raises
+        ------
+        ValueError
+            If a parameter of the distribution is where it cannot be.
+        """
+        values, _ = self._parameters(theta)
+        for parameter in self.distribution.positive:
+            if not (values[parameter] > 0.0).all():
+                wrong = values[parameter].min()
+                raise ValueError(
+                    f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._told(parameter)} is drawn"
+                )
+        size = len(theta), self._every.size
+        if self.standard is not None and not (self.stretch(theta).scale > 0.0).all():
+            raise ValueError(
+                f"upper of {self.name} must be above lower, got {self.distribution!r} where these are drawn"
+            )
+        return drawn(self.distribution, rng, size, values.values())
+
+    def whitened(self, theta: Array) -> Array:
+        """The u of theta (batch, width), shape (batch, m)."""
+        assert self.standard is not None
+        location, scale, _ = self.stretch(theta)
+        x = theta[:, self.columns]
+        return np.asarray(((np.log(x) if self.standard.log else x) - location) / scale)
+
+    def _parameters(self, theta: Array) -> tuple[dict[str, Array], dict[str, ByColumn]]:
+        found = {
+            parameter: formula.at(theta, np.arange(len(theta))[:, None], self._every, {})
+            for parameter, formula in self._formulas.items()
+        }
+        return {name: part[0] for name, part in found.items()}, {name: part[1] for name, part in found.items()}
+
+    def _of_base(self, u: Array) -> tuple[Array, Array]:
+        family, first, second, third = self._base
+        every = np.arange(u.shape[1])
+        families = np.full(len(every), family, dtype=np.intp)
+        value, slope = density_loops.log_density(u, every, families, first, second, first if third is None else third)
+        return value + self.base.log_constant, slope
+
+    def _by_shape(self, theta: Array, x: Array) -> tuple[Array, Array, ByColumn]:
+        """By complex steps: the derivative with respect to each argument is exact, to rounding."""
+        values, slopes = self._parameters(theta)
+        formula = LOG_DENSITIES[type(self.distribution)].log_density
+        arguments = [x, *values.values()]
+        total = np.broadcast_to(formula(*arguments), x.shape)
+        derivatives = [
+            np.imag(formula(*arguments[:k], arguments[k] + 1j * _STEP, *arguments[k + 1 :])) / _STEP
+            for k in range(len(arguments))
+        ]
+        possible = np.ones(x.shape, dtype=bool)
+        for parameter in self.distribution.positive:
+            possible &= values[parameter] > 0.0
+        by_column = [
+            (columns, derivative * slope)
+            for derivative, found in zip(derivatives[1:], slopes.values(), strict=True)
+            for columns, slope in found
+        ]
+        return np.where(possible.all(axis=1), total.sum(axis=1), -np.inf), derivatives[0], by_column
+
+    def _told(self, parameter: str) -> str:
+        return str(self.distribution.formulas.get(parameter, parameter))
+
+
+def _place(text: str) -> str | Expression:
+    return text if text.isidentifier() else Expression("standard", text)
+
+
+def _names(part: str | Expression) -> tuple[str, ...]:
+    return (part,) if isinstance(part, str) else part.names
+
+
+def _times(slope: Value, factor: Value) -> Value:
+    """Their product; the number 0 where there is no factor."""
+    return 0.0 if factor is None else slope if isinstance(factor, float) and factor == 1.0 else slope * factor
+
+
+class OfPrior(Distribution):
+    """What a centered parameter is sampled as: itself, on its support, with a density that the prior adds."""
+
+    def __init__(self, shape: tuple[int, ...], support: tuple[Array, Array]) -> None:
+        self._shape, self._support = shape, support
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return self._support
+
+    @property
+    def log_constant(self) -> float:
+        return 0.0
+
+    @property
+    def compiled(self) -> Coefficients:
+        zeros = np.zeros(int(np.prod(self._shape, dtype=int)))
+        return Coefficients(density_loops.FLAT, zeros, zeros)
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        return np.zeros(len(columns)), np.zeros(columns.shape)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        raise NotImplementedError("what depends on others is drawn by its prior")
+
+
+def joint_shape(name: str, distribution: ScalarFamily, names: Names) -> tuple[int, ...]:
+    """Shape of a parameter: its own, or that to which what its distribution names broadcasts."""
+    shapes = [distribution.shape]
+    for parameter, text in distribution.formulas.items():
+        label = f"{parameter} of {name}"
+        shapes += [names.shape(label, found) for found in names_in(label, text, names)]
+    try:
+        joined = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"{name} must be named parameters of shapes that broadcast, got {shapes}") from None
+    if distribution.shape and joined != distribution.shape:
+        raise ValueError(f"what {name} depends on must broadcast to its shape {distribution.shape}, got {joined}")
+    return joined
+
+
+def tied_shape(name: str, parents: Sequence[str], names: Names) -> tuple[int, ...]:
+    """Shape of a formula of these parents."""
+    shapes = [names.shape(name, parent) for parent in parents]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"{name} must be a formula of shapes that broadcast, got {shapes}") from None

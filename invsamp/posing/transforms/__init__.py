@@ -1,0 +1,1 @@
+"""Maps from bounded parameters to unconstrained coordinates. May import `compiled`."""

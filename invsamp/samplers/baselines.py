@@ -1,0 +1,112 @@
+"""Baselines of the literature: approximate, for comparisons, never to be relied on. See `invsamp.samplers`."""
+
+from __future__ import annotations
+
+from invsamp.arguments import real
+from invsamp.estimators import Estimator, Exact
+from invsamp.kernels import DeoSgd, GradientDescent, Kernel, RmsLangevin, Stein
+from invsamp.ladder import Rung, Sampler
+
+
+def deo_sgd(
+    step_size: float = 0.003,
+    *,
+    highest: float = 0.6,
+    processes: int = 16,
+    target: float = 0.4,
+    window: int = 8,
+    buffer: float = 4.0,
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+) -> Sampler:
+    """DEO*-SGD as its program runs. Approximate: see `invsamp.kernels.DeoSgd`.
+
+    ``run.data.sample_stats`` tells where each chain's first process is (``first_process``), how many round trips its
+    processes have made (``process_round_trips``), and how many pairs would swap (``swap_rate``).
+
+    Parameters
+    ----------
+    step_size, highest : float, > 0
+        Lowest and highest learning rate: the second must be above the first.
+    processes, target, window, buffer
+        As of `invsamp.kernels.DeoSgd`.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.samplers`. A domain is refused.
+
+    References
+    ----------
+    Deng (2021), thesis, Purdue, Algorithm 4.
+    """
+    lowest = real("step_size", step_size, above=0)
+    kernel = DeoSgd(processes, real("highest", highest, above=lowest), target, window, buffer)
+    return _baseline(kernel, lowest, estimator, fidelity)
+
+
+def psgld(
+    step_size: float,
+    *,
+    data: float = 1.0,
+    decay: float = 0.999,
+    floor: float = 0.1,
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+) -> Sampler:
+    """pSGLD without its Gamma. Approximate: see `invsamp.kernels.RmsLangevin`.
+
+    Parameters
+    ----------
+    data, decay, floor
+        As of `invsamp.kernels.RmsLangevin`.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.samplers`. A domain is refused.
+
+    References
+    ----------
+    Li, Chen, Carlson and Carin (2016), AAAI.
+    """
+    return _baseline(RmsLangevin(data, decay, floor), step_size, estimator, fidelity)
+
+
+def svgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str | int = 0) -> Sampler:
+    """SVGD, the chains as particles. Approximate: see `invsamp.kernels.Stein`.
+
+    Take the last draw of many chains; the diagnostics of a run, which are those of chains that mix, say nothing of it.
+
+    Notes
+    -----
+    Arguments are those that all presets share: see `invsamp.samplers`. A domain is refused.
+
+    References
+    ----------
+    Liu and Wang (2016), NeurIPS.
+    """
+    return _baseline(Stein(), step_size, estimator, fidelity)
+
+
+def sgd(
+    step_size: float, *, momentum: float = 0.0, estimator: Estimator | None = None, fidelity: str | int = 0
+) -> Sampler:
+    """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.swag`'s Gaussian.
+
+    Chains begin apart and stay apart, so that the last draws of several are a deep ensemble.
+
+    Parameters
+    ----------
+    momentum
+        As of `invsamp.kernels.GradientDescent`.
+
+    Notes
+    -----
+    Arguments are those that all presets share: see `invsamp.samplers`. A domain is refused.
+    """
+    return _baseline(GradientDescent(momentum), step_size, estimator, fidelity)
+
+
+def _baseline(kernel: Kernel, step_size: float, estimator: Estimator | None, fidelity: str | int) -> Sampler:
+    size = real("step_size", step_size, above=0)
+    used = Exact() if estimator is None else estimator
+    return Sampler((Rung(fidelity=fidelity, kernel=kernel, estimator=used, step_size=size),))

@@ -1,0 +1,388 @@
+"""Presets with replica exchange: a cold rung that is the posterior, and hotter ones. See `invsamp.samplers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy.typing as npt
+
+from invsamp.arguments import instance, optional
+from invsamp.domains.boundary import Boundary
+from invsamp.estimators import Estimator
+from invsamp.estimators.control_variates import ControlVariate, control_variate
+from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.quadratic_controls import Expansion, fixed_control
+from invsamp.evaluate.requests import Structure
+from invsamp.kernels import Kernel, Langevin, Momentum
+from invsamp.ladder import VARIANCE_MODEL, Beyond, GradientNoise, Sampler, SwapEnergies
+from invsamp.modes import Modes
+from invsamp.samplers.shared import Ladder, StepSizes, exchange, graded, plain_kernel, rungs_of, targets_of
+from invsamp.swaps import rules
+from invsamp.swaps.schemes import SwapScheme
+from invsamp.tempering import TargetDistribution
+from invsamp.variances.models import Known, VarianceModel, known, running_average
+
+#: Temperatures of a cold and a hot rung, where none are given.
+PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
+
+
+def relangevin(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    adjusted: bool = True,
+    friction: float = 1.0,
+    kernel: Kernel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap: rules.SwapRule | None = None,
+    swap_fraction: float | None = None,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
+
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    adjusted : bool
+        Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
+    friction : float in (0, 1]
+        Less than 1: kernels with momentum, as of `ghmc` (adjusted) or `sghmc`.
+    kernel : Kernel, optional
+        Any other one in their place, as `invsamp.Microcanonical()` (that of `mams`).
+    swap : SwapRule, optional
+        Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, or a kernel is given and ``adjusted`` or ``friction`` ask for another one.
+
+    References
+    ----------
+    Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
+    """
+    momentum = Momentum(friction, adjusted)
+    if kernel is not None and momentum != Momentum(1.0, adjusted=True):
+        raise ValueError(f"kernel must be None where adjusted or friction say which, got {kernel!r} and {momentum!r}")
+    if kernel is None:
+        kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
+    targets = targets_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(targets, step_size, graded(fidelities, targets), None, kernel=kernel)
+    return exchange(rungs, targets.ladder, swap, swap_fraction, scheme, preconditioner, boundary)
+
+
+def resgld(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    friction: float = 1.0,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float | None = None,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
+
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    swap : SwapRule, optional
+        `naive`, or `corrected` with a factor F. Default: ``corrected()``.
+    energy_variance : VarianceModel, optional
+        `known`, or estimated on the fly in warm-up by `running_average` (the default, except for control variates,
+        whose noise grows until the next snapshot: their energies state it).
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; reSGHMC.
+    fidelities : sequence, optional
+        Default: the finest on every rung.
+
+    References
+    ----------
+    Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
+    """
+    targets = targets_of(temperatures, ladder, PAIR)
+    flat = [0] * len(targets.targets) if fidelities is None else fidelities
+    variance = _default_variance(estimator) if energy_variance is None else energy_variance
+    rungs = rungs_of(
+        targets, step_size, graded(flat, targets), estimator, energy_variance=variance, kernel=plain_kernel(friction)
+    )
+    rule = rules.corrected() if swap is None else swap
+    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def r2sgld(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    friction: float = 1.0,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float | None = None,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+) -> Sampler:
+    """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
+
+    `resgld` with ``boundary="reflect"`` and the published temperatures. As published: a step size for each rung, and
+    swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
+    published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
+    the specular path, whose end is that of the published one where a move meets one straight wall.
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; r2SGHMC.
+
+    References
+    ----------
+    Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
+    dynamics", ICML, Algorithm 1, eq. (7).
+    """
+    return resgld(
+        R2_PAIR if temperatures is None and ladder is None else temperatures,
+        step_size,
+        ladder=ladder,
+        estimator=estimator,
+        friction=friction,
+        swap=swap,
+        energy_variance=energy_variance,
+        fidelities=fidelities,
+        swap_fraction=swap_fraction,
+        swap_energies=swap_energies,
+        scheme=scheme,
+        preconditioner=preconditioner,
+    )
+
+
+def multi_variance_resgld(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    weight: float | None = None,
+    assume_unbiased: bool = False,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float | None = None,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
+
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    weight : float in [0, 1], optional
+        Weight a1 of the cold rung's energies. Default: that of least variance, from warm-up.
+    assume_unbiased : bool
+        Rungs of different deterministic fidelity are refused unless you say that their energies differ by
+        noise alone (see `invsamp.swaps.rules.multi_variance`).
+
+    References
+    ----------
+    Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
+    Bayesian PINN", eq. (11).
+    """
+    targets = targets_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(
+        targets,
+        step_size,
+        graded(fidelities, targets),
+        estimator,
+        energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
+    )
+    rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
+    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def fast_resgld(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    variance: VarianceModel | None = None,
+    energy_variance: VarianceModel | None = None,
+    structure: Structure = "isotropic",
+    beyond: Beyond = "shrink",
+    probes: int = 10,
+    friction: float = 1.0,
+    swap: rules.SwapRule | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float | None = None,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
+    the swaps.
+
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    variance : VarianceModel, optional
+        Of the gradients: `known` (what the estimator states; the default), `running_average` (the default with a
+        `coupled_sum`, as in ``estimator=[coupled_sum(), exact()]``) or `kernel_ridge`.
+    energy_variance : VarianceModel, optional
+        Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
+    structure : "isotropic", "diagonal" or "full"
+        Form of the gradient noise's covariance.
+    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+        What is done where a gradient is noisier than the noise that the step injects
+        (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
+    probes : int
+        Repeated estimates per pilot state, for the variance models that learn.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; the budget is the friction times as large then.
+    swap : SwapRule, optional
+        Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
+        energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
+        the published rule all the same.
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
+    """
+    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
+    model = optional(instance, "variance", variance, VarianceModel, VARIANCE_MODEL)
+    if model is None:  # a coupled sum's draw does not state its variance
+        model = running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known()
+    if energy_variance is None:
+        energy_variance = known() if variance is None or isinstance(variance, Known) else variance
+    targets = targets_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(
+        targets,
+        step_size,
+        graded(fidelities, targets),
+        estimator,
+        energy_variance=energy_variance,
+        gradient_noise=GradientNoise(model, structure, beyond),
+        probes=probes,
+        kernel=plain_kernel(friction),
+    )
+    if beyond == "effective_temperature":
+        rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
+    return exchange(rungs, targets.ladder, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def vr_resgld(
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    size: int = 100,
+    refresh: int = 40,
+    groups: npt.ArrayLike | None = None,
+    adaptive: bool = False,
+    friction: float = 1.0,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    swap_fraction: float | None = None,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Variance-reduced replica-exchange SGLD as published: energies of swaps less those of a snapshot. Approximate.
+
+    Their noise grows with the distance from the snapshot, and one running variance stands for it: at F = 1 the mode
+    that is reached is too wide by half with ``refresh`` 40. As corrected here, snapshots travel with positions and the
+    variance is estimated before they are renewed. `paired_resgld` is exact in its swaps.
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    size, refresh, groups, adaptive
+        As of `invsamp.control_variate` with ``order="constant"``; ``adaptive`` is Algorithm 2.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`.
+    swap : SwapRule, optional
+        Default: ``corrected()``.
+    energy_variance : VarianceModel, optional
+        Default: `running_average`.
+
+    References
+    ----------
+    Deng, Feng, Karagiannis, Lin and Liang (2021), "Accelerating convergence of replica exchange stochastic gradient
+    MCMC via variance reduction", ICLR, Algorithms 1 and 2. Its eq. (6) takes d^2 v / F where v is the variance of the
+    difference; d^2 v / 2 is right.
+    """
+    estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
+    variance = running_average() if energy_variance is None else energy_variance
+    targets = targets_of(temperatures, ladder, PAIR)
+    flat = [0] * len(targets.targets)
+    rungs = rungs_of(targets, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
+    rule = rules.corrected() if swap is None else swap
+    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary)
+
+
+def paired_resgld(
+    references: npt.ArrayLike,
+    temperatures: Sequence[TargetDistribution | float] | None = None,
+    step_size: StepSizes = None,
+    *,
+    ladder: Ladder = None,
+    size: int = 8,
+    groups: npt.ArrayLike | None = None,
+    order: Expansion = "quadratic",
+    friction: float = 1.0,
+    structure: Structure = "isotropic",
+    swap_fraction: float | None = None,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a
+    swap.
+
+    Terms are taken less their expansions about the modes (`invsamp.fixed_control`); swaps take one batch for
+    both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
+    injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
+    ``groups=`` by experiment. Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    references, size, groups, order
+        As of `invsamp.fixed_control`; references are positions, such as ``invsamp.maximize(posterior).position``.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`.
+    structure : "isotropic", "diagonal" or "full"
+        Form of the gradient noise's covariance.
+
+    References
+    ----------
+    The exact form of `vr_resgld` is ours.
+    """
+    estimator = fixed_control(size, references, groups, order=order)
+    targets = targets_of(temperatures, ladder, PAIR)
+    flat = [0] * len(targets.targets)
+    noise = GradientNoise(known(), structure)
+    rungs = rungs_of(targets, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
+    return exchange(rungs, targets.ladder, rules.fast(), swap_fraction, scheme, preconditioner, boundary, "paired")
+
+
+def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:
+    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
+    return known() if any(isinstance(e, ControlVariate) for e in estimators) else running_average()

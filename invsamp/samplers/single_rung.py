@@ -1,0 +1,262 @@
+"""Presets of one rung: the samplers of the literature that are a single temperature. See `invsamp.samplers`."""
+
+from __future__ import annotations
+
+from invsamp.arguments import real
+from invsamp.domains.boundary import Boundary
+from invsamp.estimators import Estimator
+from invsamp.estimators import exact as exact_energies
+from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels.schedules import Schedule, cyclic_cosine
+from invsamp.ladder import GradientNoise, Rung, Sampler
+from invsamp.modes import Modes
+from invsamp.tempering import TargetDistribution
+from invsamp.tempering.cooling import of_temperature
+
+
+def sgld(
+    step_size: float | Schedule | None = None,
+    *,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+    temperature: float | TargetDistribution = 1.0,
+) -> Sampler:
+    r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
+
+    Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
+    :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
+
+    In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
+    the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
+    Other arguments: see `invsamp.samplers`.
+
+    References
+    ----------
+    Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
+    """
+    used = exact_energies() if estimator is None else estimator
+    target = of_temperature(temperature)
+    rung = Rung(target, fidelity, used, step_size=step_size, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def cyclic_sgld(
+    step_size: float,
+    *,
+    cycles: int = 5,
+    friction: float = 1.0,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = None,
+    boundary: Boundary | str = "reflect",
+    temperature: float | TargetDistribution = 1.0,
+) -> Sampler:
+    """SGLD whose step size falls along a cosine and starts anew, in cycles that fill the run.
+
+    A cycle begins with large steps, which reach other modes, and ends with small ones. ``warmup`` counts: with a
+    fifth of all steps for warm-up, the first of 5 cycles is warm-up. Draws are those of every part of a cycle, with
+    the bias of their step size; see `invsamp.kernels.schedules` for averages weighted by it.
+
+    The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
+    what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
+    it, not its mass. Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float
+        At the start of each cycle.
+    cycles : int, >= 1
+        Number of cycles in ``warmup + draws * thin`` steps.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; cyclic SGHMC.
+
+    References
+    ----------
+    Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
+    """
+    schedule = cyclic_cosine(step_size, cycles=cycles)
+    used = exact_energies() if estimator is None else estimator
+    kernel = Momentum(friction)
+    rung = Rung(
+        of_temperature(temperature),
+        fidelity,
+        used,
+        kernel=Langevin() if kernel.friction == 1.0 else kernel,
+        step_size=schedule,
+        gradient_noise=gradient_noise,
+    )
+    return _single(rung, preconditioner, boundary)
+
+
+def sghmc(
+    step_size: float | Schedule | None = None,
+    *,
+    friction: float = 0.1,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+    temperature: float | TargetDistribution = 1.0,
+) -> Sampler:
+    r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
+
+    Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
+    relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
+    is :math:`\alpha` times what it is there. Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        :math:`\eta = \epsilon^2`, as in SGLD.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is SGLD.
+
+    References
+    ----------
+    Chen, Fox and Guestrin (2014), ICML, eq. (15).
+    """
+    kernel = Momentum(friction)
+    used = exact_energies() if estimator is None else estimator
+    target = of_temperature(temperature)
+    rung = Rung(target, fidelity, used, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def mala(
+    step_size: float | Schedule | None = None,
+    *,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
+
+    Other arguments: see `invsamp.samplers`.
+
+    References
+    ----------
+    Roberts and Tweedie (1996), Bernoulli 2(4).
+    """
+    rung = Rung(fidelity=fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
+    return _single(rung, preconditioner, boundary)
+
+
+def ghmc(
+    step_size: float | Schedule | None = None,
+    *,
+    friction: float = 0.05,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
+
+    One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
+    along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        As of `mala`: half of the square of the leapfrog step.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is MALA but for its thresholds.
+
+    References
+    ----------
+    Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
+    """
+    rung = Rung(fidelity=fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
+    return _single(rung, preconditioner, boundary)
+
+
+def hmc(
+    step_size: float | Schedule | None = None,
+    *,
+    length: float = 0.8,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Hamiltonian Monte Carlo with jittered path lengths: a draw costs several gradients. Exact as MALA is.
+
+    See `invsamp.kernels.Hamiltonian`. Squares and energies mix faster by it than by `ghmc`, whose energy changes by its
+    friction alone. Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        As of `mala`: half of the square of the leapfrog step.
+    length : float, > 0
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide. A path has at most 256
+        steps.
+
+    References
+    ----------
+    Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
+    """
+    return _single(Rung(fidelity=fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
+
+
+def mams(
+    step_size: float | Schedule | None = None,
+    *,
+    length: float = 1.0,
+    fidelity: str | int = 0,
+    preconditioner: str | Modes | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""The Metropolis-adjusted microcanonical sampler: `hmc` at constant speed. Exact as MALA is; two unknowns or more.
+
+    See `invsamp.kernels.Microcanonical`. Energies mix faster by it than by any other kernel here.
+    Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        As of `mala`: half of the square of the leapfrog step.
+    length : float, > 0
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide, by :math:`\sqrt{d}`. A
+        path has at most 256 steps.
+
+    References
+    ----------
+    Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
+    """
+    return _single(
+        Rung(fidelity=fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary
+    )
+
+
+def pcn(
+    step_size: float | Schedule | None = None, *, fidelity: str | int = 0, boundary: Boundary | str = "reflect"
+) -> Sampler:
+    r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
+
+    Its proposals leave the prior as it is, where that is Gaussian in the coordinates that the sampler moves in, and the
+    misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
+    where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
+    ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
+    ``boundary`` says of moves that hit a wall. Other arguments: see `invsamp.samplers`.
+
+    Parameters
+    ----------
+    step_size : float in (0, 1], Schedule or None
+        s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
+
+    References
+    ----------
+    Cotter, Roberts, Stuart and White (2013), Statistical Science 28(3).
+    """
+    if step_size is not None and not callable(step_size):
+        step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
+    return _single(Rung(fidelity=fidelity, kernel=CrankNicolson(), step_size=step_size), None, boundary)
+
+
+def _single(rung: Rung, preconditioner: str | Modes | None, boundary: Boundary | str) -> Sampler:
+    return Sampler((rung,), preconditioner=preconditioner, boundary=boundary)

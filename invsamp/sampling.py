@@ -1,0 +1,266 @@
+"""`sample`: pose, warm up, run, and hand back a `Run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from invsamp.arguments import boolean, instance
+from invsamp.engine.driver.blas_threads import one_thread
+from invsamp.engine.driver.checkpoint_loop import begin_run, check_segment
+from invsamp.engine.driver.draw_buffer import Draws
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.driver.progress_bar import Bar
+from invsamp.engine.driver.recorded_variables import as_record
+from invsamp.engine.driver.signals import Interrupts, leave, reason
+from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.engine.multifidelity.corrected_run import engine_of
+from invsamp.engine.rungs.initial_points import given_start
+from invsamp.evaluate.contract import Evaluator
+from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import Automatic
+from invsamp.modes import Modes
+from invsamp.parallel.consistency_check import check_equal, run_settings
+from invsamp.parallel.evaluator_lifecycle import answered_by, as_evaluator
+from invsamp.parallel.messages import Communicator
+from invsamp.parallel.mpi_run import communicator, share
+from invsamp.posing.forward_models.guarded_model import is_torch_module
+from invsamp.posing.posterior.target import Target
+from invsamp.protocols import Array, Potential, Problem
+from invsamp.results.partial_results import announce, handed_back
+from invsamp.results.run import Run
+from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage.directory import as_path
+
+#: Steps of warm-up at the least where none are asked for; and where it finds the ladder, in four rounds.
+SHORTEST, SHORTEST_SEARCH = 500, 1500
+
+
+def sample(
+    problem: Problem | Potential,
+    sampler: Sampler | None = None,
+    *,
+    draws: int = 1000,
+    warmup: int | None = None,
+    thin: int = 1,
+    chains: int = 4,
+    seed: int | None = None,
+    start: Array | Mapping[str, Array] | Modes | None = None,
+    progress: bool = True,
+    directory: str | os.PathLike[str] | None = None,
+    segment: int | None = None,
+    comm: Communicator | None = None,
+    check_gradient: bool = True,
+    executor: Executor | Evaluator | None = None,
+    record: Mapping[str, Callable[[Array], object]] | None = None,
+    keep: bool | Sequence[str] = True,
+) -> Run:
+    """Draw from a posterior.
+
+    Processes that were started together by ``mpiexec`` all call it, solve together, and all get the run.
+    The draws do not depend on how many there are, nor on the number of threads: BLAS has one while the run is made. A
+    forward model that gains by more can have them in processes of its own (`invsamp.isolated`).
+
+    Parameters
+    ----------
+    problem : Posterior, Target or Potential
+        What to sample.
+    sampler : Sampler, optional
+        From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `relangevin`, `resgld`, `r2sgld`,
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
+        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
+        fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
+        ``run.report["decisions"]`` says which and why.
+    draws : int
+        Draws kept for each chain.
+    warmup : int, optional
+        Steps before the first draw, in which step size, preconditioner and variances are found. Default: half of
+        ``draws * thin``, at least 500, and 1500 where it also finds the ladder; fewer where one rung alone,
+        Metropolis-adjusted, finds that nothing changes any more. ``run.report["warmup"]`` says how many there were.
+    thin : int
+        Steps per draw.
+    chains : int
+        Independent chains (of the whole ladder), advanced together.
+    seed : int, optional
+        Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
+    start : ndarray (dimension,) or (chains, dimension), mapping of names to values, or Modes, optional
+        Natural parameters at which every rung starts; (rungs, chains, dimension): those of each rung, of a ladder that
+        warm-up finds those of the first one (``len(sampler.rungs)``). Of what `maximize` found: draws of its Gaussians.
+        Default: draws from the prior.
+    progress : bool
+        Whether to show a bar.
+    directory : path, optional
+        Keep the run there: draws in segments and the state to go on from, so that `invsamp.resume` continues to the
+        same draws, bit for bit, after a kill at any moment. New or empty. Memory stays bounded, however long the run.
+    segment : int, optional
+        Draws of each chain in a segment. By default what takes about half a minute. The draws do not depend on it.
+    comm : mpi4py.MPI.Comm, optional
+        Processes that make the run together. Default: all that were started together.
+    check_gradient : bool
+        Whether the models are checked. Gradients are held against differences of energies before the first step, at two
+        starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
+        step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
+        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. The
+        draws do not depend on it.
+    executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
+        Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
+        ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
+        draws are the same. It pays where a solve takes milliseconds, and is not shut down.
+    record : mapping of names to functions, optional
+        Quantities of interest: functions of theta (batch, dimension) -> (batch, ...), as of a forward model
+        ``lambda theta: model(theta).max(axis=1)``, or of a network `invsamp.torch.ModulePosterior.outputs`. Each draw
+        that is kept of the posterior has them, evaluated by this process alone; ``run.draws(name)``, summary and
+        warnings know them as they know parameters. Choose ``thin`` so that they cost little beside the steps.
+    keep : bool or sequence of names
+        Which parameters the run keeps: all, of all rungs; none, or those that are named, of the posterior's draws
+        alone. Very many parameters (the weights of a network) would fill the memory.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
+        been solved by then. If the directory holds something already.
+    ModelError
+        A `ValueError`: if a gradient is not that of its energy and the sampler has no acceptance step, which would
+        leave the draws biased. With one, it is a warning.
+    RuntimeError
+        If every solve fails: at the start, or for 200 steps in a row. As `invsamp.evaluate.EvaluatorError`, if the
+        executor breaks. If gradients are noisier than a rung may have them (`invsamp.ladder.GradientNoise`), at the end
+        of warm-up.
+
+    Warns
+    -----
+    UserWarning
+        If draws are not to be trusted. In place of all that is raised above, and of Ctrl-C, once there are draws and no
+        directory: those that were made are handed back.
+    """
+    problem = as_problem(problem)
+    sampler = Automatic() if sampler is None else sampler
+    instance("sampler", sampler, Sampler, "a Sampler, as the presets return it (how many draws, draws= says)")
+    boolean("progress", progress)
+    shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
+    asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest)
+    engine = engine_of(problem, sampler, asked)
+    engine.record = as_record(problem, record, keep)
+    engine.given = _start(engine, start, 0 if seed is None else seed)
+    path = None if directory is None else as_path(directory)
+    check_segment(segment)
+    if path is None and segment is not None:
+        raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
+    evaluator = as_evaluator(executor)
+    if evaluator and comm is not None:
+        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
+    with one_thread():
+        if (comm := None if evaluator else communicator(problem, comm)) is not None:
+            _check_agreed(comm, engine, "the system's" if seed is None else seed, path)
+        if path is None:
+            load_arviz()  # which may fail, and must not do so when the draws are made
+        with answered_by(engine, evaluator):
+            run = share(comm, engine, partial(_made, engine, progress, path, segment, together=comm is not None))
+    if comm is None or comm.rank == 0:
+        announce(run, stacklevel=2)
+    return run
+
+
+def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, seed: int) -> Array | None:
+    """Where the chains begin, if the user says; the same for all processes, whatever seed the system gives each."""
+    chains = engine.plan.chains
+    if isinstance(start, Modes):
+        start = start.draws(chains, seed)
+    if start is None:
+        return None
+    return given_start(engine.problem, engine.sampled.sampling_domain, start, chains, len(engine.sampler.rungs))
+
+
+def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Path | None) -> None:
+    """See that all processes were given the same; a seed of the system's is that of the process which drives."""
+    begun = None if engine.given is None else engine.given.tolist()
+    check_equal(comm, run_settings(engine) | {"seed": seed, "start": begun, "stored": path is not None})
+
+
+def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
+    """The run from its first solve to its last."""
+    engine.restart_clock(0.0)  # what came before was imports and agreement, and waiting for processes to start
+    if path is not None:
+        begin_run(engine, path, segment=segment, progress=progress)
+        return Run.load(path)
+    engine.begin(engine.given)
+    return handed_back(engine, _run(engine, progress, together))
+
+
+def plan(
+    draws: int,
+    warmup: int | None,
+    thin: int,
+    chains: int,
+    seed: int | None,
+    check_gradient: bool = True,
+    shortest: int = SHORTEST,
+) -> Plan:
+    """The plan of a run from the arguments of `sample`; `ValueError` where they make none."""
+    if seed is None:
+        entropy = np.random.SeedSequence().entropy
+        assert isinstance(entropy, int)  # what the system gives
+        seed = entropy
+    if warmup is not None:
+        return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
+    checked = Plan(draws, 0, thin, chains, seed)
+    steps = max(shortest, checked.draws * checked.thin // 2)
+    return Plan(draws, steps, thin, chains, seed, stops_early=True, check_gradient=check_gradient)
+
+
+def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
+    """What to sample as a problem; `ValueError` if it is none."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, Potential):
+        return Target(problem)
+    raise _no_problem(name, problem)
+
+
+def _no_problem(name: str, value: object) -> ValueError:
+    """What to raise for what cannot be sampled."""
+    said = ""
+    if is_torch_module(value):
+        said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"
+    elif callable(value):
+        said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
+    return ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(value).__name__}{said}")
+
+
+def _run(engine: Engine, progress: bool, together: bool) -> Draws:
+    """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
+    plan = engine.plan
+    kept = Draws(engine, plan.draws)
+    bar = Bar(engine, progress)
+    # alone, a step that hangs can be left; several processes end after one
+    shared = Interrupts() if together else None
+    received = None
+    try:
+        with shared or nullcontext():
+            while engine.done < engine.steps:
+                engine.step(engine.steps, kept.keep)
+                bar.tick()
+                kept.follow()
+                received = shared and (shared.received or engine.signaled())
+                if received:
+                    leave(received, f"stopped after {engine.done} of {engine.steps} steps")
+            engine.finish()
+    except (KeyboardInterrupt, Exception) as error:
+        # several processes that stopped in the middle of a step cannot go on
+        if not kept.count or (isinstance(error, KeyboardInterrupt) and shared and not received):
+            raise
+        engine.stopped = f"{reason(error)}: the run holds the {kept.count} draws that were made, of {plan.draws}"
+    finally:
+        bar.close()
+    return kept

@@ -1,0 +1,1 @@
+"""From Python functions to compiled right-hand sides and their derivatives. May import `sensitivities`, `integrators`."""

@@ -1,0 +1,158 @@
+r"""What a linearly implicit method asks of a right-hand side, as compiled functions: Jacobians and their derivatives.
+
+The variational equations :math:`S' = J S + f_p` have, in a direction :math:`(u, \tau)` of states and time and at fixed
+S, the derivative
+
+.. math:: \dot J S + \dot f_p, \qquad \dot J = \sum_i u_i\, \partial J / \partial x_i + \tau\, \partial J / \partial t
+
+Forward differentiation of the traced entries of J and :math:`f_p` gives it at a small multiple of their own cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from invsamp.solvers.foreign import Term
+from invsamp.solvers.ode.codegen.compile_cache import Compiled, compiled
+from invsamp.solvers.ode.codegen.compile_rhs import key_of
+from invsamp.solvers.ode.codegen.llvm import Planned, emitted, operations
+from invsamp.solvers.ode.codegen.operation_graph import (
+    CONDITIONS,
+    RULES,
+    Graph,
+    Node,
+    operands_of,
+    reachable,
+    trace_graph,
+    where,
+)
+from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
+
+
+class Linearized(NamedTuple):
+    """Compiled functions ``f(t, y, p, out)``."""
+
+    jacobian: Compiled  # y = x (n,): out = f (n,), then df/dx row by row
+    tangents: Compiled  # y = x (n,), u (n,), tau, S: out = tau df/dt (n,), then the derivative of S' in (u, tau)
+
+
+@lru_cache(maxsize=256)
+def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> Linearized:
+    """Compile what belongs to ``columns`` of sensitivities, the first of them to the parameters ``own``.
+
+    Raises
+    ------
+    ValueError
+        If ``rhs`` does not trace.
+    """
+    jacobian = compiled(
+        _jacobian_source(rhs, n, q),
+        "jacobian",
+        key=key_of("jacobian", rhs, n, q),
+        scope={"operations": operations(rhs, n, q, True)},
+    )
+    name = f"tangents{columns}_of_{'_'.join(map(str, own))}"
+    found = compiled(
+        _tangents_source(rhs, n, q, columns, own),
+        "tangents",
+        key=key_of(name, rhs, n, q),
+        scope={"operations": emitted(lambda: _plan(rhs, n, q, own)[:2])},
+    )
+    return Linearized(jacobian, found)
+
+
+@lru_cache(maxsize=256)
+def is_traced(rhs: Rhs, n: int, q: int) -> bool:
+    """Whether it does."""
+    try:
+        trace_graph(rhs, n, q)
+    except ValueError:
+        return False
+    return True
+
+
+def _jacobian_source(rhs: Rhs, n: int, q: int) -> str:
+    traced = trace_graph(rhs, n, q)
+    by = traced.by_states
+    places = [n + row * n + column for row, column in zip(by.rows, by.columns, strict=True)]
+    return f"""import numpy as np
+
+PLACES = np.array({places}, dtype=np.int64)
+
+
+def evaluate(t, y, p, out):
+    v = np.empty({len(places) + len(traced.by_parameters.nodes)})
+    operations(t, y, p, out, v)
+    for k in range({n}, {n + n * n}):
+        out[k] = 0.0
+    for e in range({len(places)}):
+        out[PLACES[e]] = v[e]
+"""
+
+
+def _tangents_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
+    _, _, states, parameters = _plan(rhs, n, q, own)
+    return f"""import numpy as np
+
+STATES = np.array({states}, dtype=np.int64).reshape(-1, 2)
+OWN = np.array({parameters}, dtype=np.int64).reshape(-1, 2)
+
+
+def evaluate(t, y, p, out):
+    v = np.empty({len(states) + len(parameters)})
+    operations(t, y, p, out, v)
+    for k in range({n}, {n * (1 + columns)}):
+        out[k] = 0.0
+    for e in range({len(states)}):
+        row, column, slope = STATES[e, 0], STATES[e, 1], v[e]
+        for k in range({columns}):
+            out[{n} + k * {n} + row] += slope * y[{2 * n + 1} + k * {n} + column]
+    for e in range({len(parameters)}):
+        out[{n} + OWN[e, 1] * {n} + OWN[e, 0]] += v[{len(states)} + e]
+"""
+
+
+Pairs = list[tuple[int, int]]
+
+
+@lru_cache(maxsize=8)
+def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[Planned], Pairs, Pairs]:
+    """What to compute, and rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
+    traced = trace_graph(rhs, n, q)
+    graph, by = traced.graph, traced.by_parameters
+    in_time: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}
+    everywhere = in_time | {("y", i): graph.node("y", n + i) for i in range(n)}
+    moved = _tangents(graph, traced.outputs, in_time)
+    wanted = [(k, 3, k, entry.index) for k, entry in enumerate(moved)]
+    entries = [(i, j, node) for i, j, node in zip(*traced.by_states, strict=True)]
+    column = {parameter: k for k, parameter in enumerate(own)}
+    entries_own = [(i, column[j], node) for i, j, node in zip(*by, strict=True) if j in column]
+    pairs: tuple[Pairs, Pairs] = ([], [])
+    place = 0
+    for group, found in ((entries, pairs[0]), (entries_own, pairs[1])):
+        slopes = _tangents(graph, [node for *_, node in group], everywhere)
+        for (i, j, _), slope in zip(group, slopes, strict=True):
+            if slope.value != 0.0:
+                wanted.append((i, 4, place, slope.index))
+                found.append((i, j))
+                place += 1
+    return graph, wanted, *pairs
+
+
+def _tangents(graph: Graph, nodes: Sequence[int], direction: dict[tuple[object, ...], Node]) -> list[Node]:
+    """Nodes of the derivatives of some in the direction that is given for inputs."""
+    slopes: dict[int, Term] = {}
+    for index in reachable(graph, nodes):
+        row = graph.rows[index]
+        operands = [Node(graph, k) for k in operands_of(row)]
+        if row in direction:
+            slopes[index] = direction[row]
+        elif row[0] == "select" and (operands[1].index in slopes or operands[2].index in slopes):
+            slopes[index] = where(operands[0], *(slopes.get(each.index, 0.0) for each in operands[1:]))
+        elif row[0] not in (*CONDITIONS, "select") and any(each.index in slopes for each in operands):
+            rules = zip(operands, RULES[row[0]](Node(graph, index), *operands), strict=True)
+            terms = [slopes[each.index] * rule for each, rule in rules if each.index in slopes]
+            slopes[index] = sum(terms[1:], terms[0])
+    return [slopes.get(node, graph.constant(0.0)) for node in nodes]

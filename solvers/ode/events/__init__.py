@@ -1,0 +1,1 @@
+"""Doses, events and quantities given as functions of parameters. May import `codegen` and below."""

@@ -1,0 +1,76 @@
+"""What compiled integrators are made of: calls by an address, sums with constant weights, and lines that call these.
+
+A right-hand side comes in as the address of a compiled ``void f(double t, double *y, double *p, double *out)``, made by
+`invsamp.solvers.ode.codegen.compile_cache`: a new model compiles its own few lines and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from invsamp.solvers.foreign import Jitted, Llvm
+
+#: Options of compiled functions that are called by compiled ones alone: what would let Python call them costs time too.
+INNER: dict[str, bool | str] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+
+def _call(
+    typingctx: object, address: Llvm, t: Llvm, y: Llvm, p: Llvm, out: Llvm, row: Llvm
+) -> Llvm:  # pragma: no cover
+    """Call the function at ``address``: ``f(t, &y[0], &p[0], &out[row, 0])``; all arrays C-contiguous."""
+
+    def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
+        address, t, y, p, out, row = values
+        double = ir.DoubleType()
+        pointer = double.as_pointer()
+        function = ir.FunctionType(ir.VoidType(), [double, pointer, pointer, pointer])
+        y, p, out = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args[2:5], (y, p, out), strict=True)
+        )
+        target = builder.gep(out.data, [builder.mul(row, builder.extract_value(out.shape, 1))])
+        builder.call(builder.inttoptr(address, function.as_pointer()), [t, y.data, p.data, target])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float64, y, p, out, types.intp), codegen
+
+
+call: Jitted = intrinsic(_call)
+
+
+def weighted_sum(weights: Mapping[int, float]) -> Jitted:
+    """Compiled ``total(k, i)``: the sum of ``weight * k[row, i]`` over the rows in their order; k C-contiguous.
+
+    One operation for numba, whose work on a sum grows with its terms.
+    """
+
+    def _total(typingctx: object, k: Llvm, i: Llvm) -> Llvm:  # pragma: no cover
+        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
+            view = context.make_array(signature.args[0])(context, builder, values[0])
+            length, total = builder.extract_value(view.shape, 1), None
+            for row, weight in weights.items():
+                place = builder.add(builder.mul(length.type(row), length), values[1])
+                term = builder.fmul(ir.DoubleType()(weight), builder.load(builder.gep(view.data, [place])))
+                total = term if total is None else builder.fadd(total, term)
+            return ir.DoubleType()(0.0) if total is None else total
+
+        return types.float64(k, types.intp), codegen
+
+    return intrinsic(_total)
+
+
+def function_of(arguments: str, lines: Sequence[str], scope: Mapping[str, Jitted]) -> Jitted:
+    """Function with these lines of source, which find in ``scope`` what they call; compiled on first use."""
+    names, body = dict(scope), "\n    ".join(lines)
+    exec(f"def generated({arguments}):\n    {body}\n", names)
+    return njit(nogil=True, error_model="numpy")(names["generated"])

@@ -1,0 +1,121 @@
+"""How long the first step of a stretch may be: by states and slopes, and by what moves the slopes at once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call
+
+Array = npt.NDArray[np.float64]
+
+#: Decades below the length of a stretch in which it is asked what moves the slopes by themselves, and how many of the
+#: shortest tell that nothing does.
+_DECADES, _ENOUGH = 12, 4
+#: In units of the tolerance, what states have to be moved by in a moment for it to count; and the share of the fastest
+#: change by which it is still under way.
+_COUNTS, _UNDER_WAY = 0.01, 0.3
+
+
+@njit(**INNER)
+def first_step(
+    order: int,
+    rhs: int,
+    n: int,
+    p: Array,
+    t: float,
+    target: float,
+    lower: float,
+    upper: float,
+    rtol: float,
+    absolute: Array,
+    y: Array,
+    z: Array,
+    k: Array,
+) -> float:
+    """Starting step of Hairer, Norsett and Wanner, II.4, but never longer than `moment_of_change`.
+
+    y are the states at t, and the first row of k their slopes; z and the second row are written to.
+    """
+    size = slope = bend = 0.0
+    for i in range(n):
+        scale = absolute[i] + rtol * abs(y[i])
+        size += (y[i] / scale) ** 2
+        slope += (k[0, i] / scale) ** 2
+    size, slope = math.sqrt(size / n), math.sqrt(slope / n)
+    longest = moment_of_change(rhs, n, p, t, target, lower, upper, rtol, absolute, y, k)
+    guess = min(1e-6 if size < 1e-5 or slope < 1e-5 else 0.01 * size / slope, target - t)
+    for i in range(len(y)):
+        z[i] = y[i] + guess * k[0, i]
+    call(rhs, min(max(t + guess, lower), upper), z, p, k, 1)
+    for i in range(n):
+        bend += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
+    bend = math.sqrt(bend / n) / guess
+    if not bend < math.inf:
+        return min(guess, longest)
+    steepest = max(slope, bend)
+    step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / order)
+    return min(100 * guess, step, target - t, longest)
+
+
+@njit(**INNER)
+def moment_of_change(
+    rhs: int,
+    n: int,
+    p: Array,
+    t: float,
+    target: float,
+    lower: float,
+    upper: float,
+    rtol: float,
+    absolute: Array,
+    y: Array,
+    k: Array,
+) -> float:
+    """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
+
+    States at rest tell of no time, and a pulse that is over within the first step would be passed by in silence. What
+    changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more; infinite where
+    nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written to.
+    """
+    rates, fastest = np.zeros(_DECADES), 0.0
+    for j in range(_DECADES):
+        moment = 10.0 ** (j - _DECADES) * (target - t)
+        call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
+        change = 0.0
+        for i in range(n):
+            change += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
+        change = math.sqrt(change / n)
+        rates[j] = change / moment
+        if change * moment >= _COUNTS and rates[j] > fastest:
+            fastest = rates[j]
+        if j + 1 == _ENOUGH and rates[:_ENOUGH].max() == 0.0:
+            return math.inf
+    if fastest == 0.0:
+        return math.inf
+    for j in range(_DECADES - 2, -1, -1):
+        if rates[j] >= _UNDER_WAY * fastest:
+            return 10.0 ** (j - _DECADES) * (target - t)
+    return math.inf
+
+
+@njit(cache=True, error_model="numpy")
+def longest_first_step(
+    rhs: int,
+    n: int,
+    p: Array,
+    t: float,
+    target: float,
+    lower: float,
+    upper: float,
+    rtol: float,
+    absolute: Array,
+    y: Array,
+) -> float:
+    """`moment_of_change` at states y (m,), for those who are not compiled."""
+    k = np.empty((2, len(y)))
+    call(rhs, min(max(t, lower), upper), y, p, k, 0)
+    return moment_of_change(rhs, n, p, t, target, lower, upper, rtol, absolute, y, k)

@@ -1,0 +1,334 @@
+"""Batches of trajectories by any method in a bounded number of steps; a failure is a `Status`, not an exception."""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy.integrate import ODEintWarning, odeint
+
+from invsamp.solvers.ode.integrators.batch import Course, Outcome, integrate
+from invsamp.solvers.ode.integrators.event_handling import inset, leave
+from invsamp.solvers.ode.integrators.function_pointers import call
+from invsamp.solvers.ode.integrators.initial_step import longest_first_step
+from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
+from invsamp.solvers.ode.integrators.rosenbrock import EXPLICIT, Linear
+
+Array = npt.NDArray[np.float64]
+
+
+class Status(enum.IntEnum):
+    """How the integration of one trajectory ended."""
+
+    OK = 0
+    TOO_MANY_STEPS = 1
+    NON_FINITE = 2
+    STEP_TOO_SMALL = 3
+    STOPPED = 4  # by the model's `stop`: what comes before is good
+    NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
+    STIFF = 6  # an explicit method does not get there because of stiffness: Rodas5P and LSODA are for that
+    TOO_MANY_EVENTS = 7  # they follow ever faster, or each other without end
+
+
+class Control(NamedTuple):
+    """Error and step control of a batch; y has blocks of ``n_states`` components."""
+
+    n_states: int
+    rtol: float
+    absolute: Array  # (batch, k): absolute tolerances of the first k components, which count in the error test
+    max_steps: int
+    threads: int = 1
+    variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
+    patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
+    linear: Linear = EXPLICIT  # what Rodas5P needs
+    max_step: float = math.inf  # bound on the length of a step
+
+
+def rk45(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Dormand-Prince 5(4); see `invsamp.solvers.ode.integrators.batch.integrate` for the arguments."""
+    return _marched(5, rhs, parameters, initial, times, start, course, control)
+
+
+def dop853(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Dormand-Prince 8(5, 3); arguments as of `rk45`."""
+    return _marched(8, rhs, parameters, initial, times, start, course, control)
+
+
+def rodas5p(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Rodas5P, by the functions in ``control.linear``; arguments as of `rk45`."""
+    return _marched(5, rhs, parameters, initial, times, start, course, control)
+
+
+def lsoda(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """LSODA by SciPy's `odeint`, row by row; arguments as of `rk45`, without a stopping function."""
+    batch, m = initial.shape
+    outcome = Outcome(
+        np.full((batch, times.shape[1], m), np.nan),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.array(start, dtype=float),
+        np.abs(initial, dtype=float),
+    )
+    with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", ODEintWarning)
+        for row in range(batch):
+            wanted = times[row if len(times) > 1 else 0]
+            wanted = wanted[np.isfinite(wanted)]
+            p = np.ascontiguousarray(parameters[row], dtype=float)
+            own = course.of_rows(np.array([row]))
+            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], outcome.peaks[row])
+            values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
+            outcome.status[row] = trajectory.status
+            outcome.evaluations[row] = trajectory.evaluations
+            outcome.steps[row] = trajectory.steps
+            outcome.ended[row] = trajectory.ended
+            if trajectory.status == Status.OK:
+                outcome.values[row, : len(wanted)] = values
+    return outcome
+
+
+def with_fallback(
+    solved: Callable[[str, npt.NDArray[np.intp]], Outcome],
+    methods: Sequence[str],
+    batch: int,
+    switched: npt.NDArray[np.bool_] | None,
+) -> tuple[Outcome, npt.NDArray[np.bool_]]:
+    """Trajectories by one method, and by the next where that fails.
+
+    Parameters
+    ----------
+    solved : callable
+        From the name of a method and some rows to their outcome.
+    methods : sequence of str
+        Their names, in the order in which they are tried.
+    batch : int
+        Number of rows.
+    switched : array of bool, shape (batch,), optional
+        Rows that are not left to the first method.
+
+    Returns
+    -------
+    outcome, switched
+        Which rows another method solved. Where all fail it is the first one's failure, if there is one.
+    """
+    known = np.zeros(batch, dtype=bool) if switched is None else switched
+    first = solved(methods[0], np.flatnonzero(~known))
+    failed = known.copy()
+    failed[~known] = ~_got_through(first)
+    if len(methods) == 1 or not failed.any():
+        return first, failed & known
+    rows = np.flatnonzero(failed)
+    second, _ = with_fallback(lambda method, some: solved(method, rows[some]), methods[1:], len(rows), None)
+    taken = known[rows] | _got_through(second)
+    parts = []
+    for one, two in zip(first, second, strict=True):
+        whole = np.empty((batch, *two.shape[1:]), dtype=two.dtype)
+        whole[~known] = one
+        whole[rows[taken]] = two[taken]
+        parts.append(whole)
+    now = known.copy()
+    now[rows[taken]] = True
+    return Outcome(*parts), now
+
+
+def _got_through(outcome: Outcome) -> npt.NDArray[np.bool_]:
+    return np.asarray((outcome.status == _OK) | (outcome.status == _STOPPED))
+
+
+#: As numbers: an enumeration's members take a microsecond each.
+_OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
+
+
+def _marched(
+    order: int,
+    rhs: int,
+    parameters: Array,
+    initial: Array,
+    times: Array,
+    start: Array,
+    course: Course,
+    control: Control,
+) -> Outcome:
+    n, rtol, absolute, max_steps, threads, _, patience, linear, max_step = control
+    return integrate(
+        rhs, parameters, initial, times, start, course,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, max_step=max_step, order=order,
+        linear=linear, patience=patience, threads=threads,
+    )  # fmt: skip
+
+
+#: ODEPACK keeps its state in common blocks: one solve at a time.
+_ODEPACK = threading.Lock()
+#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
+#: LSODA divides by the weights when it perturbs the states for its Jacobian.
+_UNCONTROLLED = 1e10
+#: LSODA shortens its step after a bad value of the right-hand side; it does not notice that there are only such.
+_PATIENCE = 200
+#: Evaluations per step, beside those for Jacobians: the corrector takes at most three, and fails at most ten times.
+_MOST_PER_STEP = 40
+
+
+class _GaveUp(Exception):
+    """Raised within LSODA to get out of it."""
+
+
+class _Lsoda:
+    """One trajectory, restarted at every pause."""
+
+    def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array) -> None:
+        self.rhs, self.p, self.course, self.control, self.peaks = rhs, p, course, control, peaks
+        self.weights = np.full(len(peaks), _UNCONTROLLED)
+        self.weights[: len(absolute)] = absolute
+        self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
+        self.bad = 0  # values of the right-hand side in succession that were not finite
+        self.seen_bad = False
+
+    def run(self, y: Array, times: Array, start: float) -> Array:
+        """Values at ``times``; good if the status is then OK."""
+        out = np.empty((len(times), len(y)))
+        done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
+        out[:done] = y
+        pauses = self.course.pauses[0]
+        if not (np.isfinite(y).all() and np.isfinite(self.p).all()) or np.isnan(pauses).any():
+            self.status = Status.NON_FINITE
+        pause = int(np.searchsorted(pauses, start))
+        while done < len(times) and self.status == Status.OK:
+            lower, upper, target, last = -math.inf, math.inf, float(times[-1]), len(times)
+            while pause < len(pauses) and pauses[pause] == t:
+                lower = t + inset(t)
+                y = self._left(y, t, pause)
+                pause += 1
+            stops_at_target = pause < len(pauses) and bool(pauses[pause] <= target)
+            if stops_at_target:
+                target = float(pauses[pause])
+                upper = target - inset(target)
+                last = int(np.searchsorted(times, target, side="right"))
+            nodes = np.concatenate([[t], times[done:last]])
+            if nodes[-1] < target:
+                nodes = np.append(nodes, target)
+            values = self._stretch(y, nodes, lower, upper, stops_at_target)
+            if values is None:
+                break
+            out[done:last] = values[1 : 1 + last - done]
+            y, t, done, self.ended = values[-1], target, last, target
+        return out
+
+    def _left(self, y: Array, t: float, pause: int) -> Array:
+        """y after a pause."""
+        _, jumps, shifts, which, _, events = self.course
+        if which[0, pause] < 0 and not shifts[0, pause].any():
+            return np.asarray(y + jumps[0, pause])
+        work, sides = np.stack([y, y, y]), np.empty((2, 0))
+        arguments = which[0, pause], t, self.p, jumps[0, pause], shifts[0, pause]
+        self.evaluations += leave(self.rhs, self.control.n_states, events, *arguments, sides, work)
+        return np.array(work[0])
+
+    def _stretch(self, y: Array, nodes: Array, lower: float, upper: float, critical: bool) -> Array | None:
+        rtol, max_steps = self.control.rtol, self.control.max_steps
+        budget = max_steps - self.steps
+        flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
+        # LSODA counts steps to its limit when the first derivative is infinite
+        if not np.isfinite(flat(nodes[0], y)).all():
+            self.status = Status.NON_FINITE
+            return None
+        if budget < 1:
+            self.status = Status.TOO_MANY_STEPS
+            return None
+        n, begin, end = self.control.n_states, float(nodes[0]), float(nodes[-1])
+        most = longest_first_step(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights, y)
+        try:
+            values, info = odeint(
+                flat,
+                y,
+                nodes,
+                h0=most if most < math.inf else 0.0,  # 0: LSODA's own
+                tfirst=True,
+                rtol=rtol,
+                atol=self.weights,
+                mxstep=budget,
+                hmax=self.control.max_step if self.control.max_step < math.inf else 0.0,  # 0: any
+                **self._newton(len(y), lower, upper),
+                tcrit=nodes[-1:] if critical else None,
+                full_output=True,
+            )
+        except _GaveUp:
+            return None
+        succeeded = info["message"] == "Integration successful."
+        if succeeded:  # the counters are not set otherwise
+            self.steps += int(info["nst"][-1])
+        # mxstep bounds each output interval; the promise is about the whole trajectory
+        if info["message"].startswith("Excess work") or self.steps > max_steps:
+            self.status = Status.TOO_MANY_STEPS
+        elif not np.isfinite(values).all() if succeeded else self.seen_bad:  # LSODA may call the former a success
+            self.status = Status.NON_FINITE
+        elif not succeeded:
+            self.status = Status.STEP_TOO_SMALL
+        return values if self.status == Status.OK else None
+
+    def _newton(self, m: int, lower: float, upper: float) -> dict[str, object]:
+        """The Jacobian as a setting of `odeint`, if there is one."""
+        rhs, variations, n, p, rtol = (
+            self.rhs,
+            self.control.variations,
+            self.control.n_states,
+            self.p,
+            self.control.rtol,
+        )
+        if not variations:
+            return {}
+        if m > max(n, MOST_DENSE):
+            return {
+                "Dfun": lambda t, y: bands(variations, n, min(max(t, lower), upper), y, p),
+                **{"ml": n - 1, "mu": n - 1},
+            }
+        floor = self.weights[:n] / rtol
+        return {"Dfun": lambda t, y: whole(rhs, variations, n, min(max(t, lower), upper), y, p, floor)}
+
+    def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
+        """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
+        rhs, p, peaks, out = self.rhs, self.p, self.peaks, np.empty((1, m))
+        row, limit = out[0], self.evaluations + most
+
+        def flat(t: float, y: Array) -> Array:
+            self.evaluations += 1
+            if evaluate(rhs, t, lower, upper, y, p, peaks, out):
+                self.bad = 0
+            else:
+                self.bad += 1
+                self.seen_bad = True
+                if self.bad > _PATIENCE:
+                    self.status = Status.NON_FINITE
+                    raise _GaveUp
+            if self.evaluations > limit:
+                self.status = Status.TOO_MANY_STEPS
+                raise _GaveUp
+            return row
+
+        return flat
+
+
+@njit(cache=True, error_model="numpy")
+def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, peaks: Array, out: Array) -> bool:
+    """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite. Peaks (m,) follow y."""
+    call(rhs, min(max(t, lower), upper), y, p, out, 0)
+    finite = True
+    for i in range(out.shape[1]):
+        finite = finite and math.isfinite(out[0, i])
+        peaks[i] = max(peaks[i], abs(y[i]))
+    return finite

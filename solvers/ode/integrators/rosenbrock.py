@@ -1,0 +1,279 @@
+r"""A linearly implicit Runge-Kutta method for stiff systems, as a table and its compiled step.
+
+With the Jacobian J at the beginning of a step of length h the stages solve
+
+.. math:: \Bigl(\frac{1}{h \gamma} - J\Bigr) U_i = f\Bigl(t + c_i h, y + \sum_j a_{ij} U_j\Bigr)
+          + \frac{1}{h} \sum_j C_{ij} U_j + h d_i f_t
+
+(Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). Applied to states and sensitivities
+J is block triangular: all columns share the factors of the states' block, and what is below it acts on a stage of the
+states as the directional derivative of `invsamp.solvers.ode.codegen.rosenbrock_jacobians`. Sensitivities are those of the discrete step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of, weighted_sum
+from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Linear(NamedTuple):
+    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`; 0 where the method is explicit."""
+
+    jacobian: int
+    tangents: int
+
+
+#: That of explicit methods.
+EXPLICIT = Linear(0, 0)
+
+
+class Workspace(NamedTuple):
+    """Arrays that a trajectory of n states and m components needs."""
+
+    slopes: Array  # (1, n + n n): f and J
+    factors: Array  # (n, n)
+    pivots: Integers  # (n,)
+    direction: Array  # (m + n + 1,): x, u, tau, S
+    by_time: Array  # (n,): df/dt
+    extra: Array  # (2, m)
+
+
+@njit(**INNER)
+def workspace(n: int, m: int) -> Workspace:
+    """One for trajectories of n states and m components."""
+    return Workspace(
+        np.empty((1, n + n * n)),
+        np.empty((n, n)),
+        np.empty(n, dtype=np.int64),
+        np.empty(m + n + 1),
+        np.empty(n),
+        np.empty((2, m)),
+    )
+
+
+@njit(**INNER)
+def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Workspace) -> None:
+    """Take the derivatives at the beginning of steps from y (m,) at t."""
+    call(linear.jacobian, t, y, p, space.slopes, 0)
+    direction = space.direction
+    for i in range(n):
+        direction[i], direction[n + i] = y[i], 0.0
+    direction[2 * n] = 1.0
+    for i in range(n, len(y)):
+        direction[n + 1 + i] = y[i]
+    call(linear.tangents, t, direction, p, space.extra, 0)
+    for i in range(n):
+        space.by_time[i] = space.extra[0, i]
+
+
+@njit(**INNER)
+def weighted_errors(y: Array, z: Array, errors: Array, rtol: float, absolute: Array, squares: Array) -> None:
+    """Squares of the errors of a step from y to z in units of the tolerance, to squares[0]."""
+    for i in range(len(absolute)):
+        squares[0, i] = (errors[i] / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))) ** 2
+
+
+@njit(**INNER)
+def interpolation_errors(
+    rhs: int,
+    linear: Linear,
+    n: int,
+    t: float,
+    h: float,
+    lower: float,
+    upper: float,
+    y: Array,
+    p: Array,
+    k: Array,
+    q: Array,
+    space: Workspace,
+) -> Array:
+    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step.
+
+    They are the defect there, :math:`(1 / (h \gamma) - J)^{-1} (f(\eta) - \eta')`. Components that are slaved to others
+    come out right at the end of however long a step, and the method's own estimate is about that: within the step it
+    knows nothing. Steinebach (2023), section 5, looks at the defect, too, without the matrix.
+    """
+    m = len(y)
+    _, factors, pivots, direction, _, extra = space
+    right, moved, middle = extra[0], extra[1], k[STAGES]
+    for i in range(m):
+        middle[i] = y[i] + 0.5 * (q[0, i] + 0.5 * (q[1, i] + 0.5 * (q[2, i] + 0.5 * q[3, i])))
+    call(rhs, min(max(t + 0.5 * h, lower), upper), middle, p, k, STAGES + 1)
+    for i in range(m):
+        right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
+    _solve(n, 0, factors, pivots, right)
+    if m > n:
+        for i in range(n):
+            direction[n + i] = right[i]
+        direction[2 * n] = 0.0
+        call(linear.tangents, min(max(t, lower), upper), direction, p, extra, 1)
+        for i in range(n, m):
+            right[i] += moved[i]
+        for first in range(n, m, 4 * n):
+            _solve_four(n, first, m - n, factors, pivots, right)
+    return right
+
+
+@njit(**INNER)
+def _factorize(n: int, h: float, slopes: Array, factors: Array, pivots: Integers) -> None:
+    """1 / (h gamma) - J as L U with partial pivoting, the diagonal inverted."""
+    for i in range(n):
+        for j in range(n):
+            factors[i, j] = -slopes[0, n + i * n + j]
+        factors[i, i] += 1.0 / (h * GAMMA)
+    for j in range(n):
+        best, largest = j, abs(factors[j, j])
+        for i in range(j + 1, n):
+            if abs(factors[i, j]) > largest:
+                best, largest = i, abs(factors[i, j])
+        pivots[j] = best
+        if best != j:
+            for k in range(n):
+                factors[j, k], factors[best, k] = factors[best, k], factors[j, k]
+        inverse = 1.0 / factors[j, j]
+        factors[j, j] = inverse
+        for i in range(j + 1, n):
+            factor = factors[i, j]
+            if factor != 0.0:
+                factor *= inverse
+                factors[i, j] = factor
+                for k in range(j + 1, n):
+                    factors[i, k] -= factor * factors[j, k]
+
+
+@njit(**INNER)
+def _solve(n: int, first: int, factors: Array, pivots: Integers, b: Array) -> None:
+    """Solve for the block b[first : first + n], in place."""
+    for j in range(n):
+        other = pivots[j]
+        if other != j:
+            b[first + j], b[first + other] = b[first + other], b[first + j]
+    for i in range(1, n):
+        total = b[first + i]
+        for j in range(i):
+            total -= factors[i, j] * b[first + j]
+        b[first + i] = total
+    for i in range(n - 1, -1, -1):
+        total = b[first + i]
+        for j in range(i + 1, n):
+            total -= factors[i, j] * b[first + j]
+        b[first + i] = total * factors[i, i]
+
+
+@njit(**INNER)
+def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers, b: Array) -> None:
+    """The same for four blocks at once, of which the last begins at ``last`` at most."""
+    second, third, fourth = min(first + n, last), min(first + 2 * n, last), min(first + 3 * n, last)
+    for j in range(n):
+        other = pivots[j]
+        if other != j:
+            for block in range(first, fourth + 1, n):
+                b[block + j], b[block + other] = b[block + other], b[block + j]
+    for i in range(1, n):
+        v0, v1, v2, v3 = b[first + i], b[second + i], b[third + i], b[fourth + i]
+        for j in range(i):
+            factor = factors[i, j]
+            v0 -= factor * b[first + j]
+            v1 -= factor * b[second + j]
+            v2 -= factor * b[third + j]
+            v3 -= factor * b[fourth + j]
+        b[first + i], b[second + i], b[third + i], b[fourth + i] = v0, v1, v2, v3
+    for i in range(n - 1, -1, -1):
+        v0, v1, v2, v3 = b[first + i], b[second + i], b[third + i], b[fourth + i]
+        for j in range(i + 1, n):
+            factor = factors[i, j]
+            v0 -= factor * b[first + j]
+            v1 -= factor * b[second + j]
+            v2 -= factor * b[third + j]
+            v3 -= factor * b[fourth + j]
+        inverse = factors[i, i]
+        b[first + i], b[second + i] = v0 * inverse, v1 * inverse
+        b[third + i], b[fourth + i] = v2 * inverse, v3 * inverse
+
+
+@njit(**INNER)
+def _solve_stage(
+    linear: Linear,
+    n: int,
+    begin: float,
+    weight: float,
+    direction: Array,
+    p: Array,
+    factors: Array,
+    pivots: Integers,
+    extra: Array,
+) -> None:
+    """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
+    right, moved = extra[0], extra[1]
+    m = len(right)
+    _solve(n, 0, factors, pivots, right)
+    if m > n:
+        for i in range(n):
+            direction[n + i] = right[i]
+        direction[2 * n] = weight
+        call(linear.tangents, begin, direction, p, extra, 1)
+        for i in range(n, m):
+            right[i] += moved[i]
+        for first in range(n, m, 4 * n):
+            _solve_four(n, first, m - n, factors, pivots, right)
+
+
+def _attempt() -> Jitted:
+    """Compiled step: see `attempt`."""
+    lines = [
+        "m = len(y)",
+        "slopes, factors, pivots, direction, by_time, extra = space",
+        "right = extra[0]",
+        "_factorize(n, h, slopes, factors, pivots)",
+        "begin, inverse = min(max(t, lower), upper), 1.0 / h",
+    ]
+    for s in range(STAGES):
+        lines += [
+            *(["for i in range(m):", f"    z[i] = y[i] + argument{s}(k, i)"] if s else []),
+            f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
+            "for i in range(m):",
+            f"    right[i] = k[{s}, i] + inverse * earlier{s}(k, i)",
+            "for i in range(n):",
+            f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
+            f"_solve_stage(linear, n, begin, {BY_TIME[s]!r} * h, direction, p, factors, pivots, extra)",
+            "for i in range(m):",
+            f"    k[{s}, i] = right[i]",
+        ]
+    lines += ["for i in range(m):", f"    z[i] += k[{STAGES - 1}, i]"]
+    scope = {"call": call, "_factorize": _factorize, "_solve_stage": _solve_stage}
+    scope |= {f"argument{s}": _sum(row) for s, row in enumerate(A)}
+    scope |= {f"earlier{s}": _sum(row) for s, row in enumerate(C)}
+    return function_of("rhs, linear, n, t, h, lower, upper, y, p, k, z, space", lines, scope)
+
+
+def _interpolate() -> Jitted:
+    """Compiled interpolant: see `interpolate`."""
+    lines = [
+        "for i in range(len(y)):",
+        *(f"    b{r} = power{r}(k, i)" for r in range(len(H))),
+        "    q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+    ]
+    return function_of("y, z, k, q", lines, {f"power{r}": _sum(row) for r, row in enumerate(H)})
+
+
+def _sum(row: Sequence[float]) -> Jitted:
+    return weighted_sum({j: value for j, value in enumerate(row) if value})
+
+
+#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearized there, to z (m,)
+#: with the stages U in k[:8]; the last of them is its error.
+attempt: Jitted = _attempt()
+#: ``interpolate(y, z, k, q)``: coefficients q (4, m) of the interpolant of a step from y to z, y + sum_r q_r x^(r + 1).
+interpolate: Jitted = _interpolate()

@@ -1,0 +1,1 @@
+"""ODE models, their settings and what is observed of them. May import `events`, `codegen`, `sensitivities`, `integrators`."""

@@ -1,0 +1,152 @@
+"""Ordinary differential equations x' = f(t, x, p) from a plain right-hand side, with forward sensitivities.
+
+Trajectories are integrated in batches; one that fails gets a status and NaN, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from invsamp.solvers.ode.codegen.observable_functions import Function
+from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.solution import SensitiveSolution, Solution
+from invsamp.solvers.ode.model.initial_values import Initial
+from invsamp.solvers.ode.model.observation import OdeObservation, observe
+from invsamp.solvers.ode.model.ode_solver import OdeSolver
+from invsamp.solvers.ode.model.steady_state import SteadyState
+
+__all__ = ["OdeModel", "SensitiveSolution", "Solution", "Status"]
+
+
+@dataclass(frozen=True, repr=False)
+class OdeModel(OdeSolver):
+    r"""An ODE with named states and parameters.
+
+    Parameters
+    ----------
+    rhs : callable
+        ``rhs(t, x, p)`` with a float and two arrays of floats, which may also be unpacked, returning one derivative
+        per state. Plain Python: it is compiled. Either it consists of arithmetic and elementary functions of `math` or
+        `numpy`, without branches on its arguments, and then its derivatives are symbolic; or numba has to be able to
+        compile it as it stands. What it captures is read once, when it is compiled.
+    states, parameters : sequence of str
+        Names, in the order of ``x`` and ``p``.
+    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
+        "RK45" and "DOP853", for problems that are not stiff: the pairs of Dormand and Prince of orders 5(4) and
+        8(5, 3) with dense output, compiled. For those that are: "Rodas5P", linearly implicit of order 5(4) with dense
+        output (Steinebach 2023), compiled, for a ``rhs`` that traces; "LSODA", Adams and BDF with automatic switching
+        (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
+        not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states, and else or after that by
+        LSODA, which the solution's ``switched`` says. It switches as soon as a trajectory is stiff and would take 1000
+        more explicit steps (``max_steps`` where there is no Rodas5P).
+    rtol, atol : float, > 0
+        Relative and absolute tolerance of the local error of the states.
+    max_steps : int, >= 1
+        Bound on the accepted steps of one trajectory.
+    jacobian : callable, optional
+        ``jacobian(t, x, p)`` returning ``(rows of df/dx, rows of df/dp)``, for the sensitivities, compiled by numba.
+        Needed only where ``rhs`` neither traces nor takes complex numbers.
+    stop : callable, optional
+        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with
+        LSODA; "auto" does not switch to it then.
+    breakpoints : sequence of quantities
+        Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
+        the right-hand side is evaluated on either side only. A quantity is a number, the name of a parameter, or a
+        function of the parameters ``p``; sensitivities know of times that depend on parameters. Conditions of time
+        and parameters in ``rhs`` are found (see Notes): what is left is what a `Table` or another function hides.
+    doses : sequence of (quantity, {state: quantity})
+        Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
+        at ``t0`` counts, one before it does not.
+    events : sequence of Event
+        What happens at given times, or where a function of the states passes zero. The latter not with LSODA, to
+        which "auto" does not switch then.
+    max_step : float, > 0, optional
+        Longest step of the integration; any by default. For a pulse that ``rhs`` makes as a state passes by, or that
+        it hides: choose it below the duration of the pulse.
+    threads : int, >= 1
+        Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
+    error_control : {"full", "states"}
+        What the tolerances hold for where sensitivities are asked for: states and sensitivities, or the states alone,
+        which is cheaper, and may give sensitivities that have no digit right.
+
+    Raises
+    ------
+    ValueError
+        For duplicate or unknown names, an unknown method, settings out of range, doses of unknown amounts, or a
+        ``rhs`` that is no function of (t, x, p), does not take and return as many values as there are names, or cannot
+        be compiled.
+
+    Notes
+    -----
+    Sensitivities are integrated together with the states once more, with steps of their own, and the states given are
+    those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not.
+
+    The error test takes the largest of the weighted norms of the states and of each column of sensitivities (LSODA
+    takes maxima, the others root mean squares). The column of a parameter :math:`p_j` has the relative tolerance
+    ``rtol`` and the absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with
+    typical sizes :math:`\bar p_j` that a user gives, 1 by default (Serban and Hindmarsh 2005, "CVODES: the
+    sensitivity-enabled ODE solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity
+    variables"). Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its
+    sensitivity under control. Where a sensitivity has been far larger on the way than where it is wanted, tighter
+    tolerances follow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`.
+
+    A step sees ``rhs`` at its stages alone, so it may pass a short pulse with an estimated error of zero. Therefore
+    what ``rhs`` does with time and parameters alone is looked at over intervals before each integration, by interval
+    arithmetic: times at which its conditions change (``np.where``, branches, ``%``, ``np.floor``) become breakpoints,
+    with their derivatives by the parameters, and the integration pauses before and after each pulse (``np.exp``,
+    ``np.tanh``, quotients, powers). This needs a ``rhs`` that runs on symbols, with at most 32 ways through its
+    branches. Where sensitivities are asked for, the states of the two integrations are compared, and a difference of
+    more than 1000 tolerances, or of what the same relative change of the parameters does, is reported in a warning.
+
+    LSODA has the Jacobian from the same source as the sensitivities: see `invsamp.solvers.ode.integrators.lsoda_jacobian`.
+    """
+
+    def observe(
+        self,
+        times: npt.ArrayLike,
+        initial: Initial | SteadyState,
+        *,
+        t0: float | None = None,
+        given: Mapping[str, float | str] | None = None,
+        states: Sequence[str] | None = None,
+        of: Function | Sequence[str] | None = None,
+        jacobian: Callable[[object, object, object], npt.ArrayLike] | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> OdeObservation:
+        """Forward model that observes states, or functions of them, at given times.
+
+        Parameters
+        ----------
+        times : array, shape (n_times,)
+            Observation times, increasing.
+        initial : sequence of n_states entries, mapping from state to entry, callable, or SteadyState
+            Per state its known initial value, the name of a parameter that is its initial value, of the model or a new
+            one, which several states may share, or a formula ("2 * k") or function of the model's parameters ``p``. Or
+            one function ``initial(p)`` that returns them all. Or the state in which the system has come to rest.
+        t0 : float, optional
+            Time of the initial values; the first observation time by default.
+        given : mapping from parameter to number or name, optional
+            Parameters of the model that are known here, or that have another name here: what differs between
+            experiments (see `Experiments`).
+        states : sequence of str, optional
+            The observed states; all by default.
+        of : callable, or sequence of str, optional
+            ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration; or
+            formulas of names, ``["blood / volume"]``. It takes all states and the model's parameters, among which may
+            be some that only it uses. Its derivatives are symbolic where it can be traced;
+            `OdeObservation.derivatives` says whether.
+        jacobian : callable, optional
+            Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
+        mask : array of bool, shape (n_times, n_observed), optional
+            Which outputs are observed at which time; all by default. The data are then those where it is true.
+
+        Raises
+        ------
+        ValueError
+            For a wrong number of initial entries, names that are unknown, bad times, both ``states`` and
+            ``of``, or an ``of`` that cannot be differentiated.
+        """
+        return observe(self, times, initial, t0=t0, given=given, states=states, of=of, jacobian=jacobian, mask=mask)

@@ -1,0 +1,427 @@
+"""How trajectories of ordinary differential equations x' = f(t, x, p) are solved, in batches, with sensitivities.
+
+One that fails gets a status and NaN, never an exception. What of them is observed: `invsamp.solvers.ode.model.ode_model`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp import arguments
+from invsamp.arguments import function, integer, names, numbers, one_of, optional, real, sequence, shown, store
+from invsamp.solvers.foreign import OfState
+from invsamp.solvers.ode.codegen.compile_rhs import (
+    Jacobian,
+    Prepared,
+    parameters_read,
+    prepare_jacobian,
+    prepare_sensitivities,
+    prepare_states,
+    prepare_stop,
+)
+from invsamp.solvers.ode.codegen.discontinuity_detection import set_jumps
+from invsamp.solvers.ode.codegen.rosenbrock_jacobians import is_traced, prepare_linearized
+from invsamp.solvers.ode.codegen.signature_check import probe
+from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
+from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
+from invsamp.solvers.ode.events.doses_and_events import (
+    Dose,
+    Event,
+    check_breakpoints,
+    check_doses,
+    check_events,
+    course,
+)
+from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
+from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
+from invsamp.solvers.ode.integrators.batch import Outcome
+from invsamp.solvers.ode.integrators.failure_messages import failure
+from invsamp.solvers.ode.integrators.methods import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
+from invsamp.solvers.ode.integrators.output_times import check_times
+from invsamp.solvers.ode.integrators.rosenbrock import Linear
+from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
+from invsamp.solvers.ode.model.state_agreement import tell_disagreement
+from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
+
+
+@dataclass(frozen=True, repr=False)
+class OdeSolver:
+    """An ODE and the settings by which it is solved; `invsamp.solvers.ode.OdeModel` has what each of them means."""
+
+    rhs: Rhs
+    states: tuple[str, ...]
+    parameters: tuple[str, ...]
+    method: Literal["auto", "RK45", "DOP853", "Rodas5P", "LSODA"] = "auto"
+    rtol: float = 1e-6
+    atol: float = 1e-9
+    max_steps: int = 10_000
+    jacobian: Jacobian | None = None
+    stop: OfState | None = None
+    breakpoints: tuple[Quantity, ...] = ()
+    doses: tuple[Dose, ...] = ()
+    threads: int = 1
+    error_control: Literal["full", "states"] = "full"
+    events: tuple[Event, ...] = ()
+    max_step: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_settings(self)
+        _check_functions(self)
+        n, q = len(self.states), len(self.parameters)
+        prepare_states(self.rhs, n, q)
+        if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
+            raise ValueError(
+                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
+                "method='LSODA' takes others"
+            )
+        if self.stop is not None:
+            prepare_stop(self.stop, n, q)
+
+    def __repr__(self) -> str:
+        name = getattr(self.rhs, "__name__", repr(self.rhs))
+        shown = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self)[1:7]]
+        return f"OdeModel({name}, {', '.join(shown)}, derivatives={self.derivatives!r})"
+
+    @property
+    def evaluations_expected(self) -> float:
+        """Of the right-hand side, up to a factor that is the problem's: they go with a root of the tolerance."""
+        stages, order = _STEPS[self._methods(self.rtol)[0]]
+        return stages * float(self.rtol) ** (-1.0 / order)
+
+    @property
+    def derivatives(self) -> str:
+        """Where sensitivities come from: "given", "traced" or "complex step"; "none" if they cannot be had."""
+        found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
+        return "none" if isinstance(found, ValueError) else found.derivatives
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why sensitivities cannot be had; None if they can."""
+        found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
+        return str(found) if isinstance(found, ValueError) else None
+
+    def solve(
+        self,
+        parameters: npt.ArrayLike,
+        initial: npt.ArrayLike,
+        times: npt.ArrayLike,
+        *,
+        t0: npt.ArrayLike | None = None,
+    ) -> Solution:
+        """Integrate a batch of trajectories.
+
+        Parameters
+        ----------
+        parameters : array, shape (batch, n_parameters)
+        initial : array, shape (batch, n_states) or (n_states,)
+            States at ``t0``.
+        times : array, shape (n_times,) or (batch, n_times)
+            Output times, increasing, not before ``t0``. A row of its own for each trajectory may end in NaN; so do
+            the states then.
+        t0 : float or array, shape (batch,), optional
+            Initial times; the first output times by default.
+
+        Returns
+        -------
+        Solution
+            States (batch, n_times, n_states), NaN in rows that failed and after an event that stopped the
+            trajectory; status, numbers of evaluations and of steps, the time reached, and whether another method
+            took over, each (batch,).
+
+        Raises
+        ------
+        ValueError
+            For wrong shapes or times that do not increase. Never for a trajectory that fails.
+        """
+        p, x0, grid, start = self._check(parameters, initial, times, t0)
+        outcome, switched = self._solve(p, x0, grid, start)
+        return Solution(*outcome[:5], switched)
+
+    def solve_with_sensitivities(
+        self,
+        parameters: npt.ArrayLike,
+        initial: npt.ArrayLike,
+        times: npt.ArrayLike,
+        *,
+        t0: npt.ArrayLike | None = None,
+        initial_states: Sequence[str] | None = None,
+    ) -> SensitiveSolution:
+        """Integrate a batch of trajectories together with their forward sensitivities.
+
+        Parameters
+        ----------
+        parameters, initial, times, t0
+            As in `solve`.
+        initial_states : sequence of str, optional
+            States whose initial value is differentiated; all by default.
+
+        Returns
+        -------
+        SensitiveSolution
+            As `Solution`, with the same states, and with sensitivities (batch, n_times, n_states,
+            n_parameters + n_initial) whose columns are in the order of `parameters` then ``initial_states``. Where
+            they overflow, need more than `max_steps`, or keep no accuracy, they are NaN and the status is
+            NO_SENSITIVITIES. The time of an event is not differentiated. Evaluations and steps are those of all
+            integrations; `max_steps` bounds each.
+
+        Raises
+        ------
+        ValueError
+            As in `solve`; also for unknown ``initial_states``, and where `derivatives` is "none".
+        """
+        p, x0, grid, start = self._check(parameters, initial, times, t0)
+        columns = self.state_indices("initial_states", initial_states)
+        q = len(self.parameters)
+        seed = np.zeros((q + len(columns), len(self.states)))
+        seed[range(q, len(seed)), columns] = 1.0
+        seeds = np.broadcast_to(seed, (len(x0), *seed.shape))
+        return self.solve_from(p, x0, seeds, np.concatenate([p, x0[:, columns]], axis=1), grid, start)
+
+    def solve_from(
+        self,
+        p: Array,
+        x0: Array,
+        seeds: Array,
+        quantities: Array,
+        grid: Array,
+        start: Array,
+        own: tuple[int, ...] | None = None,
+    ) -> SensitiveSolution:
+        """As `solve_with_sensitivities`, for initial values that depend on any quantities; arguments are not checked.
+
+        Parameters
+        ----------
+        p, x0, grid, start : arrays
+            Parameters (batch, q), initial values (batch, n), output times (1 or batch, n_times), initial times
+            (batch,).
+        seeds : array, shape (batch, q + n_more, n)
+            Derivatives of the initial values by the parameters, then by other quantities.
+        quantities : array, shape (batch, q + n_more)
+            Their values, for the scale of absolute tolerances.
+        own : tuple of int, optional
+            The only parameters whose columns are wanted, and not known to be zero: `seeds`, `quantities` and the
+            result have these columns alone. All by default.
+        """
+        n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
+        own = tuple(range(q)) if own is None else own
+        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
+        if not self.events and not self.breakpoints:
+            at_states, at_others = may_jump(self.rhs, n, q)
+            if at_states:
+                names = (*self.states, *self.parameters)
+                set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
+        y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
+        states, switched = self._solve(p, x0, grid, start)
+        sizes = np.maximum(np.abs(quantities), 1.0)
+        absolute = np.full(y0.shape, self.atol)
+        absolute[:, n:] /= np.repeat(sizes, n, axis=1)
+        full = self.error_control == "full"
+
+        def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
+            tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
+            common = grid if len(grid) == 1 else grid[rows]
+            found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
+            if factor == 1.0:
+                tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
+            return found
+
+        floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
+        discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
+        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
+        return SensitiveSolution(
+            states.values,
+            slopes.swapaxes(2, 3),
+            status,
+            states.evaluations + evaluations,
+            states.steps + steps,
+            states.ended,
+            switched,
+        )
+
+    def with_tolerances(self, rtol: float | None, atol: float | None) -> Self:
+        """The same with other tolerances; itself if there are none."""
+        settings = {name: value for name, value in (("rtol", rtol), ("atol", atol)) if value is not None}
+        return replace(self, **settings) if settings else self  # type: ignore[arg-type]
+
+    def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
+        """What the first failed trajectory of a solution says, and what to try; None if none failed.
+
+        ``until`` is the last of the times that were wanted.
+        """
+        return failure(solution.status, solution.ended, until, method=self.method, max_steps=self.max_steps)
+
+    def moving(self, among: Sequence[int]) -> tuple[int, ...]:
+        """Parameters out of some on which trajectories from given initial values may depend."""
+        q = len(self.parameters)
+        if self.events or self.jacobian is not None:
+            return tuple(range(q))  # what happens at events is written for all of them
+        given = (entry for time, amounts in self.doses for entry in (time, *dict(amounts).values()))
+        read = Quantities((*self.breakpoints, *given), self.parameters).parameters_read
+        read |= self._explicit_time.parameters_read
+        return tuple(sorted((read | parameters_read(self.rhs, len(self.states), q)) & set(among)))
+
+    def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
+        """Positions of states by name, all by default; ``argument`` is what an error calls them."""
+        chosen = self.states if names is None else sequence(argument, names, "a sequence of names", least=0)
+        chosen = arguments.names(argument, chosen) if chosen else ()
+        if not set(chosen) <= set(self.states):
+            raise ValueError(f"{argument} must be distinct names out of {self.states}, got {chosen}")
+        return tuple(self.states.index(name) for name in chosen)
+
+    def _check(
+        self, parameters: npt.ArrayLike, initial: npt.ArrayLike, times: npt.ArrayLike, t0: npt.ArrayLike | None
+    ) -> tuple[Array, Array, Array, Array]:
+        p = numbers("parameters", parameters)
+        if p.ndim != 2 or p.shape[1] != len(self.parameters):
+            raise ValueError(f"parameters must have shape (batch, {len(self.parameters)}), got {p.shape}")
+        x0 = numbers("initial", initial)
+        n = len(self.states)
+        if x0.shape != (n,) and x0.shape != (len(p), n):
+            raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
+        if x0.ndim == 1:
+            x0 = np.repeat(x0[None], len(p), axis=0)
+        return p, x0, *check_times(times, t0, len(p))
+
+    def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
+        return self._solve(p, x0, times, start)[0].values
+
+    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray]:
+        rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
+        return self._integrate(rhs, p, x0, times, start, self.rtol, np.full(x0.shape, self.atol))
+
+    def _integrate(
+        self,
+        rhs: int,
+        p: Array,
+        y0: Array,
+        times: Array,
+        start: Array,
+        rtol: float,
+        absolute: Array,
+        switched: BoolArray | None = None,
+        own: tuple[int, ...] = (),
+    ) -> tuple[Outcome, BoolArray]:
+        """Trajectories, and which of them an implicit method made: at least those ``switched``."""
+        n, q = len(self.states), len(self.parameters)
+        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
+        way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
+        if self.stop is not None:
+            way = way._replace(stop=prepare_stop(self.stop, n, q).address)
+        methods = self._methods(rtol)
+        longest = math.inf if self.max_step is None else self.max_step
+        patience = _patience(methods, self.max_steps)
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=patience, max_step=longest)
+
+        def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
+            settings = control._replace(absolute=absolute[rows])
+            if method == "Rodas5P":
+                linearized = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
+                settings = settings._replace(linear=Linear(linearized.jacobian.address, linearized.tangents.address))
+            if method == "LSODA":
+                found = prepare_jacobian(self.rhs, self.jacobian, n, q)
+                settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
+            common = times if len(times) == 1 else times[rows]
+            return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
+
+        return with_fallback(solved, methods, len(p), switched)
+
+    @property
+    def _explicit_time(self) -> ExplicitTime:
+        when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
+        return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
+
+    def _methods(self, rtol: float) -> tuple[str, ...]:
+        """Methods in the order in which they are tried."""
+        if self.method != "auto":
+            return (self.method,)
+        n = len(self.states)
+        smooth = self.stop is None and all(event.when is None for event in self.events)
+        return (
+            "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45",
+            *(("Rodas5P",) if n <= MOST_IMPLICIT and is_traced(self.rhs, n, len(self.parameters)) else ()),
+            *(("LSODA",) if smooth else ()),
+        )
+
+
+#: Evaluations of a step, and the order with whose root of the tolerance its length goes.
+_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5)}
+#: Below this relative tolerance the method of order 8 needs less time than that of order 5.
+LEAST_RTOL_OF_ORDER_5 = 1e-7
+#: Up to so many states the implicit method is tried before LSODA: its cost grows with their cube.
+MOST_IMPLICIT = 100
+#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
+_MOST_EXPLICIT = 1000
+_INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45, "Rodas5P": rodas5p}
+
+
+def _patience(methods: Sequence[str], max_steps: int) -> int:
+    """That of the first method with what would follow."""
+    if len(methods) == 1:
+        return -1
+    return _MOST_EXPLICIT if methods[1:] == ("Rodas5P", "LSODA") else max_steps
+
+
+def _check_settings(model: OdeSolver) -> None:
+    function("rhs", model.rhs, "rhs(t, x, p)")
+    given = {"states": names("states", model.states)}
+    given["parameters"] = names("parameters", model.parameters) if _has_entries(model.parameters) else ()
+    if clash := set(given["states"]) & set(given["parameters"]):
+        raise ValueError(f"parameters must be distinct names, none of a state, got {sorted(clash)} in both")
+    one_of("method", model.method, ("auto", *sorted(_INTEGRATORS)))
+    one_of("error_control", model.error_control, ("full", "states"))
+    for name in ("jacobian", "stop"):
+        if getattr(model, name) is not None:
+            function(name, getattr(model, name), f"{name}(t, x, p)")
+    if model.stop is not None and model.method == "LSODA":
+        raise ValueError("stop needs method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+    store(
+        model,
+        **given,
+        rtol=real("rtol", model.rtol, least=1e-13, below=1.0),
+        atol=real("atol", model.atol, above=0.0),
+        max_steps=integer("max_steps", model.max_steps, least=1),
+        max_step=optional(real, "max_step", model.max_step, above=0.0),
+        threads=integer("threads", model.threads, least=1),
+        breakpoints=check_breakpoints(model.breakpoints, given["parameters"]),
+        doses=check_doses(model.doses, given["states"], given["parameters"]),
+        events=check_events(model.events, len(given["states"]), given["parameters"]),
+    )
+    if model.method == "LSODA" and any(event.when is not None for event in model.events):
+        raise ValueError("events with when= need method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+
+
+def _has_entries(value: object) -> bool:
+    return not (isinstance(value, list | tuple) and len(value) == 0)
+
+
+def _check_functions(model: OdeSolver) -> None:
+    """Call the functions once: a wrong number of values is a bug to report now, not a failed trajectory."""
+    n, q = len(model.states), len(model.parameters)
+    derivative = probe("rhs", model.rhs, n, q)
+    if derivative is not None and _shape(derivative) != (n,):
+        raise ValueError(f"rhs must return {n} values, one per state, got {shown(derivative)}")
+    if model.stop is not None:
+        value = probe("stop", model.stop, n, q)
+        if value is not None and _shape(value) != ():
+            raise ValueError(f"stop must return a number, got {shown(value)}")
+    if model.jacobian is not None:
+        rows = probe("jacobian", model.jacobian, n, q)
+        wanted = [(n, n), (n, q)]
+        if rows is not None and not (isinstance(rows, tuple | list) and list(map(_shape, rows)) == wanted):
+            raise ValueError(
+                f"jacobian must return the rows of df/dx and those of df/dp, of shapes {wanted[0]} and {wanted[1]}, "
+                f"got {shown(rows)}"
+            )
+
+
+def _shape(value: npt.ArrayLike) -> tuple[int, ...] | None:
+    try:
+        return np.shape(value)
+    except ValueError:  # rows of different lengths
+        return None

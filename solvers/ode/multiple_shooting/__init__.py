@@ -1,0 +1,1 @@
+"""Multiple shooting. May import every other package of `ode`."""

@@ -1,0 +1,1 @@
+"""Models in SBML files. May import `symbolic`, `model` and below."""

@@ -1,0 +1,228 @@
+"""Models of SBML files as ordinary differential equations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from invsamp.arguments import mapping, names, optional, real, sequence
+from invsamp.solvers.foreign import Expression, Given, OfState, Term
+from invsamp.solvers.ode.events.doses_and_events import Event
+from invsamp.solvers.ode.events.parameter_functions import Quantity, is_formula
+from invsamp.solvers.ode.model.initial_values import Initial
+from invsamp.solvers.ode.model.observation import OdeObservation
+from invsamp.solvers.ode.model.ode_model import OdeModel
+from invsamp.solvers.ode.model.steady_state import SteadyState
+from invsamp.solvers.ode.sbml.parser import SbmlEvent, SbmlSystem, read_system
+from invsamp.solvers.ode.symbolic.symbols import Unsupported, expanded, number, substituted, symbol, time_symbol
+from invsamp.solvers.ode.symbolic.sympy_functions import (
+    as_formula,
+    as_function,
+    as_initial,
+    as_quantity,
+    crossed,
+    switches,
+)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True, eq=False)
+class SbmlModel(OdeModel):
+    """An `OdeModel` of an SBML file, which knows what the file says; made by `from_sbml`.
+
+    Attributes
+    ----------
+    system : SbmlSystem
+        The file's equations.
+    """
+
+    system: SbmlSystem
+
+    @property
+    def values(self) -> dict[str, float]:
+        """What the file says of the parameters, as far as it does."""
+        known = self.system.constants
+        return {name: known[name] for name in self.parameters if not math.isnan(known.get(name, math.nan))}
+
+    def observe(
+        self,
+        times: npt.ArrayLike,
+        initial: Initial | SteadyState | None = None,
+        *,
+        t0: float | None = None,
+        given: Mapping[str, float | str] | None = None,
+        states: Sequence[str] | None = None,
+        of: Given = None,
+        jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> OdeObservation:
+        """As `OdeModel.observe`, with what the file says as a default.
+
+        Parameters
+        ----------
+        initial : optional
+            As of `OdeModel.observe`; the file's by default. A mapping changes those of some states.
+        t0 : float, optional
+            0 by default.
+        of : callable, or sequence of str, optional
+            The latter are formulas of the file's names: ``["scale * (A + B)"]`` with a parameter ``scale``.
+        times, given, states, jacobian, mask
+            As of `OdeModel.observe`.
+        """
+        begin = self.initial_values(initial) if initial is None or isinstance(initial, Mapping) else initial
+        if isinstance(of, list | tuple):
+            of = self.function([as_formula(f"of[{k}]", text) for k, text in enumerate(of)])
+        start = 0.0 if t0 is None else t0
+        return super().observe(times, begin, t0=start, given=given, states=states, of=of, jacobian=jacobian, mask=mask)
+
+    def initial_values(self, changed: Mapping[str, Quantity] | None = None) -> Initial:
+        """Initial values as ``initial`` of `OdeModel.observe` has them: numbers and names, or a function of p.
+
+        Parameters
+        ----------
+        changed : mapping from state to number, parameter or formula, optional
+            In place of what the file says. What the file computes from these values follows.
+
+        Raises
+        ------
+        ValueError
+            For names that are no states, functions, or a state that has no initial value.
+        """
+        changes = optional(mapping, "initial", changed, "a mapping from states to numbers or names") or {}
+        if unknown := sorted(set(changes) - set(self.states)):
+            raise ValueError(f"initial must be of states out of {self.states}, got {unknown}")
+        new = {name: _formula(f"initial[{name!r}]", value) for name, value in changes.items()}
+        starts = resolved(self.system, {**self.system.starts, **new}, self.parameters)
+        for name in self.states:
+            if _unknown(starts.get(name)):
+                raise ValueError(f"initial must have a value for {name!r}, for which the file gives none")
+        return as_initial([starts[name] for name in self.states], self.parameters)
+
+    def function(self, formulas: Sequence[Expression]) -> OfState:
+        """A function of (t, x, p) whose values are those of some SymPy formulas of the file's names."""
+        final = definitions(self.system, self.parameters)
+        return as_function([final(each) for each in formulas], self.states, self.parameters)
+
+
+def _formula(name: str, value: Quantity) -> Expression:
+    if isinstance(value, str):
+        return as_formula(name, value) if is_formula(value) else symbol(value)
+    return number(real(name, value, also=", the name of a parameter or a formula"))
+
+
+def from_sbml(
+    path: str | Path, *, parameters: Sequence[str] | None = None, extra: Sequence[str] = (), **settings: Any
+) -> SbmlModel:
+    """Model of an SBML file.
+
+    Parameters
+    ----------
+    path : str or Path
+    parameters : sequence of str, optional
+        Which of the file's constants are parameters of the model: parameters, compartments, or constant species. By
+        default all that are called parameters there and have no formula. All others keep the file's values.
+    extra : sequence of str
+        More parameters, which the file does not have: for formulas of what is observed.
+    **settings
+        Of `OdeModel`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without the extra ``petab``.
+    ValueError
+        For what is not supported, by name, and parameters that the file does not have.
+
+    Notes
+    -----
+    Supported: levels 2 and 3 with reactions, rate and assignment rules, initial assignments, function definitions,
+    piecewise formulas, and events without delays and priorities. A species is a concentration unless it has only
+    substance units. Where a formula switches at a time, the model has a breakpoint there; where it does at a value of a
+    state, an event.
+    """
+    system = read_system(path)
+    more = sequence("extra", extra, "a sequence of names", least=0)
+    chosen = (*_chosen(system, parameters), *(names("extra", more) if more else ()))
+    final = definitions(system, chosen)
+    states, rates = tuple(system.rates), [final(rate) for rate in system.rates.values()]
+    if not states:
+        raise Unsupported(f"models without anything that changes are not supported, got {str(path)!r}")
+    times, crossings = switches(rates, states)
+    events = [Event(when=as_function([each], states, chosen, scalar=True)) for each in crossings]
+    events += [made for each in system.events if (made := _event(each, final, states, chosen)) is not None]
+    return SbmlModel(
+        rhs=as_function(rates, states, chosen),
+        states=states,
+        parameters=chosen,
+        breakpoints=tuple(as_quantity(each, chosen) for each in times),
+        events=tuple(events),
+        system=system,
+        **settings,
+    )
+
+
+def definitions(system: SbmlSystem, parameters: Collection[str]) -> Callable[[Expression], Expression]:
+    """From a formula of a file's names to one of states, parameters and time."""
+    starts = resolved(system, system.starts, parameters)
+    derived = {name: start for name, start in starts.items() if name in system.constants and not _unknown(start)}
+    fixed = {name: number(value) for name, value in system.constants.items() if name not in parameters}
+    known = {name: value for name, value in {**fixed, **derived}.items() if name not in parameters}
+
+    def final(formula: Expression) -> Expression:
+        found = substituted(substituted(formula, system.rules), known)
+        if found.has(number(math.nan)):
+            lost = sorted(
+                each for each, value in known.items() if _unknown(value) and symbol(each) in formula.free_symbols
+            )
+            raise ValueError(f"SBML must give values of what formulas use, got none of {lost} in {formula}")
+        return found
+
+    return final
+
+
+def resolved(
+    system: SbmlSystem, starts: Mapping[str, Expression | None], parameters: Collection[str]
+) -> dict[str, Expression]:
+    """Initial values in terms of parameters alone."""
+    own = {name: start for name, start in starts.items() if start is not None and name not in parameters}
+    fixed = {n: number(v) for n, v in system.constants.items() if n not in parameters and n not in own}
+    return {
+        name: substituted(start, fixed).xreplace({time_symbol(): number(0.0)}) for name, start in expanded(own).items()
+    }
+
+
+def _unknown(start: Expression | None) -> bool:
+    return start is None or bool(start.has(number(math.nan)))
+
+
+def _chosen(system: SbmlSystem, parameters: Sequence[str] | None) -> tuple[str, ...]:
+    if parameters is None:
+        kept = system.constants.keys() - system.compartments - system.starts.keys()
+        return tuple(name for name in system.constants if name in kept)
+    listed = sequence("parameters", parameters, "a sequence of names", least=0)
+    chosen = names("parameters", listed) if listed else ()
+    if unknown := [name for name in chosen if name not in system.constants]:
+        raise ValueError(f"parameters must be constants of the file, {sorted(system.constants)}, got {unknown}")
+    return chosen
+
+
+def _event(
+    event: SbmlEvent, final: Callable[[Expression], Expression], states: tuple[str, ...], parameters: tuple[str, ...]
+) -> Event | None:
+    """The event of a model; None if it never happens."""
+    trigger = final(event.trigger)
+    if not trigger.is_Relational:
+        raise Unsupported(f"triggers of events that are no single comparison are not supported, got {event.trigger}")
+    if unknown := sorted(set(event.assignments) - set(states)):
+        raise Unsupported(f"events that set {unknown} are not supported")
+    time, crossing, rising = crossed(trigger, states)
+    new = [final(event.assignments[name]) if name in event.assignments else symbol(name) for name in states]
+    change = as_function(new, states, parameters)
+    if crossing is not None:
+        when = as_function([crossing], states, parameters, scalar=True)
+        return Event(when=when, change=change, direction="up" if rising else "down")
+    return Event(at=as_quantity(time, parameters), change=change) if time is not None and rising else None

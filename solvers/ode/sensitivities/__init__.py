@@ -1,0 +1,1 @@
+"""Forward sensitivities. May import `integrators`."""

@@ -1,0 +1,130 @@
+"""Names that draws could not be stored by are found before the first solve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from functions import square
+
+import invsamp as iv
+from invsamp.posing.expressions.variable_names import check_names, labels
+from invsamp.results.run import Run
+
+WRONG = {
+    "a dimension": ({"draw": (), "b": ()}, "cannot be called 'draw': that is a dimension"),
+    "another": ({"b": (), "chain": (2,)}, "cannot be called 'chain': that is a dimension"),
+    "a third": ({"rung": ()}, "cannot be called 'rung': that is a dimension"),
+    "a path": ({"a/b": ()}, "cannot be called 'a/b': files take no slash"),
+    "a folder": ({"..": ()}, "cannot be called '..': files"),
+    "a space": ({"a ": ()}, "cannot be called 'a ': files"),
+    "a line": ({"a\nb": ()}, "files take .* nothing that does not print"),
+    "nothing": ({"": ()}, "a name that is a string and not empty, got ''"),
+    "an entry": ({"a": (2,), "a[0]": ()}, r"cannot be called 'a\[0\]' beside 'a', of which it is an entry"),
+    "an entry before": ({"a[1]": (), "a": (2,)}, r"cannot be called 'a\[1\]' beside 'a', of which it is an entry"),
+    "an entry of a matrix": ({"a": (2, 3), "a[1,2]": ()}, r"cannot be called 'a\[1,2\]' beside 'a'"),
+    "an axis": ({"a": (2,), "a_dim_0": ()}, "cannot be called 'a_dim_0' beside 'a', of which it is an axis"),
+}
+RIGHT = (
+    {"a[0]": (), "a[1]": ()},
+    {"a": (2,), "a[2]": ()},
+    {"a": (), "a[0]": (), "a_dim_0": ()},
+    {"a": (2, 2), "a[0]": (), "a[0, 2]": (), "a[x]": ()},
+    {"draws": (), "log k": (), "λ₁": (), "x.y": (), "temperature": ()},
+)
+
+
+def normal(shapes):
+    return {name: iv.Normal(0, 1, shape=shape) for name, shape in shapes.items()}
+
+
+class Counting:
+    """A problem by somebody else, which takes any names."""
+
+    def __init__(self, shapes):
+        self.shapes, self.solves = shapes, 0
+        self.dimension = sum(int(np.prod(shape)) for shape in shapes.values())
+        self.fidelities, self.sampling_domain, self.support = ("target",), iv.Unbounded(), iv.Unbounded()
+
+    def potential(self, fidelity=None):
+        def solve(position):
+            self.solves += 1
+            return square(position)
+
+        return iv.FunctionPotential(solve, self.dimension)
+
+    def sample_start(self, rng, n):
+        return rng.standard_normal((n, self.dimension))
+
+    def to_theta(self, position):
+        return position
+
+    def to_position(self, theta):
+        return theta
+
+
+class TestWrongNames:
+    @pytest.mark.parametrize("what", WRONG)
+    def test_of_a_prior(self, what):
+        shapes, message = WRONG[what]
+        with pytest.raises(ValueError, match=message):
+            iv.Prior(**normal(shapes))
+
+    @pytest.mark.parametrize("what", WRONG)
+    def test_of_a_problem(self, what):
+        shapes, message = WRONG[what]
+        problem = Counting(shapes)
+        with pytest.raises(ValueError, match=message):
+            iv.sample(problem, draws=5, warmup=100, progress=False)
+        assert problem.solves == 0
+
+    @pytest.mark.parametrize("what", WRONG)
+    def test_of_recorded_draws(self, what):
+        shapes, message = WRONG[what]
+        theta = np.zeros((1, 2, 5, sum(int(np.prod(shape)) for shape in shapes.values())))
+        with pytest.raises(ValueError, match=message):
+            Run.from_arrays(None, shapes, theta, {}, {})
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (("draw", "b"), "cannot be called 'draw'"),
+            (("a/b", "c"), "cannot be called 'a/b'"),
+            (("a", "a"), "names must be a sequence of distinct names"),
+            (("a", 1), "names must be a sequence of distinct names"),
+            (("a", ""), "names must be a sequence of distinct names"),
+            ("ab", "names must be a sequence of names"),
+            (("a", "b", "c"), "names must have 2 entries"),
+        ],
+    )
+    def test_of_a_target(self, names, message):
+        with pytest.raises(ValueError, match=message):
+            iv.Target(iv.FunctionPotential(square, 2), names=names)
+
+
+class TestRightNames:
+    @pytest.mark.parametrize("shapes", RIGHT)
+    def test_are_stored_and_found_again(self, shapes, tmp_path):
+        check_names(shapes)
+        run = iv.sample(Counting(shapes), draws=8, warmup=100, seed=1, progress=False)
+        run.save(tmp_path / "run.nc")
+        again = Run.load(tmp_path / "run.nc")
+        assert again.shapes == shapes
+        np.testing.assert_array_equal(again.theta, run.theta)
+        assert list(again.summary().index) == list(labels(shapes)) and len(set(labels(shapes))) == run.theta.shape[2]
+
+    def test_a_parameter_may_be_a_temperature(self, tmp_path):
+        """Although the hot rungs have one, too."""
+        target = iv.Target(iv.FunctionPotential(square, 2), names=("temperature", "b"))
+        sampler = iv.relangevin((1.0, 2.0), (0.1, 0.2))
+        settings = {"draws": 8, "warmup": 100, "seed": 1, "progress": False}
+        wanted = iv.sample(iv.Target(iv.FunctionPotential(square, 2)), sampler, **settings)
+        for run in (
+            iv.sample(target, sampler, **settings),
+            iv.sample(target, sampler, directory=tmp_path / "run", **settings),
+        ):
+            np.testing.assert_array_equal(run.rung_theta(1), wanted.rung_theta(1))
+            np.testing.assert_array_equal(run.data.hot.temperature[..., 0], wanted.rung_theta(1)[..., 0])
+
+
+def test_labels():
+    assert labels({"x": (), "k": (2,), "m": (1, 2)}) == ("x", "k[0]", "k[1]", "m[0, 0]", "m[0, 1]")

@@ -1,0 +1,106 @@
+"""Tables of data: what their columns are called, that they are those of the model, and what they lack."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import invsamp as iv
+from invsamp.posing.noise.data_columns import series_of
+
+VALUES = np.array([[0.4, 0.6], [0.1, 0.9], [0.05, 0.95]])
+TABLE = pd.DataFrame(VALUES, columns=["left", "right"])
+NOISE = iv.GaussianNoise(0.1)
+BOTH = iv.Outputs(u=iv.GaussianNoise(0.1), v=iv.GaussianNoise(0.2))
+
+
+@pytest.mark.parametrize(
+    ("data", "noise", "told", "found"),
+    [
+        (TABLE, BOTH, ("a", "b"), ("left", "right")),
+        (VALUES, BOTH, ("a", "b"), ("u", "v")),
+        (VALUES, iv.GaussianNoise(0.1), ("a", "b"), ("a", "b")),
+        (VALUES, iv.GaussianNoise(0.1), ("a",), None),
+        (VALUES, iv.GaussianNoise(0.1), None, None),
+        (VALUES[:, 0], iv.GaussianNoise(0.1), ("a",), ("a",)),
+        (VALUES[:, 0], iv.GaussianNoise(0.1), "left", ("left",)),
+        (TABLE["left"], iv.GaussianNoise(0.1), ("a",), ("left",)),
+        (pd.DataFrame(VALUES), BOTH, None, ("u", "v")),
+        (TABLE.set_axis(["left", "left"], axis="columns"), BOTH, None, ("u", "v")),
+        (TABLE.set_axis(["left", None], axis="columns"), BOTH, None, ("u", "v")),
+        (TABLE.set_axis(["", "right"], axis="columns"), BOTH, None, ("u", "v")),
+        (pd.concat({"ear": TABLE}, axis="columns"), BOTH, None, ("ear left", "ear right")),
+        (TABLE.set_axis([1900, 1901], axis="columns"), BOTH, None, ("1900", "1901")),
+        (VALUES.ravel(), iv.Outputs.labeled(["u", "v"] * 3, BOTH.noises), None, None),
+    ],
+)
+def test_the_first_that_tells_as_many_as_there_are(data, noise, told, found) -> None:
+    model = SimpleNamespace() if told is None else SimpleNamespace(series=told)
+    assert series_of(data, noise, model, np.shape(data)) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "noise", "told", "message"),
+    [
+        (
+            TABLE[["right", "left"]],
+            NOISE,
+            ("left", "right"),
+            r"order of forward, \['left', 'right'\], .* 'right' is in",
+        ),
+        (TABLE[["right", "left"]], iv.Outputs(left=NOISE, right=NOISE), None, "data must have .* the order of noise"),
+        (VALUES, iv.Outputs(left=NOISE, right=NOISE), ("right", "left"), "noise must have .* the order of forward"),
+        (TABLE, NOISE, ("right", "middle"), "'right' is in place 1 instead of 0"),
+        (
+            TABLE.assign(more=1.0),
+            NOISE,
+            ("left", "right"),
+            r"\['left', 'right', 'more'\]: say table\[\['left', 'right'\]\]",
+        ),
+        (
+            TABLE[["left"]],
+            NOISE,
+            ("left", "right"),
+            r"data must have the columns that forward gives, .* got \['left'\]",
+        ),
+        (VALUES.T, NOISE, ("left", "right"), r"data must have 2 entries on the last axis, .* got shape \(2, 3\)"),
+    ],
+)
+def test_data_that_would_be_compared_with_other_outputs_are_refused(data, noise, told, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        series_of(data, noise, SimpleNamespace(series=told), np.shape(data))
+
+
+def halves(theta: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(theta[:, :1, None], (len(theta), 3, 2))
+
+
+def posed(data: object) -> iv.Posterior:
+    model = iv.with_jacobian(halves, lambda theta: np.ones((len(theta), 6, 1)))
+    return iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), model, data, NOISE)
+
+
+@pytest.mark.parametrize("kind", [object, "Float64"])
+def test_what_a_table_lacks_is_missing(kind) -> None:
+    lacking = TABLE.astype(kind)
+    lacking.iloc[1, 0] = None
+    with pytest.warns(UserWarning, match="1 of 6 data are NaN: they are taken as missing"):
+        assert posed(lacking).series == ("left", "right")
+    with pytest.warns(UserWarning, match="1 of 6 data are NaN"):
+        np.testing.assert_array_equal(posed(lacking).data, np.where(VALUES[1, 0] == VALUES, np.nan, VALUES))
+
+
+@pytest.mark.parametrize("column", [["a", "b", "c"], [True, False, True], [1j, 2.0, 3.0], [np.datetime64("now")] * 3])
+def test_a_column_that_is_no_numbers_is_named(column) -> None:
+    with pytest.raises(ValueError, match=r"data\['right'\] must be numbers"):
+        posed(TABLE.assign(right=column))
+
+
+def test_other_data_come_in_the_order_of_those_before() -> None:
+    before = posed(TABLE)
+    assert before.with_data(2 * TABLE).data[0, 1] == 2 * VALUES[0, 1]
+    with pytest.raises(ValueError, match="order of those before"):
+        before.with_data(TABLE[["right", "left"]])

@@ -1,0 +1,109 @@
+"""Which coordinates a posterior is sampled in, and which walls it has there."""
+
+from __future__ import annotations
+
+import numpy as np
+from waves import DATA, Waves, mixed, start
+
+from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Product, Unbounded, constraint
+from invsamp.posing.distributions.univariate import HalfNormal
+from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.posing.transforms.univariate import Identity, Log, Logit
+
+
+def test_default_coordinates_and_walls() -> None:
+    posterior = mixed()
+    assert posterior.coordinates.transforms == (
+        Identity(), Log(), Log(), Log(0.2), Identity(), Log(), Identity(), Identity()
+    )  # fmt: skip
+    inf = np.inf
+    assert posterior.sampling_domain == Box([-1] + [-inf] * 7, [2] + [inf] * 7)
+    assert Posterior(Prior(x=HalfNormal(1)), Waves(), DATA, GaussianNoise(1)).sampling_domain == Unbounded()
+    position = start(posterior, 50)
+    np.testing.assert_allclose(posterior.to_position(posterior.to_theta(position)), position, rtol=1e-10, atol=1e-12)
+
+
+def test_chosen_coordinates() -> None:
+    posterior = mixed(transforms={"x": "logit", "k": "identity", "s": "log"})
+    assert posterior.coordinates.transforms[0] == Logit(-1.0, 2.0)
+    assert posterior.coordinates.transforms[3] == Identity()
+    assert posterior.sampling_domain == Box([-np.inf] * 3 + [0.2] + [-np.inf] * 4, np.inf)
+    # a log coordinate on an interval keeps the upper end as a wall
+    walls = mixed(transforms={"x": "log"}).sampling_domain
+    np.testing.assert_allclose(walls.upper[0], np.log(3.0))
+
+
+def test_logits_become_walls_again() -> None:
+    posterior, default = mixed(transforms={"x": "logit", "k": "identity"}), mixed()
+    walled = posterior.with_walls()
+    assert walled.coordinates.transforms[0] == Identity()
+    assert walled.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
+    assert walled.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
+    position = start(posterior, 20)
+    at = walled.to_position(posterior.to_theta(position))
+    stretched = posterior.coordinates.evaluate(position).log_jacobian - walled.coordinates.evaluate(at).log_jacobian
+    np.testing.assert_allclose(
+        posterior.potential().energy(position), walled.potential().energy(at) - stretched, rtol=1e-10
+    )
+    assert np.ptp(stretched) > 0.5
+    assert default.with_walls().coordinates == default.coordinates
+
+
+def test_constrained_columns_are_sampled_as_themselves() -> None:
+    domain = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])  # k + g <= 3
+    posterior = mixed(domain=domain)
+    assert posterior.coordinates.transforms[3] == posterior.coordinates.transforms[5] == Identity()
+    assert posterior.coordinates.transforms[1] == Log()
+    theta = posterior.to_theta(start(posterior, 200))
+    assert np.all(theta[:, 3] + theta[:, 5] <= 3.0)
+    inside = np.zeros((4, 8))
+    inside[:, 3], inside[:, 5] = [1.0, 0.1, 1.0, 2.0], [1.0, 1.0, -0.1, 1.5]
+    # the supports of k (above 0.2) and g (positive) have become walls
+    assert posterior.sampling_domain.contains(inside).tolist() == [True, False, False, False]
+
+
+def test_constraints_and_domains_by_name() -> None:
+    posterior = mixed(domain=[constraint("k + g < 3"), Product({("x", "c"): Ball([0.0, 0.0], 1.5)})])
+    wall = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])
+    assert posterior.domain == wall & Product({(0, 4): Ball([0.0, 0.0], 1.5)})
+    # s is the only column with a support that nothing else constrains
+    assert [type(t).__name__ for t in posterior.coordinates.transforms][:6] == ["Identity", "Log", "Log"] + [
+        "Identity"
+    ] * 3
+    theta = posterior.to_theta(start(posterior, 500))
+    assert (theta[:, 3] + theta[:, 5] < 3).all() and (theta[:, [3, 5]] > [0.2, 0]).all()
+    assert (theta[:, 0] ** 2 + theta[:, 4] ** 2 <= 2.25).all() and (theta[:, 0] >= -1).all()
+    assert posterior.support.contains(theta).all()
+    assert mixed(domain=constraint("s[0] < s[1]")).domain.constrains(8).tolist() == [False, True, True] + [False] * 5
+    assert mixed(domain=constraint("h[0] < 1") & constraint("x > 0")).dimension == 8
+
+
+def test_level_set_among_the_supports() -> None:
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return np.column_stack([2 * x[:, 0], -np.ones(len(x))])
+
+    parabola = LevelSet(lambda x: x[:, 0] ** 2 - x[:, 1], gradient, 2)  # x^2 < k
+    posterior = mixed(domain=Product({("x", "k"): parabola}))
+    position = start(posterior, 300)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        position = posterior.sampling_domain.reflect(position, 0.3 * rng.normal(size=position.shape)).position
+    theta = posterior.to_theta(position)
+    assert (theta[:, 0] ** 2 <= theta[:, 3]).all() and (theta[:, 3] >= 0.2).all() and (theta[:, 0] <= 2).all()
+
+
+def test_without_domain_keeps_coordinates_and_supports() -> None:
+    posterior = mixed(domain=constraint("k + g < 3"))
+    free = posterior.without_domain()
+    assert free.domain == Unbounded() and free.coordinates is posterior.coordinates
+    assert free.sampling_domain == Box([-1, -np.inf, -np.inf, 0.2, -np.inf, 0] + [-np.inf] * 2, [2] + [np.inf] * 7)
+    assert posterior.domain != Unbounded() and isinstance(posterior.sampling_domain, HalfSpaces)
+    position = start(posterior, 5)
+    energy, gradient = posterior.potential().energy_and_gradient(position)
+    np.testing.assert_array_equal(free.potential().energy_and_gradient(position)[0], energy)
+    np.testing.assert_array_equal(free.potential().energy_and_gradient(position)[1], gradient)
+    position[:, 5] = 4.0
+    assert (posterior.potential().energy(position) == np.inf).all()
+    assert np.isfinite(free.potential().energy(position)).all()

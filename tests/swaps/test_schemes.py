@@ -1,0 +1,129 @@
+"""Who meets whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp.problems.mixtures import GaussianMixture, two_modes
+from invsamp.swaps.schemes import DeterministicEvenOdd, Upwards, adjacent, all_pairs, deo, seo, sweep, window_of
+
+MODES = two_modes()
+
+
+def meetings(scheme, rungs, attempts=400):
+    rng = np.random.default_rng(0)
+    """Lower rungs of the neighbors that meet."""
+    found = [scheme.pairs(k, rungs, rng) for k in range(attempts)]
+    assert all(j == i + 1 for pairs in found for i, j in pairs)
+    return [[i for i, _ in pairs] for pairs in found]
+
+
+@pytest.mark.parametrize("scheme", [adjacent(), seo(), deo()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("rungs", [2, 3, 4, 7])
+def test_pairs_are_disjoint_neighbors_and_all_have_their_turn(scheme, rungs):
+    met = set()
+    for pairs in meetings(scheme, rungs):
+        assert pairs
+        members = [rung for k in pairs for rung in (k, k + 1)]
+        assert len(set(members)) == len(members)
+        assert min(members) >= 0
+        assert max(members) < rungs
+        met.update(pairs)
+    assert met == set(range(rungs - 1))
+
+
+def test_deo_alternates():
+    assert meetings(deo(), 6, 4) == [[0, 2, 4], [1, 3], [0, 2, 4], [1, 3]]
+    assert meetings(deo(), 2, 3) == [[0], [0], [0]]
+
+
+def test_seo_tosses_a_fair_coin(within):
+    even = sum(pairs == [0, 2] for pairs in meetings(seo(), 4))
+    # 4.4 standard deviations of 10: false alarms once in 100,000
+    assert within(even - 200, 44)
+
+
+def test_adjacent_is_uniform(within):
+    counts = np.bincount([pair for (pair,) in meetings(adjacent(), 5)], minlength=4)
+    # 4.7 standard deviations of 8.7, for four counts
+    assert within(counts - 100, 41)
+
+
+def test_a_window_is_so_many_attempts_of_one_parity():
+    found = meetings(deo(window=3), 5, 7)
+    assert found == [[0, 2]] * 3 + [[1, 3]] * 3 + [[0, 2]]
+    assert (window_of(deo(3)), window_of(deo()), window_of(seo())) == (3, 1, 1)
+    assert deo() == DeterministicEvenOdd(1) and "approximate" in str(deo(4))
+    with pytest.raises(ValueError, match="window must be"):
+        deo(0)
+
+
+def test_a_sweep_is_all_pairs_of_neighbors_in_turn():
+    assert meetings(sweep(), 5, 2) == [[0, 1, 2, 3]] * 2
+
+
+def test_upwards_the_dearer_pairs_meet_the_less_often_and_all_beyond_in_turn():
+    found = meetings(Upwards(2, 3), 6, 9)
+    assert [pairs[0] for pairs in found] == [2, 2, 1, 2, 2, 1, 2, 2, 0] and Upwards(2, 3).period == 9
+    assert [pairs[1:] for pairs in found[:4]] == [[3], [4], [3], [4]]
+
+
+class TestAnyTwoRungs:
+    SAMPLER = iv.relangevin((1.0, 2.0, 4.0, 8.0), 0.1, scheme=all_pairs(), preconditioner=None)
+
+    def test_all_pairs_are_drawn_alike(self, within):
+        rng = np.random.default_rng(0)
+        drawn = [pair for _ in range(600) for pair in all_pairs().pairs(0, 4, rng)]
+        counts = np.array([drawn.count((i, j)) for i in range(4) for j in range(i + 1, 4)])
+        # 4.8 standard deviations of 9.1, for six counts
+        assert counts.sum() == 600 and within(counts - 100, 44)
+
+    def test_rungs_that_are_no_neighbors_are_counted_apart(self, draw):
+        run = draw(iv.Target(MODES), self.SAMPLER, draws=60, warmup=20)
+        apart = run.report["swaps_apart"]
+        assert [told[:2] for told in apart] == [[0, 2], [0, 3], [1, 3]]
+        assert all(met > accepted > 0 for _, _, met, accepted in apart)
+        # one pair at each of the meetings after a step
+        met = sum(run.report["swap_attempts"]) + sum(told[2] for told in apart)
+        assert met == run.report["swap_parities"] * 60 * 256
+
+    def test_of_two_fidelities(self, draw, agrees):
+        """Of which the coarse one has its weights turned round; a swap of any two costs solves."""
+        target = iv.Target({"coarse": GaussianMixture((0.8, 0.2), (-4.2, 2.8), (0.7, 0.5)), "fine": MODES})
+        sampler = iv.relangevin(
+            (1.0, 3.0, 9.0), 0.1, scheme=all_pairs(), fidelities=(0, 0, 1), swap_fraction=1.0, preconditioner=None
+        )
+        run = draw(target, sampler, draws=200, thin=4, warmup=300)
+        assert agrees((run.theta[..., 0] > 0.0).mean(axis=1), 0.6)
+        assert not agrees((run.rung_theta(2)[..., 0] > 0.0).mean(axis=1), 0.6)
+        assert run.report["swaps_apart"][0][3] > 0
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_it_is_resumed_to_the_bit(self, tmp_path):
+        settings = {"warmup": 30, "chains": 3, "seed": 3, "progress": False}
+        whole = iv.sample(iv.Target(MODES), self.SAMPLER, draws=30, **settings)
+        iv.sample(iv.Target(MODES), self.SAMPLER, draws=11, directory=tmp_path / "run", **settings)
+        run = iv.resume(tmp_path / "run", iv.Target(MODES), draws=30, progress=False)
+        np.testing.assert_array_equal(run.theta, whole.theta)
+        assert run.report["swaps_apart"] == whole.report["swaps_apart"]
+
+    def test_a_scheme_of_ones_own_pairs_neighbors(self):
+        class Leaps:
+            def pairs(self, attempt, rungs, rng):
+                return [(0, 2)]
+
+        sampler = iv.relangevin((1.0, 2.0, 4.0), 0.1, scheme=Leaps())
+        with pytest.raises(ValueError, match=r"scheme must give pairs \(k, k \+ 1\) of the 3 rungs, got \[\(0, 2\)\]"):
+            iv.sample(iv.Target(MODES), sampler, draws=2, warmup=2, progress=False)
+
+
+class TestWindowsAtWork:
+    def test_a_pair_swaps_once_in_a_window_at_the_most(self, draw):
+        """Of equal rungs every attempt is accepted: one in four steps, in each chain."""
+        flat = iv.Target(iv.FunctionPotential(lambda x: (0.0 * x[:, 0], 0.0 * x), 1))
+        sampler = iv.relangevin((1.0, 2.0), 0.1, adjusted=False, scheme=deo(4), swap_fraction=1.0)
+        run = draw(flat, sampler, draws=40, warmup=0, chains=3)
+        assert run.report["swap_accepts"] == run.report["swap_attempts"] == [30]
+        assert "DEO with window 4 (approximate)" in run.report["warnings"][0]
