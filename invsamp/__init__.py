@@ -9,6 +9,7 @@ from invsamp.calibration import Calibration, calibrate
 from invsamp.correcting import correct
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.domains.boundary import penalized, projected
+from invsamp.errors import ModelError
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.estimators.control_variates import control_variate
 from invsamp.estimators.coupled_sums import coupled_sum
@@ -63,7 +64,6 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge

@@ -11,6 +11,7 @@ from invsamp.arguments import integer, one_of, optional
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.rungs.gradient_check import Uncounted, check_one
 from invsamp.engine.rungs.initial_points import check_mistake, failure_message, given_positions, given_theta
+from invsamp.errors import ModelError
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.likelihood_maxima import (
@@ -30,7 +31,6 @@ from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.posing.expressions.variable_names import labels
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior

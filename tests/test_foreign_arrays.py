@@ -11,13 +11,14 @@ from scipy import sparse
 import invsamp as iv
 from invsamp import parallel
 from invsamp.domains.boundary import penalized
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.checks.taylor_test import check_gradient
-from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import GuardedModel
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 MASKED = np.ma.array([1.0, 2.0, 999.0], mask=[0, 0, 1])

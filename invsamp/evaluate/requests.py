@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 from invsamp.protocols import Array, BatchTerms, Gradients, Terms
 
 Structure = Literal["isotropic", "diagonal", "full"]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.errors import ModelError
 from invsamp.evaluate.requests import (
     Answer,
     Batch,
@@ -20,7 +21,7 @@ from invsamp.evaluate.requests import (
     reduced_sums,
     rows_of,
 )
-from invsamp.posing.forward_models.guarded_model import FLOAT, ModelError, own_array, real_array
+from invsamp.posing.forward_models.guarded_model import FLOAT, own_array, real_array
 from invsamp.protocols import (
     Array,
     BatchPotential,

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe, digest
 from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
-from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError
 from invsamp.protocols import AnyArray, Array, Cotangent, FunctionCalls, Plain, VectorJacobianProduct
 
 #: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, function, integer, optional
+from invsamp.errors import ModelError
 from invsamp.parallel.communicator import all_or_none, alone, check_communicator, world
 from invsamp.parallel.isolation import isolated
 from invsamp.parallel.messages import Communicator
-from invsamp.posing.forward_models.guarded_model import ModelError, own_array
+from invsamp.posing.forward_models.guarded_model import own_array
 from invsamp.protocols import Array, VectorJacobianProduct
 
 #: Observations at theta (batch, p).

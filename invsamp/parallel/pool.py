@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.errors import ModelError
 from invsamp.parallel.process import GUARD, Worker, heard
 from invsamp.parallel.worker import Answer, Description, Request
-from invsamp.posing.forward_models.guarded_model import ModelError
 
 #: Seconds that a worker may take to import the package and to make its model.
 START_LIMIT = 600.0

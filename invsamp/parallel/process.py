@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from invsamp.errors import ModelError
 from invsamp.parallel.worker import Answer, Description, Request, serve
-from invsamp.posing.forward_models.guarded_model import ModelError
 
 # what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")

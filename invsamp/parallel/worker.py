@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError, real_array
+from invsamp.errors import ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.protocols import (
     AnyArray,
     Array,

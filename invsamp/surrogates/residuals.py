@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional
+from invsamp.errors import ModelError
 from invsamp.posing.forward_models.adapters import parameter_names
-from invsamp.posing.forward_models.guarded_model import ModelError, real_array
+from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.protocols import (
     Array,
     ForwardModel,

@@ -9,11 +9,11 @@ from asking import Asked
 from functions import square
 
 import invsamp as iv
+from invsamp.errors import ModelError
 from invsamp.estimators import minibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.parallel.worker import describe
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
 from invsamp.results.printing import printed
 from invsamp.results.report import page

@@ -15,11 +15,12 @@ import pytest
 from forks import in_a_fork
 
 import invsamp as iv
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.parallel import pool
 from invsamp.parallel.isolation import isolated
 from invsamp.parallel.pool import SMALL
 from invsamp.parallel.process import Worker
-from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.protocols import ForwardModel
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))

@@ -11,7 +11,7 @@ import threads
 from flaky_models import square_and_process
 
 from invsamp import parallel
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 THETA = np.linspace(-1.0, 1.0, 14).reshape(7, 2)
 

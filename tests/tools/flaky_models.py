@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 
 def observations(theta):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

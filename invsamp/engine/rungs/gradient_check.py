@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.errors import ModelError
 from invsamp.estimators import BoundEstimator, BoundMinibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 
 #: Starts at which something is to be told, and those that are tried for it.

@@ -15,7 +15,8 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
-from invsamp.posing.forward_models.guarded_model import ONE_THETA, ModelError, WrongShapeError, own_array, real_array
+from invsamp.errors import ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import ONE_THETA, own_array, real_array
 from invsamp.protocols import AnyArray, Array, FunctionCalls, Tensor, VectorJacobianProduct
 
 Derived = TypeVar("Derived")

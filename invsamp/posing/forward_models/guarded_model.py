@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.protocols import (
     AnticipatingModel,
     Array,
@@ -33,14 +34,6 @@ ONE_THETA = (
     "a function of one parameter vector is iv.scalar_function(function), a function f(a, b) "
     "iv.scalar_function(lambda theta: f(*theta))"
 )
-
-
-class ModelError(ValueError):
-    """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not."""
-
-
-class WrongShapeError(ModelError):
-    """A model returned an array of the wrong shape: a mistake in the model, not a failed solve."""
 
 
 class GuardedModel:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 from invsamp.protocols import Facts, Plain
 
 #: Seconds between attempts to reach a server that refuses the connection.

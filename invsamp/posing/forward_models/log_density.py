@@ -11,6 +11,7 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.forward_models.adapters import (
     FiniteDifferenceModel,
@@ -19,7 +20,7 @@ from invsamp.posing.forward_models.adapters import (
     parameter_names,
     product,
 )
-from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError, real_array
+from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.posing.noise.base import Noise
 from invsamp.protocols import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import instance, integer, store
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 from invsamp.protocols import (
     Array,
     ForwardModel,

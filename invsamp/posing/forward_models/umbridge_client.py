@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from invsamp.arguments import boolean, integer, mapping, optional, real, text
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.forward_models.adapters import parameter_names
 from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
-from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError
 from invsamp.posing.forward_models.http_json import Server, address
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.protocols import Array, VectorJacobianProduct

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance
+from invsamp.errors import ModelError
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import LARGEST
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.posing.noise.base import CompiledNoise, Noise
 from invsamp.posing.noise.expected_misfit import expected
 from invsamp.posing.noise.noise_parameter_per_output import as_quantity

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.errors import ModelError
 from invsamp.posing.expressions.variable_names import labels
-from invsamp.posing.forward_models.guarded_model import ONE_THETA, GuardedModel, ModelError, check_model, same_order
+from invsamp.posing.forward_models.guarded_model import ONE_THETA, GuardedModel, check_model, same_order
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.priors.joint_prior import Prior, as_selector

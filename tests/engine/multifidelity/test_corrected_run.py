@@ -15,9 +15,9 @@ from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 import invsamp as iv
 from invsamp.domains import Unbounded
 from invsamp.engine.multifidelity.support_check import LOST, check_support
+from invsamp.errors import ModelError
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.posing.forward_models.guarded_model import ModelError
 from invsamp.results.run import Run
 from invsamp.surrogates.chain import OFTEN, CoarseSide, acceptance, chosen
 from invsamp.surrogates.costs import Costs

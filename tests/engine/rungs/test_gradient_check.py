@@ -11,8 +11,8 @@ import pytest
 import invsamp as iv
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.errors import ModelError
 from invsamp.ladder.automatic import Automatic
-from invsamp.posing.forward_models.guarded_model import ModelError
 
 A = np.random.default_rng(0).normal(size=(12, 3))
 DATA = A @ [0.5, -0.3, 1.0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 #: Half width of the square in which a model works: a fortieth of the prior.
 HALF = 0.2

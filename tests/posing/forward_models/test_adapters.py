@@ -7,8 +7,8 @@ import pytest
 from flaky_models import derivatives as jacobian
 from flaky_models import observations as function
 
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.forward_models.adapters import finite_differences, from_torch, scalar_function, with_jacobian
-from invsamp.posing.forward_models.guarded_model import ModelError, WrongShapeError
 from invsamp.protocols import ForwardModel
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))

@@ -9,8 +9,9 @@ import pytest
 from flaky_models import derivatives as jacobian
 from flaky_models import observations as function
 
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.forward_models.adapters import with_jacobian
-from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError, same_order
+from invsamp.posing.forward_models.guarded_model import GuardedModel, same_order
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 COTANGENT = np.random.default_rng(1).normal(size=(5, 3))

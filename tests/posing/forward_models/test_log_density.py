@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import invsamp as iv
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 TIMES = np.linspace(0.2, 2.0, 8)
 DATA = np.array([1.7, 1.2, 1.05, 0.8, 0.7, 0.45, 0.5, 0.35])

@@ -18,9 +18,10 @@ import pytest
 import umbridge_server
 
 import invsamp as iv
+from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.forward_models import http_json
 from invsamp.posing.forward_models.adapters import finite_differences
-from invsamp.posing.forward_models.guarded_model import GuardedModel, ModelError, WrongShapeError
+from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.forward_models.umbridge_client import UmbridgeModel, from_umbridge
 from invsamp.protocols import ForwardModel
 

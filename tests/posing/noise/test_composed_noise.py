@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from targets import kolmogorov
 
 import invsamp as iv
-from invsamp.posing.forward_models.guarded_model import ModelError
+from invsamp.errors import ModelError
 
 RNG = np.random.default_rng(0)
 Y, SCALE = RNG.uniform(0.5, 2.0, (3, 6)), RNG.uniform(0.3, 1.0, 6)
