@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
+from invsamp.solvers.ode.amplification import amplify
 from invsamp.solvers.ode.happenings import inset, leave
 from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.pointers import call
@@ -83,6 +84,7 @@ def lsoda(
         np.zeros(batch, dtype=np.int64),
         np.array(start, dtype=float),
         np.abs(initial, dtype=float),
+        control.absolute[:, : control.n_states].copy(),
     )
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ODEintWarning)
@@ -91,7 +93,7 @@ def lsoda(
             wanted = wanted[np.isfinite(wanted)]
             p = np.ascontiguousarray(parameters[row], dtype=float)
             own = course.of_rows(np.array([row]))
-            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], outcome.peaks[row])
+            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], outcome.peaks[row], outcome.needed[row])
             values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
             outcome.status[row] = trajectory.status
             outcome.evaluations[row] = trajectory.evaluations
@@ -183,6 +185,10 @@ _PATIENCE = 200
 _MOST_PER_STEP = 40
 
 
+#: Rows of what is known of the last evaluation: states, rates of change, and the amplification since.
+_PLACE, _RATES, _GROWTH = range(3)
+
+
 class _GaveUp(Exception):
     """Raised within LSODA to get out of it."""
 
@@ -190,8 +196,11 @@ class _GaveUp(Exception):
 class _Lsoda:
     """One trajectory, restarted at every pause."""
 
-    def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array) -> None:
-        self.rhs, self.p, self.course, self.control, self.peaks = rhs, p, course, control, peaks
+    def __init__(
+        self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array, needed: Array
+    ) -> None:
+        self.rhs, self.p, self.course, self.control, self.peaks, self.needed = rhs, p, course, control, peaks, needed
+        self.trail = np.zeros((3, len(peaks)))
         self.weights = np.full(len(peaks), _UNCONTROLLED)
         self.weights[: len(absolute)] = absolute
         self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
@@ -202,6 +211,7 @@ class _Lsoda:
         """Values at ``times``; good if the status is then OK."""
         out = np.empty((len(times), len(y)))
         done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
+        self.trail[_GROWTH] = y != 0.0
         out[:done] = y
         pauses = self.course.pauses[0]
         if not (np.isfinite(y).all() and np.isfinite(self.p).all()) or np.isnan(pauses).any():
@@ -242,6 +252,7 @@ class _Lsoda:
         rtol, max_steps = self.control.rtol, self.control.max_steps
         budget = max_steps - self.steps
         flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
+        self.trail[_PLACE] = math.nan  # the right-hand side may have jumped: nothing is compared with what came before
         # LSODA counts steps to its limit when the first derivative is infinite
         if not np.isfinite(flat(nodes[0], y)).all():
             self.status = Status.NON_FINITE
@@ -301,11 +312,12 @@ class _Lsoda:
     def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
         """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
         rhs, p, peaks, out = self.rhs, self.p, self.peaks, np.empty((1, m))
+        rtol, weights, needed, trail = self.control.rtol, self.weights, self.needed, self.trail
         row, limit = out[0], self.evaluations + most
 
         def flat(t: float, y: Array) -> Array:
             self.evaluations += 1
-            if evaluate(rhs, t, lower, upper, y, p, peaks, out):
+            if _evaluate_on(rhs, t, lower, upper, y, p, peaks, out, rtol, weights, needed, trail):
                 self.bad = 0
             else:
                 self.bad += 1
@@ -329,4 +341,30 @@ def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array,
     for i in range(out.shape[1]):
         finite = finite and math.isfinite(out[0, i])
         peaks[i] = max(peaks[i], abs(y[i]))
+    return finite
+
+
+@njit(cache=True, error_model="numpy")
+def _evaluate_on(
+    rhs: int,
+    t: float,
+    lower: float,
+    upper: float,
+    y: Array,
+    p: Array,
+    peaks: Array,
+    out: Array,
+    rtol: float,
+    absolute: Array,
+    needed: Array,
+    trail: Array,
+) -> bool:
+    """As `evaluate`, and what happens to errors between the last evaluation and this one."""
+    finite = evaluate(rhs, t, lower, upper, y, p, peaks, out)
+    n = len(needed)
+    if finite:
+        if not math.isnan(trail[_PLACE, 0]):
+            amplify(n, trail[_PLACE], y, trail[_RATES], out[0], rtol, absolute, trail[_GROWTH], needed)
+        for i in range(n):
+            trail[_PLACE, i], trail[_RATES, i] = y[i], out[0, i]
     return finite

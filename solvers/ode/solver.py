@@ -16,6 +16,7 @@ from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
+from invsamp.solvers.ode.amplification import smaller_tolerances
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
 from invsamp.solvers.ode.integrators import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
@@ -129,7 +130,7 @@ class OdeSolver:
             For wrong shapes or times that do not increase. Never for a trajectory that fails.
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
-        outcome, switched = self._solve(p, x0, grid, start)
+        outcome, switched, _ = self._solve(p, x0, grid, start)
         return Solution(*outcome[:5], switched)
 
     def solve_with_sensitivities(
@@ -203,9 +204,9 @@ class OdeSolver:
         if not self.events and not self.breakpoints and may_jump(self.rhs, n, q):
             tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        states, switched = self._solve(p, x0, grid, start)
+        states, switched, atol = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
-        absolute = np.full(y0.shape, self.atol)
+        absolute = np.tile(atol, 1 + columns)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
         full = self.error_control == "full"
 
@@ -273,9 +274,24 @@ class OdeSolver:
     def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
         return self._solve(p, x0, times, start)[0].values
 
-    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray]:
+    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray, Array]:
+        """Trajectories, which of them an implicit method made, and their absolute tolerances (batch, n).
+
+        They are solved again with smaller ones for as long as an error is amplified beyond the tolerance.
+        """
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
-        return self._integrate(rhs, p, x0, times, start, self.rtol, np.full(x0.shape, self.atol))
+        absolute = np.full(x0.shape, self.atol)
+        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute)
+        while len(rows := np.flatnonzero((outcome.needed < absolute).any(axis=1))):
+            absolute[rows] = smaller_tolerances(absolute[rows], outcome.needed[rows], x0[rows], outcome.peaks[rows])
+            common = times if len(times) == 1 else times[rows]
+            again, switched[rows] = self._integrate(
+                rhs, p[rows], x0[rows], common, start[rows], self.rtol, absolute[rows], switched[rows]
+            )
+            outcome.needed[:] = absolute
+            for old, new in zip(outcome, again, strict=True):
+                old[rows] = new
+        return outcome, switched, absolute
 
     def _integrate(
         self,
