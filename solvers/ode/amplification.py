@@ -1,13 +1,14 @@
 r"""Amplification of errors that are committed while a state is small.
 
-An absolute tolerance a allows a state x an error of a in every step. Where x then grows by a factor G because its rate
-of change is proportional to it, as an infection or a population does, the error grows by G too. It is not negligible
-if G a is large compared with the tolerance a + r |x| there, whatever the size of a was in the beginning.
+An absolute tolerance a allows a state an error of a in every step. Where the state then grows by a factor G because its
+rate of change is proportional to it, as an infection or a population does, the error grows by G too. It counts if G a
+is large compared with the tolerance at the state's new size, a + r |x|, however small it was in the beginning. Two kinds
+of growth are seen: from an initial value other than zero to the largest value on the way, and from a trough.
 
-G is accumulated over the steps. From y to z it is, as far as both agree in direction, the smaller of |z / y| and
-:math:`|f(z) / f(y)|`. For x' = f(x) the latter is the exact derivative of z with respect to y; the former excludes
-rates that pass through zero. A state that comes from zero (at the start, or as it changes its sign) grows from what
-flows into it, which amplifies nothing, until it falls for the first time.
+From a trough G is accumulated over the steps. From y to z it is multiplied by that of |z / y| and
+:math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the exact
+derivative of z by y; the former excludes rates that pass through zero. A state that comes from zero grows from what
+flows into it, which amplifies nothing; so does one that has changed its sign. G starts when such a state falls.
 """
 
 from __future__ import annotations
@@ -22,16 +23,9 @@ Array = npt.NDArray[np.float64]
 
 #: An amplified error of so many tolerances asks for a smaller absolute tolerance.
 MOST_AMPLIFIED = 100.0
-#: Smallest absolute tolerance: squares of errors in units of it must not overflow.
-LEAST_ATOL = 1e-150
-
-
-@njit(**INNER)
-def no_amplification(n: int, y: Array, absolute: Array, growth: Array, needed: Array) -> None:
-    """Begin at the initial values in y[:n]: write the growth so far, 0 for what comes from zero, and tolerances."""
-    for i in range(n):
-        growth[i] = 1.0 if y[i] != 0.0 else 0.0
-        needed[i] = absolute[i]
+#: Smallest absolute tolerance: for a state that is fed through ten others steps begin with its tenth root, and squares
+#: of errors in units of it must not overflow.
+LEAST_ATOL = 1e-100
 
 
 @njit(**INNER)
@@ -40,38 +34,54 @@ def amplify(
 ) -> None:
     """A step from y to z, with the rates of change ``before`` and ``after`` it; all with n components at least.
 
-    Updates growth (n,), and the absolute tolerances (n,) at which no amplified error would count.
+    Updates the factors ``growth`` (0 for a state that comes from zero, as in the beginning), and the absolute tolerances
+    ``needed`` at which no amplified error counts.
     """
     for i in range(n):
         old, new, rate, next_rate = abs(y[i]), abs(z[i]), abs(before[i]), abs(after[i])
         if not (new < np.inf and next_rate < np.inf):
             continue
-        if y[i] * z[i] < 0.0 or old == 0.0 or new == 0.0:
+        if old == 0.0 or new == 0.0:
             growth[i] = 0.0
+        elif y[i] * z[i] < 0.0:
+            growth[i] = min(growth[i], 1.0)
         elif new < old:
-            factor = max(new / old, next_rate / rate) if next_rate < rate else 1.0
-            growth[i] = max(1.0, growth[i] * factor)
+            if growth[i] > 0.0 or old > absolute[i]:
+                factor = max(new / old, next_rate / rate) if next_rate < rate else 1.0
+                growth[i] = max(1.0, growth[i] * factor)
         elif growth[i] > 0.0 and next_rate > rate:
             growth[i] *= min(new / old, next_rate / rate)
         if growth[i] * absolute[i] > MOST_AMPLIFIED * (absolute[i] + rtol * new):
             needed[i] = min(needed[i], max(LEAST_ATOL, rtol * new / growth[i]))
 
 
-def smaller_tolerances(absolute: Array, needed: Array, initial: Array, peaks: Array) -> Array:
-    """Absolute tolerances for another solve of trajectories; those of ``absolute`` where nothing was amplified.
+def first_tolerances(atol: float, rtol: float, initial: Array) -> Array:
+    """Absolute tolerances (batch, n) to begin with: relative to initial values (batch, n) that are below ``atol``.
+
+    At ``atol`` they would be lost in the first steps, and nothing would tell that they grow.
+    """
+    start = np.abs(initial)
+    return np.where((start > 0.0) & (start < atol), np.maximum(LEAST_ATOL, rtol * start), atol)
+
+
+def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array) -> Array:
+    """Absolute tolerances at which no amplified error counts; those of the solve where none does.
 
     Parameters
     ----------
-    absolute, needed, initial, peaks : arrays, shape (batch, n)
-        Tolerances of the solve, those that `amplify` found, initial values, and largest values.
+    atol, rtol : float
+    initial, needed, peaks : arrays, shape (batch, n)
+        Initial values, the tolerances that `amplify` found, and the largest values on the way.
 
     Returns
     -------
     array, shape (batch, n)
-        States that were amplified have their own. States that start at zero have the smallest of the trajectory's:
-        what grows from a small value feeds them (the exposed of an epidemic that begins with one infected).
+        States that start at zero have the smallest of their trajectory's: what grows from a small value feeds them, as
+        in an epidemic that begins with one infected and nobody exposed.
     """
-    result = np.minimum(absolute, needed)
-    least = np.where(needed < absolute, needed, np.inf).min(axis=1, keepdims=True)
-    fed = (initial == 0.0) & (peaks > absolute)
-    return np.where(fed, np.minimum(result, least), result)
+    start = np.abs(initial)
+    grown = (start > 0.0) & (peaks * atol > MOST_AMPLIFIED * start * (atol + rtol * peaks))
+    regrown = needed < first_tolerances(atol, rtol, initial)
+    needed = np.where(grown, np.minimum(needed, np.maximum(LEAST_ATOL, rtol * start)), needed)
+    least = np.where(grown | regrown, needed, np.inf).min(axis=1, keepdims=True)
+    return np.where((start == 0.0) & (peaks > atol), np.minimum(needed, least), needed)

@@ -185,10 +185,6 @@ _PATIENCE = 200
 _MOST_PER_STEP = 40
 
 
-#: Rows of what is known of the last evaluation: states, rates of change, and the amplification since.
-_PLACE, _RATES, _GROWTH = range(3)
-
-
 class _GaveUp(Exception):
     """Raised within LSODA to get out of it."""
 
@@ -200,7 +196,9 @@ class _Lsoda:
         self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array, needed: Array
     ) -> None:
         self.rhs, self.p, self.course, self.control, self.peaks, self.needed = rhs, p, course, control, peaks, needed
-        self.trail = np.zeros((3, len(peaks)))
+        self.last = np.zeros((2, 2, len(peaks)))
+        self.at = np.full(2, math.nan)
+        self.growth = np.zeros(len(needed))
         self.weights = np.full(len(peaks), _UNCONTROLLED)
         self.weights[: len(absolute)] = absolute
         self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
@@ -211,7 +209,6 @@ class _Lsoda:
         """Values at ``times``; good if the status is then OK."""
         out = np.empty((len(times), len(y)))
         done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
-        self.trail[_GROWTH] = y != 0.0
         out[:done] = y
         pauses = self.course.pauses[0]
         if not (np.isfinite(y).all() and np.isfinite(self.p).all()) or np.isnan(pauses).any():
@@ -252,7 +249,7 @@ class _Lsoda:
         rtol, max_steps = self.control.rtol, self.control.max_steps
         budget = max_steps - self.steps
         flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
-        self.trail[_PLACE] = math.nan  # the right-hand side may have jumped: nothing is compared with what came before
+        self.at[:] = math.nan  # states or rates may have jumped: nothing is compared with what came before
         # LSODA counts steps to its limit when the first derivative is infinite
         if not np.isfinite(flat(nodes[0], y)).all():
             self.status = Status.NON_FINITE
@@ -312,12 +309,12 @@ class _Lsoda:
     def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
         """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
         rhs, p, peaks, out = self.rhs, self.p, self.peaks, np.empty((1, m))
-        rtol, weights, needed, trail = self.control.rtol, self.weights, self.needed, self.trail
+        watched = self.control.rtol, self.weights, self.growth, self.needed, self.at, self.last
         row, limit = out[0], self.evaluations + most
 
         def flat(t: float, y: Array) -> Array:
             self.evaluations += 1
-            if _evaluate_on(rhs, t, lower, upper, y, p, peaks, out, rtol, weights, needed, trail):
+            if evaluate_on(rhs, t, lower, upper, y, p, peaks, out, *watched):
                 self.bad = 0
             else:
                 self.bad += 1
@@ -345,7 +342,7 @@ def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array,
 
 
 @njit(cache=True, error_model="numpy")
-def _evaluate_on(
+def evaluate_on(
     rhs: int,
     t: float,
     lower: float,
@@ -356,15 +353,24 @@ def _evaluate_on(
     out: Array,
     rtol: float,
     absolute: Array,
+    growth: Array,
     needed: Array,
-    trail: Array,
+    at: Array,
+    last: Array,
 ) -> bool:
-    """As `evaluate`, and what happens to errors between the last evaluation and this one."""
+    """As `evaluate` in the course of LSODA's steps; amplification of errors between them.
+
+    ``at`` (2,) and ``last`` (2, 2, m) are the times, states and rates of change of the last step, and of the last
+    evaluation after it. The latter ends a step as soon as an evaluation comes later: others are trials.
+    """
     finite = evaluate(rhs, t, lower, upper, y, p, peaks, out)
-    n = len(needed)
     if finite:
-        if not math.isnan(trail[_PLACE, 0]):
-            amplify(n, trail[_PLACE], y, trail[_RATES], out[0], rtol, absolute, trail[_GROWTH], needed)
-        for i in range(n):
-            trail[_PLACE, i], trail[_RATES, i] = y[i], out[0, i]
+        if t > at[1]:
+            if at[0] < at[1]:
+                n = len(needed)
+                amplify(n, last[0, 0], last[1, 0], last[0, 1], last[1, 1], rtol, absolute, growth, needed)
+            at[0], last[0] = at[1], last[1]
+        at[1] = t
+        for i in range(len(y)):
+            last[1, 0, i], last[1, 1, i] = y[i], out[0, i]
     return finite

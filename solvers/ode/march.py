@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode import dop853, dormand_prince
-from invsamp.solvers.ode.amplification import amplify, no_amplification
+from invsamp.solvers.ode.amplification import amplify
 from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, keep, leave, look_around
 from invsamp.solvers.ode.pointers import INNER, call
 from invsamp.solvers.ode.rodas5p import STAGES
@@ -138,7 +138,8 @@ def _trajectory(
     for i in range(len(y)):
         y[i] = initial[i]
         peaks[i] = abs(initial[i])
-    no_amplification(n, y, absolute, work[_GROWTH], needed)
+    for i in range(n):
+        work[_GROWTH, i], needed[i] = 0.0, absolute[i]
     wanted = len(times)
     while wanted > 0 and math.isnan(times[wanted - 1]):
         wanted -= 1

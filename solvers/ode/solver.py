@@ -16,7 +16,7 @@ from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
-from invsamp.solvers.ode.amplification import smaller_tolerances
+from invsamp.solvers.ode.amplification import amplified, first_tolerances
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
 from invsamp.solvers.ode.integrators import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
@@ -280,18 +280,22 @@ class OdeSolver:
         They are solved again with smaller ones for as long as an error is amplified beyond the tolerance.
         """
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
-        absolute = np.full(x0.shape, self.atol)
+        absolute = first_tolerances(self.atol, self.rtol, x0)
         outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute)
-        while len(rows := np.flatnonzero((outcome.needed < absolute).any(axis=1))):
-            absolute[rows] = smaller_tolerances(absolute[rows], outcome.needed[rows], x0[rows], outcome.peaks[rows])
+        while True:
+            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
+            rows = np.flatnonzero((needed < absolute).any(axis=1))
+            if not len(rows):
+                return outcome, switched, absolute
+            absolute = needed
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
                 rhs, p[rows], x0[rows], common, start[rows], self.rtol, absolute[rows], switched[rows]
             )
-            outcome.needed[:] = absolute
+            again.evaluations[:] += outcome.evaluations[rows]
+            again.steps[:] += outcome.steps[rows]
             for old, new in zip(outcome, again, strict=True):
                 old[rows] = new
-        return outcome, switched, absolute
 
     def _integrate(
         self,
