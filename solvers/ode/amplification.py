@@ -38,9 +38,11 @@ def amplify(
     ``needed`` at which no amplified error counts.
     """
     for i in range(n):
-        old, new, rate, next_rate = abs(y[i]), abs(z[i]), abs(before[i]), abs(after[i])
-        if not (new < np.inf and next_rate < np.inf):
+        old, new = abs(y[i]), abs(z[i])
+        if rtol * min(old, new) > absolute[i]:  # the relative tolerance rules: nothing is amplified from here
+            growth[i] = 1.0
             continue
+        rate, next_rate = abs(before[i]), abs(after[i])
         if old == 0.0 or new == 0.0:
             growth[i] = 0.0
         elif y[i] * z[i] < 0.0:

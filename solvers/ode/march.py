@@ -328,11 +328,12 @@ def _stretch(
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
-        if implicit:
-            _last_rates(n, h, q, work[_SCRATCH])
-            amplify(n, y, z, space.slopes[0], work[_SCRATCH], rtol, absolute, work[_GROWTH], needed)
-        else:
-            amplify(n, y, z, k[0], k[stages], rtol, absolute, work[_GROWTH], needed)
+        if len(y) == n:  # with sensitivities, tolerances are known
+            if implicit:
+                _last_rates(n, h, q, work[_SCRATCH])
+                amplify(n, y, z, space.slopes[0], work[_SCRATCH], rtol, absolute, work[_GROWTH], needed)
+            else:
+                amplify(n, y, z, k[0], k[stages], rtol, absolute, work[_GROWTH], needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False
