@@ -1,14 +1,16 @@
 r"""Amplification of errors that are committed while a state is small.
 
-An absolute tolerance a allows a state an error of a in every step. Where the state then grows by a factor G because its
-rate of change is proportional to it, as an infection or a population does, the error grows by G too. It counts if G a
-is large compared with the tolerance at the state's new size, a + r |x|, however small it was in the beginning. Two kinds
-of growth are seen: from an initial value other than zero to the largest value on the way, and from a trough.
+An absolute tolerance a allows a state an error of a in every step. Where the state then grows by a factor G because
+its rate of change is proportional to it, as an infection or a population does, the error grows by G too. It counts if
+G a is large compared with the tolerance at the state's new size, a + r |x|, however small it was in the beginning. Two
+kinds of growth are followed: from an initial value other than zero to the largest value on the way, and from a trough.
 
 From a trough G is accumulated over the steps. From y to z it is multiplied by that of |z / y| and
-:math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the exact
-derivative of z by y; the former excludes rates that pass through zero. A state that comes from zero grows from what
-flows into it, which amplifies nothing; so does one that has changed its sign. G starts when such a state falls.
+:math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the
+exact derivative of z with respect to y; the former excludes rates that pass through zero. G starts at 1 when a state
+falls for the first time, and again when it falls below the last trough, changes its sign, or has been so large that the
+relative tolerance rules, r |x| > a. Until then a state that starts at zero grows from what flows into it, which
+amplifies nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from invsamp.solvers.ode.pointers import INNER
 Array = npt.NDArray[np.float64]
 
 #: An amplified error of so many tolerances asks for a smaller absolute tolerance.
-MOST_AMPLIFIED = 100.0
+MOST_AMPLIFIED = 30.0
 #: Smallest absolute tolerance: for a state that is fed through ten others steps begin with its tenth root, and squares
 #: of errors in units of it must not overflow.
 LEAST_ATOL = 1e-100
@@ -34,8 +36,8 @@ def amplify(
 ) -> None:
     """A step from y to z, with the rates of change ``before`` and ``after`` it; all with n components at least.
 
-    Updates the factors ``growth`` (0 for a state that comes from zero, as in the beginning), and the absolute tolerances
-    ``needed`` at which no amplified error counts.
+    Updates the factors ``growth`` (0 in the beginning, and for a state that comes from zero), and the absolute
+    tolerances ``needed`` at which no amplified error counts.
     """
     for i in range(n):
         old, new = abs(y[i]), abs(z[i])

@@ -4,9 +4,10 @@ Under full error control every sensitivity keeps the local tolerance, relative t
 been far larger on the way than where it is wanted, by a factor A, errors may have survived that are A times that
 tolerance: sensitivities of relaxation oscillators grow by mu^2 in a jump and vanish after it. Then the trajectory is
 integrated again with a tolerance so much smaller that the bound A * rtol falls to sqrt(rtol), and again with a tenth of
-it until that changes sensitivities by less than sqrt(rtol) of their scale. Where rounding or the bound on steps ends this
-sooner, they are given if the last change was below a tenth, and else are not. Derivatives of a method's discrete steps (Rodas5P) lose far less, as errors
-along the flow shrink with it: there a tenth of the tolerance comes first.
+it until the change shows that the error left is about sqrt(rtol) of their scale. Where rounding or the bound on steps
+ends this sooner, sensitivities are given if the last change was below a tenth, and else are not. Derivatives of a
+method's discrete steps (Rodas5P) lose far less, as errors along the flow shrink with it: there a tenth of the tolerance
+comes first.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from invsamp.solvers.ode.trajectories import Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]
-#: Largest change at the last tightening of the tolerance, relative to the largest value wanted, of a sensitivity that is
-#: given.
+#: Largest change at the last tightening of the tolerance, relative to the largest value wanted, at which a sensitivity
+#: is given.
 MOST_CHANGE = 0.1
+#: The same, in units of sqrt(rtol), at which no further tightening follows: a tenth of the tolerance leaves about a
+#: tenth of the error.
+ENOUGH = 3.0
 #: Relative tolerance below which rounding counts.
 LEAST_RTOL = 1e-12
 #: The first tightening of the tolerance where sensitivities are those of the discrete steps.
@@ -117,7 +121,7 @@ def _refined(
         finest = found if factor < 1.0 else slopes
         change = float((_largest(found - slopes, size, 0.0) / _largest(finest, size, least)).max())
         slopes = finest
-        if change < min(MOST_CHANGE, math.sqrt(rtol)) or factor <= least_factor or factor > 1.0:
+        if change < min(MOST_CHANGE, ENOUGH * math.sqrt(rtol)) or factor <= least_factor or factor > 1.0:
             return slopes, change < MOST_CHANGE, evaluations, steps
         factor = max(0.1 * factor, least_factor)
 
