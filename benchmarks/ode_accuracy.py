@@ -4,9 +4,9 @@
 
 Random problems of several kinds, some of which begin at values far below the absolute tolerance (the default, 1e-9) or
 fall there on the way, and two relaxation oscillators. The reference is solved at a relative tolerance of 1e-13 (1e-12
-where stiff) and next to no absolute one (1e-15 where stiff). Errors are the largest over 20 times, of states in units of
-``atol + rtol |x|``, of sensitivities to the parameters p in units of ``atol / max(|p|, 1) + rtol s``, s the
-largest value of each.
+where stiff) and next to no absolute one (1e-15 where stiff). Errors are the largest over 20 times, of states in units
+of ``atol + rtol |x|``, of sensitivities to the parameters p in units of ``atol / max(|p|, 1) + rtol s``, s the largest
+value of each.
 """
 
 from __future__ import annotations
