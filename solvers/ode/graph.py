@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +40,19 @@ class Graph:
         if row not in self.places:
             self.places[row] = len(self.rows)
             self.rows.append(row)
-        return Node(self, self.places[row])
+        return self.at(self.places[row])
+
+    def at(self, place: int) -> Node:
+        """The node at a place."""
+        return Node(self, place)
 
     def constant(self, value: object) -> Node:
         """A number as a node; one that is a node stays."""
         return value if isinstance(value, Node) else self.node("constant", float(value))  # type: ignore[arg-type]
+
+    def truth(self, condition: Node) -> bool:
+        """Which way a branch goes; TypeError, as that depends on numbers that are not known."""
+        raise TypeError("a branch on a quantity, in whose place np.where(condition, a, b) traces")
 
 
 class Node:
@@ -101,7 +109,7 @@ class Node:
         return _unary("fabs", self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a branch on a quantity, in whose place np.where(condition, a, b) traces")
+        return self.graph.truth(self)
 
     def __float__(self) -> float:
         raise TypeError("a number was asked for")
@@ -149,22 +157,39 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
         A ValueError, as of `invsamp.solvers.ode.tracing.trace`.
     """
     graph = Graph()
-    t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
     try:
-        values = list(vector_entries(copied(rhs, converter(_elementary))(t, vector(x), vector(p))))
-        outputs = tuple(graph.constant(each).index for each in values)
+        outputs = run_on_nodes(graph, rhs, n, q)
     except Exception as error:
         raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
     if whole and len(outputs) != n:
         raise ValueError(f"rhs must return {n} values, one per state, got {len(outputs)}")
     slopes: dict[str, list[tuple[int, int, int]]] = {"y": [], "p": []}
     for row, output in enumerate(outputs):
-        for (kind, column), node in sorted(_backwards(graph, output).items()):
+        for (kind, column), node in sorted(derivatives(graph, output).items()):
             slopes[kind].append((row, column, node))
     by_states, by_parameters = (
         Slopes(*(zip(*slopes[kind], strict=True) if slopes[kind] else ((),) * 3)) for kind in "yp"
     )
     return Traced(graph, outputs, by_states, by_parameters)
+
+
+def run_on_nodes(
+    graph: Graph,
+    function: Called,
+    n: int,
+    q: int,
+    elementary: Callable[[], dict[str, Term]] | None = None,
+    builtins: Mapping[str, object] | None = None,
+) -> tuple[int, ...]:
+    """Places of the values of a function of (t, x, p) that is run on nodes; raises whatever it raises for them.
+
+    ``elementary`` has what the function may call from `math` or `numpy`, `functions_of_nodes` by default, and
+    ``builtins`` what stands in for builtins.
+    """
+    t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
+    runnable = copied(function, converter(elementary or functions_of_nodes), builtins=builtins)
+    values = runnable(t, vector(x), vector(p))
+    return tuple(graph.constant(each).index for each in list(vector_entries(values)))
 
 
 COMPARISONS = ("<", "<=", ">", ">=")
@@ -186,21 +211,21 @@ def operands_of(row: Row) -> tuple[int, ...]:
     return () if row[0] in ("constant", "t", "y", "p") else row[1:]
 
 
-def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
-    """Nodes of the derivatives of one node by the states and parameters that it depends on."""
+def derivatives(graph: Graph, output: int, by: tuple[str, ...] = ("y", "p")) -> dict[Row, int]:
+    """Nodes of the derivatives of one node by the states and parameters (or time) that it depends on, by their rows."""
     adjoint: dict[int, Node] = {output: graph.constant(1.0)}
-    found: dict[tuple[str, int], int] = {}
+    found: dict[Row, int] = {}
     for index in reversed(reachable(graph, [output])):
         row, outer = graph.rows[index], adjoint.pop(index, None)
         if outer is None:
             continue
-        if row[0] in ("y", "p") and outer.value != 0.0:
+        if row[0] in by and outer.value != 0.0:
             found[row] = outer.index
         operands = [Node(graph, k) for k in operands_of(row)]
         if not operands or row[0] in CONDITIONS:
             continue
         if row[0] == "select":
-            for place, slope in _of_either_side(graph, *operands).items():
+            for place, slope in _of_either_side(graph, by, *operands).items():
                 moved = outer * slope
                 adjoint[place] = adjoint[place] + moved if place in adjoint else moved
             continue
@@ -211,12 +236,12 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
     return found
 
 
-def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int, Node]:
-    """Derivatives of a choice by states and parameters, by their places: those of the side that is chosen.
+def _of_either_side(graph: Graph, by: tuple[str, ...], condition: Node, a: Node, b: Node) -> dict[int, Node]:
+    """Derivatives of a choice by states, parameters or time, by their places: those of the side that is chosen.
 
     It is chosen between the derivatives: those of the other side may be no numbers, and zero times that is none.
     """
-    sides = [_backwards(graph, side.index) for side in (a, b)]
+    sides = [derivatives(graph, side.index, by) for side in (a, b)]
     both = [[Node(graph, side[key]) if key in side else 0.0 for side in sides] for key in {**sides[0], **sides[1]}]
     return {
         graph.places[key]: _selected(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
@@ -250,6 +275,7 @@ RULES: dict[str, Callable[..., tuple[Node, ...]]] = {
     "atanh": lambda z, a: (1.0 / (1.0 - a * a),),
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
     "fabs": lambda z, a: (a / z,),
+    "floor": lambda z, a: (z.graph.constant(0.0),),
 }
 CONDITIONS = (*COMPARISONS, "and", "or", "not")
 
@@ -258,7 +284,7 @@ def _compared(name: str, a: Node, b: object) -> Node:
     return a.graph.node(name, a.index, a.graph.constant(b).index)
 
 
-def _joined(name: str, *conditions: object) -> Node | bool:
+def joined(name: str, *conditions: object) -> Node | bool:
     """The node of a logical operation, whose operands may be known."""
     unknown = [each for each in conditions if isinstance(each, Node)]
     known = [bool(each) for each in conditions if not isinstance(each, Node)]
@@ -350,7 +376,7 @@ def _unary(name: str, a: object) -> Term:
 
 
 @functools.cache
-def _elementary() -> dict[str, Term]:
+def functions_of_nodes() -> dict[str, Term]:
     """What a right-hand side may call from `math` or `numpy`, for nodes and for numbers."""
 
     def unary(name: str) -> Called:
@@ -365,7 +391,7 @@ def _elementary() -> dict[str, Term]:
     def smaller(a: Term, b: Term) -> Term:
         return where(a <= b, a, b)
 
-    names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
+    names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs", "floor")]
     return {
         **{name: unary(name) for name in names},
         **{f"arc{name[1:]}": unary(name) for name in names if name.startswith("a")},
@@ -373,7 +399,7 @@ def _elementary() -> dict[str, Term]:
         **{name: unary("fabs") for name in ("abs", "absolute", "fabs")},
         **{name: lambda a, b: a**b for name in ("power", "pow")},
         **{"square": lambda a: a * a, "pi": math.pi, "e": math.e, "where": where},
-        **{f"logical_{name}": functools.partial(_joined, name) for name in ("and", "or", "not")},
+        **{f"logical_{name}": functools.partial(joined, name) for name in ("and", "or", "not")},
         **{"maximum": larger, "minimum": smaller, "clip": lambda a, low, high: smaller(larger(a, low), high)},
         "hypot": lambda a, b: _unary("sqrt", a * a + b * b),
         "sign": lambda a: where(a > 0.0, 1.0, where(a < 0.0, -1.0, 0.0)),

@@ -26,6 +26,8 @@ Integers = npt.NDArray[np.int64]
 
 #: Events that may follow from each other at one time.
 _MOST_AT_ONCE = 100
+#: A function that stays further from zero than this part of its values at a step's ends is taken not to pass it.
+_NEAR = 0.5
 
 
 class Events(NamedTuple):
@@ -44,6 +46,52 @@ def look_around(events: Events, t: float, x: Array, p: Array, sides: Array) -> N
     for e in range(len(events.roots)):
         call(events.roots[e], t, x, p, out, 0)
         sides[e] = out[0, 0]
+
+
+@njit(**INNER)
+def look_ahead(events: Events, n: int, t: float, x: Array, slope: Array, p: Array, speeds: Array) -> None:
+    """Derivatives of the events' functions along a trajectory with this slope to ``speeds`` (events,)."""
+    if len(events.roots) == 0:
+        return
+    out = np.empty((1, 2 + n + len(p)))
+    for e in range(len(events.roots)):
+        speeds[e] = _speed(n, events.gradients[e], t, x, slope, p, out)
+
+
+@njit(**INNER)
+def approach(h: float, sides: Array, speeds: Array) -> bool:
+    """Whether a function may pass zero and turn back within a step of length h."""
+    for e in range(sides.shape[1]):
+        low, high = turning(h, sides[0, e], sides[1, e], speeds[0, e], speeds[1, e])
+        if low < high:
+            return True
+    return False
+
+
+@njit(**INNER)
+def turning(h: float, first: float, last: float, speed: float, last_speed: float) -> tuple[float, float]:
+    """Parts of a step between which a function comes closest to zero, without having another sign at the step's end.
+
+    By the cubic with the values and speeds at both ends. Both are 1 where that does not turn back, or where it stays
+    further from zero than half of the smaller value at an end.
+    """
+    none = (1.0, 1.0)
+    if first == 0.0 or crosses(first, last):
+        return none
+    sign = 1.0 if first > 0 else -1.0
+    a, b = sign * first, sign * last
+    c, d = sign * speed * h, sign * last_speed * h
+    # a + c x + e x^2 + f x^3, least where its slope goes through zero upwards
+    e, f = 3 * (b - a) - 2 * c - d, 2 * (a - b) + c + d
+    discriminant = e * e - 3 * f * c
+    if not discriminant > 0:
+        return none
+    root = math.sqrt(discriminant)
+    # without cancellation; the other extremum is where the slope goes through zero downwards
+    least, most = ((root - e) / (3 * f), -c / (root - e)) if e < 0 else (-c / (root + e), -(root + e) / (3 * f))
+    if not 0 < least < 1 or a + least * (c + least * (e + least * f)) > _NEAR * min(a, b):
+        return none
+    return (most if 0 < most < least else 0.0), (most if least < most < 1 else 1.0)
 
 
 @njit(**INNER)

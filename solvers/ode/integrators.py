@@ -49,6 +49,7 @@ class Control(NamedTuple):
     variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
     linear: Linear = EXPLICIT  # what Rodas5P needs
+    max_step: float = math.inf  # bound on the length of a step
 
 
 def rk45(
@@ -168,11 +169,11 @@ def _marched(
     course: Course,
     control: Control,
 ) -> Outcome:
-    n, rtol, absolute, max_steps, threads, _, patience, linear = control
+    n, rtol, absolute, max_steps, threads, _, patience, linear, max_step = control
     return integrate(
         rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, order=order, linear=linear,
-        patience=patience, threads=threads,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, max_step=max_step, order=order,
+        linear=linear, patience=patience, threads=threads,
     )  # fmt: skip
 
 
@@ -273,6 +274,7 @@ class _Lsoda:
                 rtol=rtol,
                 atol=self.weights,
                 mxstep=budget,
+                hmax=self.control.max_step if self.control.max_step < math.inf else 0.0,  # 0: any
                 **self._newton(len(y), lower, upper),
                 tcrit=nodes[-1:] if critical else None,
                 full_output=True,

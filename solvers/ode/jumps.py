@@ -40,6 +40,7 @@ class Jump(NamedTuple):
 def tell_jumps(
     rhs: Rhs,
     names: tuple[str, ...],
+    deciding: tuple[str, ...],
     p: Array,
     x0: Array,
     times: Array,
@@ -53,6 +54,8 @@ def tell_jumps(
     rhs : callable
     names : tuple of str
         Of the states, then of the parameters.
+    deciding : tuple of str
+        Those whose thresholds count, if others have the same: all, or the states.
     p, x0, times, start : arrays
         Parameters (batch, q), initial values (batch, n), output times (1 or batch, n_times), initial times (batch,).
     solve : callable
@@ -67,7 +70,11 @@ def tell_jumps(
     grid = np.linspace(start[rows], end, POINTS, axis=1)
     states = solve(p[rows], x0[rows], grid, start[rows])
     for row, t, x in zip(rows, grid, states, strict=True):
-        if np.isfinite(x).all() and t[-1] > t[0] and (jump := find_jump(rhs, names, p[row], t, x)) is not None:
+        if (
+            np.isfinite(x).all()
+            and t[-1] > t[0]
+            and (jump := find_jump(rhs, names, deciding, p[row], t, x)) is not None
+        ):
             _looked_at[rhs] = _IN_ALL
             warnings.warn(
                 f"rhs jumps at t = {jump.time:.4g}, x = {np.array2string(jump.state, precision=4)}, where "
@@ -79,8 +86,10 @@ def tell_jumps(
             return
 
 
-def find_jump(rhs: Rhs, names: tuple[str, ...], p: Array, times: Array, states: Array) -> Jump | None:
-    """The first jump found along one trajectory, states (n_times, n), that a state or parameter makes; None if none.
+def find_jump(
+    rhs: Rhs, names: tuple[str, ...], deciding: tuple[str, ...], p: Array, times: Array, states: Array
+) -> Jump | None:
+    """The first jump found along one trajectory, states (n_times, n), that one of ``deciding`` makes; None if none.
 
     Intervals in which the right-hand side changes most are halved, on the straight line between their ends, until only
     a jump is left. A jump that comes at its time whatever states and parameters are does no harm.
@@ -117,6 +126,6 @@ def find_jump(rhs: Rhs, names: tuple[str, ...], p: Array, times: Array, states: 
             away = [np.abs(f(low[0], at[:n], at[n:]) - at_low) / size for at in moved]
             if np.max(away) > 0.5 * height:
                 crossed.append(name)
-        if crossed:
+        if set(crossed) & set(deciding):
             return Jump(float(low[0]), low[1:], tuple(crossed))
     return None

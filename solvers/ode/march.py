@@ -15,7 +15,19 @@ from numba import njit
 
 from invsamp.solvers.ode import dop853, dormand_prince
 from invsamp.solvers.ode.amplification import amplify
-from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, keep, leave, look_around
+from invsamp.solvers.ode.happenings import (
+    Events,
+    approach,
+    crosses,
+    crossing,
+    happen,
+    inset,
+    keep,
+    leave,
+    look_ahead,
+    look_around,
+    turning,
+)
 from invsamp.solvers.ode.pointers import INNER, call
 from invsamp.solvers.ode.rodas5p import STAGES
 from invsamp.solvers.ode.rosenbrock import (
@@ -43,6 +55,8 @@ _MANY_EVENTS, _STEPS_PER_EVENT = 100, 10
 _STIFF_STEPS, _OTHER_STEPS = 15, 6
 #: How far on either side of an event, in parts of a step, the right-hand side is asked: it may switch there.
 _ASIDE = 1e-12
+#: How often an interval is halved in which an event's function may pass zero and turn back.
+_HALVINGS = 40
 #: Every so many steps the edge of stability is looked for.
 _LOOK_EVERY = 50
 # rows of the work array
@@ -77,6 +91,7 @@ def march_rows(
     events: Events,
     rtol: float,
     absolute: Array,
+    longest: float,
     max_steps: int,
     patience: int,
     values: Array,
@@ -91,7 +106,8 @@ def march_rows(
 ) -> None:
     """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
 
-    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``. A trajectory that is stiff
+    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``, in steps not above
+    ``longest``. A trajectory that is stiff
     and has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is
     negative.
     """
@@ -101,8 +117,8 @@ def march_rows(
         k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
             order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k],
-            which[k], stop, events, rtol, absolute[row], max_steps, patience, values[row], peaks[row], needed[row],
-            work,
+            which[k], stop, events, rtol, absolute[row], longest, max_steps, patience, values[row], peaks[row],
+            needed[row], work,
         )  # fmt: skip
 
 
@@ -125,6 +141,7 @@ def _trajectory(
     events: Events,
     rtol: float,
     absolute: Array,
+    longest: float,
     max_steps: int,
     patience: int,
     out: Array,
@@ -188,7 +205,7 @@ def _trajectory(
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side, fired = _stretch(
             order, rhs, linear, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol,
-            absolute, max_steps - steps, patience, out, peaks, needed, work, space,
+            absolute, longest, max_steps - steps, patience, out, peaks, needed, work, space,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -221,6 +238,7 @@ def _stretch(
     sides: Array,
     rtol: float,
     absolute: Array,
+    longest: float,
     max_steps: int,
     patience: int,
     out: Array,
@@ -245,13 +263,15 @@ def _stretch(
     step = first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, y, z, k)
     evaluations, steps, rejected = 2, 0, False
     stiff = other = 0
+    speeds = np.empty((2, len(events.roots)))
+    look_ahead(events, n, t, y, k[0], p, speeds[0])
     while t < target:
         if steps >= max_steps:
             return STIFF if stiff >= _STIFF_STEPS else TOO_MANY_STEPS, done, evaluations, steps, t, side, -1
         least = 10 * (np.nextafter(t, math.inf) - t)
         if not rejected:
             step = max(step, least)
-        t_new = min(t + step, target)
+        t_new = min(t + min(step, longest), target)
         h = t_new - t
         if implicit:
             if not rejected:
@@ -292,12 +312,13 @@ def _stretch(
         fired, low, high = -1, 0.0, 1.0
         if len(events.roots) > 0:
             look_around(events, t_new, z, p, sides[1])
-            if crossing(events, sides[0], sides[1]) >= 0:
+            look_ahead(events, n, t_new, z, k[stages], p, speeds[1])
+            if crossing(events, sides[0], sides[1]) >= 0 or approach(h, sides, speeds):
                 if not interpolated:
                     evaluations += _interpolate(order, implicit, rhs, t, h, lower, upper, p, work)
                     interpolated = True
-                fired, low, high = _first_event(order, n, events, t, h, p, sides, work)
-                if t + high * h <= last:
+                fired, low, high = _first_event(order, n, events, t, h, p, sides, speeds, work)
+                if fired >= 0 and t + high * h <= last:
                     last, status, side = t + high * h, OK, before
                 else:
                     fired = -1
@@ -321,6 +342,7 @@ def _stretch(
                 peaks[i] = max(peaks[i], abs(z[i]))
             return OK, done, evaluations + 1, steps, last, side, fired
         keep(sides)
+        keep(speeds)
         if status == STOPPED:
             return status, done, evaluations, steps, last, side, -1
         if not implicit and (stiff > 0 or steps % _LOOK_EVERY == 0):
@@ -420,12 +442,34 @@ def _locate(order: int, stop: int, n: int, t: float, h: float, before: float, p:
 
 @njit(**INNER)
 def _first_event(
-    order: int, n: int, events: Events, t: float, h: float, p: Array, sides: Array, work: Array
+    order: int, n: int, events: Events, t: float, h: float, p: Array, sides: Array, speeds: Array, work: Array
 ) -> tuple[int, float, float]:
-    """The first event within the step, and the parts of the step just before and just after it, by bisection."""
+    """The first event within the step, and the parts of the step just before and just after it; -1 if there is none.
+
+    By bisection of the first part of the step at whose end a function has another sign than before: parts end where
+    one turns back that has passed zero, and with the step.
+    """
     z, kept, here = work[_NEXT], work[_NEXT].copy(), np.empty(len(events.roots))
-    low, high, fired = 0.0, 1.0, crossing(events, sides[0], sides[1])
-    for _ in range(54):
+    turns = _turns(order, n, events, t, h, p, sides, speeds, work)
+    low, high, fired = 0.0, 1.0, -1
+    while fired < 0:
+        first = int(np.argmin(turns))
+        high = min(turns[first], 1.0)
+        turns[first] = math.inf
+        if high < 1.0:
+            _inside(order, n, high, work, z)
+            look_around(events, t + high * h, z, p, here)
+        else:
+            for e in range(len(here)):
+                here[e] = sides[1, e]
+        fired = crossing(events, sides[0], here)
+        if fired < 0:
+            for e in range(len(here)):
+                sides[0, e] = here[e]
+            low = high
+            if high >= 1.0:
+                break
+    for _ in range(54 if fired >= 0 else 0):
         x = (low + high) / 2
         _inside(order, n, x, work, z)
         look_around(events, t + x * h, z, p, here)
@@ -436,7 +480,7 @@ def _first_event(
             low = x
     # steps may have become so short before a jump that such a part of one is no other state
     aside, before = max(_ASIDE, inset(t) / abs(h)), 0.0
-    while aside < 1 and (before == 0 or here[fired] == 0):
+    while fired >= 0 and aside < 1 and (before == 0 or here[fired] == 0):
         _inside(order, n, max(low - aside, 0.0), work, z)
         look_around(events, t + low * h, z, p, here)
         before = here[fired]
@@ -449,6 +493,34 @@ def _first_event(
 
 
 @njit(**INNER)
+def _turns(
+    order: int, n: int, events: Events, t: float, h: float, p: Array, sides: Array, speeds: Array, work: Array
+) -> Array:
+    """The part of the step at which each function turns back after it has passed zero, infinite where none does.
+
+    The extremum of the interpolant is where its speed changes sign, between those of a cubic with the step's ends.
+    """
+    turns, here, z = np.full(len(events.roots), math.inf), np.empty((2, len(events.roots))), work[_NEXT]
+    slope = np.empty(n)
+    for e in range(len(turns)):
+        low, high = turning(h, sides[0, e], sides[1, e], speeds[0, e], speeds[1, e])
+        for _ in range(_HALVINGS if low < high else 0):
+            x = (low + high) / 2
+            _inside(order, n, x, work, z)
+            _slope_inside(order, n, x, h, work, slope)
+            look_around(events, t + x * h, z, p, here[0])
+            if crosses(sides[0, e], here[0, e]):
+                turns[e] = x
+                break
+            look_ahead(events, n, t + x * h, z, slope, p, here[1])
+            if here[1, e] * sides[0, e] > 0:
+                high = x
+            else:
+                low = x
+    return turns
+
+
+@njit(**INNER)
 def _inside(order: int, count: int, x: float, work: Array, z: Array) -> None:
     """The first components at a part x of the step, on the interpolant, to z."""
     y, q = work[_Y], work[_Q:_SCRATCH]
@@ -458,3 +530,15 @@ def _inside(order: int, count: int, x: float, work: Array, z: Array) -> None:
         for r in range(powers - 2, -1, -1):
             value = q[r, i] + x * value
         z[i] = y[i] + x * value
+
+
+@njit(**INNER)
+def _slope_inside(order: int, count: int, x: float, h: float, work: Array, slope: Array) -> None:
+    """Derivatives by time of the first components at a part x of the step, on the interpolant."""
+    q = work[_Q:_SCRATCH]
+    powers = _POWERS5 if order == 5 else _POWERS8
+    for i in range(count):
+        value = powers * q[powers - 1, i]
+        for r in range(powers - 2, -1, -1):
+            value = (r + 1) * q[r, i] + x * value
+        slope[i] = value / h

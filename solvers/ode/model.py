@@ -57,13 +57,17 @@ class OdeModel(OdeSolver):
     breakpoints : sequence of quantities
         Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
         the right-hand side is evaluated on either side only. A quantity is a number, the name of a parameter, or a
-        function of the parameters ``p``; sensitivities know of times that depend on parameters.
+        function of the parameters ``p``; sensitivities know of times that depend on parameters. Conditions of time
+        and parameters in ``rhs`` are found (see Notes): what is left is what a `Table` or another function hides.
     doses : sequence of (quantity, {state: quantity})
         Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
         at ``t0`` counts, one before it does not.
     events : sequence of Event
         What happens at given times, or where a function of the states passes zero. The latter not with LSODA, to
         which "auto" does not switch then.
+    max_step : float, > 0, optional
+        Longest step of the integration; any by default. For a pulse that ``rhs`` makes as a state passes by, or that
+        it hides: choose it below the duration of the pulse.
     threads : int, >= 1
         Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
     error_control : {"full", "states"}
@@ -98,6 +102,14 @@ class OdeModel(OdeSolver):
     trough, is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have
     the tolerances of their states. Evaluations and steps count all solves. See
     `invsamp.solvers.ode.amplification`.
+
+    A step sees ``rhs`` at its stages alone, so it may pass a short pulse with an estimated error of zero. Therefore
+    what ``rhs`` does with time and parameters alone is looked at over intervals before each integration, by interval
+    arithmetic: times at which its conditions change (``np.where``, branches, ``%``, ``np.floor``) become breakpoints,
+    with their derivatives by the parameters, and the integration pauses before and after each pulse (``np.exp``,
+    ``np.tanh``, quotients, powers). This needs a ``rhs`` that runs on symbols, with at most 32 ways through its
+    branches. Where sensitivities are asked for, the states of the two integrations are compared, and a difference of
+    more than 1000 tolerances, or of what the same relative change of the parameters does, is reported in a warning.
 
     LSODA has the Jacobian from the same source as the sensitivities: see `invsamp.solvers.ode.newton`.
     """

@@ -110,15 +110,6 @@ def prepare_sensitivities(
 
 
 @lru_cache(maxsize=256)
-def may_jump(rhs: Rhs, n: int, q: int) -> bool:
-    """Whether a right-hand side chooses between values, or cannot be looked into."""
-    try:
-        return any(row[0] == "select" for row in trace_graph(rhs, n, q).graph.rows)
-    except ValueError:
-        return True
-
-
-@lru_cache(maxsize=256)
 def parameters_read(rhs: Rhs, n: int, q: int) -> frozenset[int]:
     """Parameters that a right-hand side depends on, as far as that can be told; all if it does not trace."""
     try:

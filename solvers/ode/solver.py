@@ -5,6 +5,7 @@ One that fails gets a status and NaN, never an exception. What of them is observ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self
@@ -13,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
+from invsamp.arguments import function, integer, names, numbers, one_of, optional, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
+from invsamp.solvers.ode.agreement import tell_disagreement
 from invsamp.solvers.ode.amplification import amplified, first_tolerances
+from invsamp.solvers.ode.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
+from invsamp.solvers.ode.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.integrators import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
 from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.output_times import check_times
@@ -27,7 +31,6 @@ from invsamp.solvers.ode.quantities import Quantities, Quantity
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
-    may_jump,
     parameters_read,
     prepare_jacobian,
     prepare_sensitivities,
@@ -59,6 +62,7 @@ class OdeSolver:
     threads: int = 1
     error_control: Literal["full", "states"] = "full"
     events: tuple[Event, ...] = ()
+    max_step: float | None = None
 
     def __post_init__(self) -> None:
         _check_settings(self)
@@ -201,8 +205,11 @@ class OdeSolver:
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
         own = tuple(range(q)) if own is None else own
         rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
-        if not self.events and not self.breakpoints and may_jump(self.rhs, n, q):
-            tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
+        if not self.events and not self.breakpoints:
+            at_states, at_others = may_jump(self.rhs, n, q)
+            if at_states:
+                names = (*self.states, *self.parameters)
+                tell_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched, atol = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
@@ -213,7 +220,10 @@ class OdeSolver:
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
             common = grid if len(grid) == 1 else grid[rows]
-            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
+            found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
+            if factor == 1.0:
+                tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
+            return found
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
@@ -247,6 +257,7 @@ class OdeSolver:
             return tuple(range(q))  # what happens at events is written for all of them
         given = (entry for time, amounts in self.doses for entry in (time, *dict(amounts).values()))
         read = Quantities((*self.breakpoints, *given), self.parameters).parameters_read
+        read |= self._explicit_time.parameters_read
         return tuple(sorted((read | parameters_read(self.rhs, len(self.states), q)) & set(among)))
 
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
@@ -312,10 +323,13 @@ class OdeSolver:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
+        way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
         methods = self._methods(rtol)
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=_patience(methods, self.max_steps))
+        longest = math.inf if self.max_step is None else self.max_step
+        patience = _patience(methods, self.max_steps)
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=patience, max_step=longest)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
@@ -329,6 +343,11 @@ class OdeSolver:
             return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
+
+    @property
+    def _explicit_time(self) -> ExplicitTime:
+        when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
+        return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
 
     def _methods(self, rtol: float) -> tuple[str, ...]:
         """Methods in the order in which they are tried."""
@@ -380,6 +399,7 @@ def _check_settings(model: OdeSolver) -> None:
         rtol=real("rtol", model.rtol, least=1e-13, below=1.0),
         atol=real("atol", model.atol, above=0.0),
         max_steps=integer("max_steps", model.max_steps, least=1),
+        max_step=optional(real, "max_step", model.max_step, above=0.0),
         threads=integer("threads", model.threads, least=1),
         breakpoints=check_breakpoints(model.breakpoints, given["parameters"]),
         doses=check_doses(model.doses, given["states"], given["parameters"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -69,6 +70,7 @@ def integrate(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    max_step: float = math.inf,
     order: int = 5,
     linear: Linear = EXPLICIT,
     patience: int = -1,
@@ -97,6 +99,8 @@ def integrate(
         Absolute tolerances of the components that count in the error.
     max_steps : int
         Bound on the accepted steps of a trajectory.
+    max_step : float
+        Bound on their length.
     order : {5, 8}
         Dormand-Prince 5(4) or DOP853.
     linear : Linear
@@ -127,7 +131,7 @@ def integrate(
     kernel: Jitted = march_rows
 
     def rows(first: int, last: int) -> None:
-        settings = rtol, absolute, max_steps, patience
+        settings = rtol, absolute, max_step, max_steps, patience
         kernel(order, rhs, linear, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
 
     with told_if_compiled(kernel):

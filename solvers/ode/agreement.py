@@ -1,0 +1,75 @@
+"""Whether two integrations of the same trajectories agree: states alone, and states with their sensitivities.
+
+Their steps are not the same, so one sees what the other has stepped over. Both are then within their tolerances, as far
+as each can know, and the gradients belong to other values.
+"""
+
+from __future__ import annotations
+
+import warnings
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.ode.tracing import Rhs
+
+Array = npt.NDArray[np.float64]
+
+#: Difference that is told, in units of the tolerances of the states and of what moves them as much as a relative change
+#: of a parameter by the tolerance does.
+MOST = 1e3
+
+_told: WeakSet[Rhs] = WeakSet()
+
+
+def tell_disagreement(rhs: Rhs, states: Array, sensitive: Array, quantities: Array, rtol: float, atol: float) -> None:
+    """Warn, once for a right-hand side, if integrations of the same rows differ by far more than tolerances explain.
+
+    Parameters
+    ----------
+    rhs : callable
+    states, sensitive : arrays, shapes (batch, n_times, n) and (batch, n_times, n + n * columns)
+        States alone, and together with their sensitivities.
+    quantities : array, shape (batch, columns)
+        What the states are differentiated by.
+    rtol, atol : float
+    """
+    if rhs in _told:
+        return
+    row, worst = _largest_difference(states, sensitive, quantities, rtol, atol)
+    if worst > MOST:
+        _told.add(rhs)
+        warnings.warn(
+            f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} tolerances "
+            f"(row {row} of the batch): one of them stepped over something short, or errors grow fast on the way. Give "
+            "max_step=, below the shortest duration of what happens, breakpoints= where it happens, or a smaller rtol",
+            stacklevel=2,
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _largest_difference(
+    states: Array, sensitive: Array, quantities: Array, rtol: float, atol: float
+) -> tuple[int, float]:
+    """The row with the largest difference of states (batch, n_times, n), and that in units of its tolerance.
+
+    NaN, where there is no state or no sensitivity, counts as no difference.
+    """
+    batch, n_times, n = states.shape
+    columns = sensitive.shape[2] // n - 1
+    at, worst = 0, 0.0
+    for row in range(batch):
+        for i in range(n):
+            size = largest = 0.0
+            for k in range(n_times):
+                difference = abs(sensitive[row, k, i] - states[row, k, i])
+                size = max(size, abs(states[row, k, i]))
+                # what moves a state a little moves it by more at other times: the largest so far
+                for c in range(columns):
+                    size = max(size, abs(sensitive[row, k, n + c * n + i] * quantities[row, c]))
+                largest = max(largest, difference / (atol + rtol * size))
+            if largest > worst:
+                at, worst = row, largest
+    return at, worst
