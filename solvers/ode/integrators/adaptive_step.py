@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode.integrators import tableau_dop853, tableau_dopri5
+from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.event_handling import (
     Events,
     approach,
@@ -59,7 +60,7 @@ _HALVINGS = 40
 #: Every so many steps the edge of stability is looked for.
 _LOOK_EVERY = 50
 # rows of the work array
-_Y, _NEXT, _K, _Q, _SCRATCH = 0, 1, 2, 18, 25
+_Y, _NEXT, _K, _Q, _SCRATCH, _GROWTH, _ROWS = 0, 1, 2, 18, 25, 26, 27
 #: Within those of the interpolant: the first after that of Rodas5P.
 _SQUARES = 4
 
@@ -99,6 +100,7 @@ def march_rows(
     steps: Integers,
     ended: Array,
     peaks: Array,
+    needed: Array,
     first: int,
     last: int,
 ) -> None:
@@ -109,13 +111,14 @@ def march_rows(
     and has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is
     negative.
     """
-    work = np.empty((_SCRATCH + 1, initial.shape[1]))
+    work = np.empty((_ROWS, initial.shape[1]))
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
         k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
             order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k],
-            which[k], stop, events, rtol, absolute[row], longest, max_steps, patience, values[row], peaks[row], work,
+            which[k], stop, events, rtol, absolute[row], longest, max_steps, patience, values[row], peaks[row],
+            needed[row], work,
         )  # fmt: skip
 
 
@@ -143,6 +146,7 @@ def _trajectory(
     patience: int,
     out: Array,
     peaks: Array,
+    needed: Array,
     work: Array,
 ) -> tuple[int, int, int, float]:
     """One trajectory, restarted at every pause and event: (status, evaluations, steps, time reached)."""
@@ -151,6 +155,8 @@ def _trajectory(
     for i in range(len(y)):
         y[i] = initial[i]
         peaks[i] = abs(initial[i])
+    for i in range(n):
+        work[_GROWTH, i], needed[i] = 0.0, absolute[i]
     wanted = len(times)
     while wanted > 0 and math.isnan(times[wanted - 1]):
         wanted -= 1
@@ -199,7 +205,7 @@ def _trajectory(
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side, fired = _stretch(
             order, rhs, linear, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol,
-            absolute, longest, max_steps - steps, patience, out, peaks, work, space,
+            absolute, longest, max_steps - steps, patience, out, peaks, needed, work, space,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -237,6 +243,7 @@ def _stretch(
     patience: int,
     out: Array,
     peaks: Array,
+    needed: Array,
     work: Array,
     space: Workspace,
 ) -> tuple[int, int, int, int, float, float, int]:
@@ -343,6 +350,12 @@ def _stretch(
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
+        if len(y) == n:  # with sensitivities, tolerances are known
+            if implicit:
+                _last_rates(n, h, q, work[_SCRATCH])
+                amplify(n, y, z, space.slopes[0], work[_SCRATCH], rtol, absolute, work[_GROWTH], needed)
+            else:
+                amplify(n, y, z, k[0], k[stages], rtol, absolute, work[_GROWTH], needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False
@@ -367,6 +380,13 @@ def _interpolate(
         return 0
     _interpolate8(rhs, t, h, lower, upper, y, p, k, q)
     return _EXTRA8
+
+
+@njit(**INNER)
+def _last_rates(n: int, h: float, q: Array, rates: Array) -> None:
+    """Rates of change (n,) at the end of a step of Rodas5P, by its interpolant."""
+    for i in range(n):
+        rates[i] = (q[0, i] + 2.0 * q[1, i] + 3.0 * q[2, i] + 4.0 * q[3, i]) / h
 
 
 @njit(**INNER)

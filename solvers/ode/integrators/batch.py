@@ -33,6 +33,7 @@ class Outcome(NamedTuple):
     steps: Integers  # (batch,), accepted
     ended: Array  # (batch,), the time reached
     peaks: Array  # (batch, m), the largest absolute value of each component on the way
+    needed: Array  # (batch, n), absolute tolerances for which no amplified error counts: see `.amplification`
 
 
 class Course(NamedTuple):
@@ -123,6 +124,7 @@ def integrate(
         np.empty(batch, dtype=np.int64),
         np.empty(batch),
         np.empty((batch, m)),
+        np.empty((batch, n_states)),
     )
     p, y, times, start = _plain(parameters), _plain(initial), _plain(times), _plain(start)
     absolute = _plain(absolute)

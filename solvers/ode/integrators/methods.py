@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
+from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.batch import Course, Outcome, integrate
 from invsamp.solvers.ode.integrators.event_handling import inset, leave
 from invsamp.solvers.ode.integrators.function_pointers import call
@@ -84,6 +85,7 @@ def lsoda(
         np.zeros(batch, dtype=np.int64),
         np.array(start, dtype=float),
         np.abs(initial, dtype=float),
+        control.absolute[:, : control.n_states].copy(),
     )
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ODEintWarning)
@@ -91,13 +93,15 @@ def lsoda(
             wanted = times[row if len(times) > 1 else 0]
             wanted = wanted[np.isfinite(wanted)]
             p = np.ascontiguousarray(parameters[row], dtype=float)
-            own = course.of_rows(np.array([row]))
-            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], outcome.peaks[row])
-            values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
+            own, y = course.of_rows(np.array([row])), initial[row].astype(float)
+            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], y)
+            values = trajectory.run(y, wanted, float(start[row]))
             outcome.status[row] = trajectory.status
             outcome.evaluations[row] = trajectory.evaluations
             outcome.steps[row] = trajectory.steps
             outcome.ended[row] = trajectory.ended
+            outcome.peaks[row] = trajectory.trail[_PEAKS, :m]
+            outcome.needed[row] = trajectory.trail[_NEEDED, : control.n_states]
             if trajectory.status == Status.OK:
                 outcome.values[row, : len(wanted)] = values
     return outcome
@@ -184,6 +188,10 @@ _PATIENCE = 200
 _MOST_PER_STEP = 40
 
 
+#: Rows of what is known of the way: see `follow`.
+_PEAKS, _WEIGHTS, _NEEDED, _GROWTH, _TIMES, _OLD, _OLD_RATES, _NEW, _NEW_RATES = range(9)
+
+
 class _GaveUp(Exception):
     """Raised within LSODA to get out of it."""
 
@@ -191,10 +199,13 @@ class _GaveUp(Exception):
 class _Lsoda:
     """One trajectory, restarted at every pause."""
 
-    def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array) -> None:
-        self.rhs, self.p, self.course, self.control, self.peaks = rhs, p, course, control, peaks
-        self.weights = np.full(len(peaks), _UNCONTROLLED)
+    def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, y: Array) -> None:
+        self.rhs, self.p, self.course, self.control = rhs, p, course, control
+        self.weights = np.full(len(y), _UNCONTROLLED)
         self.weights[: len(absolute)] = absolute
+        self.trail = np.zeros((9, max(len(y), 2)))
+        self.trail[_PEAKS, : len(y)] = np.abs(y)
+        self.trail[_WEIGHTS, : len(y)] = self.trail[_NEEDED, : len(y)] = self.weights
         self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
         self.bad = 0  # values of the right-hand side in succession that were not finite
         self.seen_bad = False
@@ -243,6 +254,7 @@ class _Lsoda:
         rtol, max_steps = self.control.rtol, self.control.max_steps
         budget = max_steps - self.steps
         flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
+        self.trail[_TIMES] = math.nan  # states or rates may have jumped: nothing is compared with what came before
         # LSODA counts steps to its limit when the first derivative is infinite
         if not np.isfinite(flat(nodes[0], y)).all():
             self.status = Status.NON_FINITE
@@ -302,12 +314,14 @@ class _Lsoda:
 
     def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
         """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
-        rhs, p, peaks, out = self.rhs, self.p, self.peaks, np.empty((1, m))
+        rhs, p, out = self.rhs, self.p, np.empty((1, m))
+        followed = m if m == self.control.n_states else 0  # with sensitivities, tolerances are known
+        rtol, trail = self.control.rtol, self.trail
         row, limit = out[0], self.evaluations + most
 
         def flat(t: float, y: Array) -> Array:
             self.evaluations += 1
-            if evaluate(rhs, t, lower, upper, y, p, peaks, out):
+            if follow(rhs, t, lower, upper, y, p, out, followed, rtol, trail):
                 self.bad = 0
             else:
                 self.bad += 1
@@ -331,4 +345,28 @@ def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array,
     for i in range(out.shape[1]):
         finite = finite and math.isfinite(out[0, i])
         peaks[i] = max(peaks[i], abs(y[i]))
+    return finite
+
+
+@njit(cache=True, error_model="numpy")
+def follow(
+    rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, out: Array, n: int, rtol: float, trail: Array
+) -> bool:
+    """As `evaluate` in the course of LSODA's steps, with the amplification of errors in the first n components.
+
+    The last evaluation ends a step as soon as one comes later; others are trials. In the rows of ``trail`` are peaks,
+    what `amplify` takes and updates, the times of the last step and of the last evaluation, their states and rates.
+    """
+    finite = evaluate(rhs, t, lower, upper, y, p, trail[_PEAKS], out)
+    if finite and n > 0:
+        times, old, new, weights, growth = trail[_TIMES], trail[_OLD], trail[_NEW], trail[_WEIGHTS], trail[_GROWTH]
+        if t > times[1]:
+            if times[0] < times[1]:
+                amplify(n, old, new, trail[_OLD_RATES], trail[_NEW_RATES], rtol, weights, growth, trail[_NEEDED])
+            times[0] = times[1]
+            for i in range(n):
+                old[i], trail[_OLD_RATES, i] = new[i], trail[_NEW_RATES, i]
+        times[1] = t
+        for i in range(n):
+            new[i], trail[_NEW_RATES, i] = y[i], out[0, i]
     return finite

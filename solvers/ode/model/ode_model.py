@@ -43,7 +43,9 @@ class OdeModel(OdeSolver):
         LSODA, which the solution's ``switched`` says. It switches as soon as a trajectory is stiff and would take 1000
         more explicit steps (``max_steps`` where there is no Rodas5P).
     rtol, atol : float, > 0
-        Relative and absolute tolerance of the local error of the states.
+        Relative and absolute tolerance of the local error of the states, that of one step: errors at the end are
+        larger where the system amplifies them. A state that grows from a value so small that ``atol`` would lose it
+        has a smaller absolute tolerance: see the notes.
     max_steps : int, >= 1
         Bound on the accepted steps of one trajectory.
     jacobian : callable, optional
@@ -91,7 +93,15 @@ class OdeModel(OdeSolver):
     sensitivity-enabled ODE solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity
     variables"). Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its
     sensitivity under control. Where a sensitivity has been far larger on the way than where it is wanted, tighter
-    tolerances follow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`.
+    tolerances follow, until sensitivities change by less than the square root of ``rtol`` of their scale, or as far as
+    rounding and `max_steps` allow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`.
+
+    An error of ``atol`` is not negligible where a state grows in proportion to itself from a value that is not much
+    larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`; a
+    trajectory in which an error of ``atol`` is amplified to more than 30 tolerances, from an initial value or from a
+    trough, is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have
+    the tolerances of their states. Evaluations and steps count all solves. See
+    `invsamp.solvers.ode.integrators.amplification`.
 
     A step sees ``rhs`` at its stages alone, so it may pass a short pulse with an estimated error of zero. Therefore
     what ``rhs`` does with time and parameters alone is looked at over intervals before each integration, by interval

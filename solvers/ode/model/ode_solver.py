@@ -40,6 +40,7 @@ from invsamp.solvers.ode.events.doses_and_events import (
 )
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
+from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
 from invsamp.solvers.ode.integrators.batch import Outcome
 from invsamp.solvers.ode.integrators.failure_messages import failure
 from invsamp.solvers.ode.integrators.methods import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
@@ -140,7 +141,7 @@ class OdeSolver:
             For wrong shapes or times that do not increase. Never for a trajectory that fails.
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
-        outcome, switched = self._solve(p, x0, grid, start)
+        outcome, switched, _ = self._solve(p, x0, grid, start)
         return Solution(*outcome[:5], switched)
 
     def solve_with_sensitivities(
@@ -217,9 +218,9 @@ class OdeSolver:
                 names = (*self.states, *self.parameters)
                 set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        states, switched = self._solve(p, x0, grid, start)
+        states, switched, atol = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
-        absolute = np.full(y0.shape, self.atol)
+        absolute = np.tile(atol, 1 + columns)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
         full = self.error_control == "full"
 
@@ -291,9 +292,28 @@ class OdeSolver:
     def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
         return self._solve(p, x0, times, start)[0].values
 
-    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray]:
+    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray, Array]:
+        """Trajectories, which of them an implicit method made, and their absolute tolerances (batch, n).
+
+        They are solved again with smaller ones for as long as an error is amplified beyond the tolerance.
+        """
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
-        return self._integrate(rhs, p, x0, times, start, self.rtol, np.full(x0.shape, self.atol))
+        absolute = first_tolerances(self.atol, self.rtol, x0)
+        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute)
+        while True:
+            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
+            rows = np.flatnonzero((needed < absolute).any(axis=1))
+            if not len(rows):
+                return outcome, switched, absolute
+            absolute = needed
+            common = times if len(times) == 1 else times[rows]
+            again, switched[rows] = self._integrate(
+                rhs, p[rows], x0[rows], common, start[rows], self.rtol, absolute[rows], switched[rows]
+            )
+            again.evaluations[:] += outcome.evaluations[rows]
+            again.steps[:] += outcome.steps[rows]
+            for old, new in zip(outcome, again, strict=True):
+                old[rows] = new
 
     def _integrate(
         self,

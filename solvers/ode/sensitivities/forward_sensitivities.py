@@ -4,12 +4,15 @@ Under full error control every sensitivity keeps the local tolerance, relative t
 been far larger on the way than where it is wanted, by a factor A, errors may have survived that are A times that
 tolerance: sensitivities of relaxation oscillators grow by mu^2 in a jump and vanish after it. Then the trajectory is
 integrated again with a tolerance so much smaller that the bound A * rtol falls to sqrt(rtol), and again with a tenth of
-it for as long as that makes a difference. Derivatives of a method's discrete steps (Rodas5P) lose far less, as errors
-along the flow shrink with it: there a tenth of the tolerance comes first.
+it until the change shows that the error left is about sqrt(rtol) of their scale. Where rounding or the bound on steps
+ends this sooner, sensitivities are given if the last change was below a tenth, and else are not. Derivatives of a
+method's discrete steps (Rodas5P) lose far less, as errors along the flow shrink with it: there a tenth of the tolerance
+comes first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,8 +25,12 @@ from invsamp.solvers.ode.integrators.methods import Array, Status
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]
-#: Change at the last tightening of the tolerance, relative to the largest value wanted, at which a sensitivity is good.
+#: Largest change at the last tightening of the tolerance, relative to the largest value wanted, at which a sensitivity
+#: is given.
 MOST_CHANGE = 0.1
+#: The same, in units of sqrt(rtol), at which no further tightening follows: a tenth of the tolerance leaves about a
+#: tenth of the error.
+ENOUGH = 3.0
 #: Relative tolerance below which rounding counts.
 LEAST_RTOL = 1e-12
 #: The first tightening of the tolerance where sensitivities are those of the discrete steps.
@@ -84,7 +91,7 @@ def differentiate(
             excess = float((bound[k] / _largest(slopes[row], size[k], least)).max())
             if excess > 1.0:
                 factor = 1.0 / excess if discrete is None or not discrete[rows[k]] else max(1.0 / excess, GENTLY)
-                refined = _refined(row, run, slopes[row], factor, min(1.0, LEAST_RTOL / rtol), size[k], least)
+                refined = _refined(row, run, slopes[row], factor, rtol, size[k], least)
                 slopes[row], good, evaluated, stepped = refined
                 evaluations[row] += evaluated
                 steps[row] += stepped
@@ -99,21 +106,24 @@ def differentiate(
 
 
 def _refined(
-    row: npt.NDArray[np.intp], run: Run, slopes: Array, factor: float, least_factor: float, size: Array, least: Array
+    row: npt.NDArray[np.intp], run: Run, slopes: Array, factor: float, rtol: float, size: Array, least: Array
 ) -> tuple[Array, bool, int, int]:
     """Sensitivities of one row at tolerances that suffice, whether there are such, evaluations and steps."""
-    evaluations = steps = 0
-    factor = max(factor, min(1.0, 10.0 * least_factor))  # at least once more can the tolerance be tightened
+    evaluations, steps, change, least_factor = 0, 0, math.inf, LEAST_RTOL / rtol
+    # at least once more can the tolerance be tightened, or else it is held against a looser one
+    factor = max(factor, 10.0 * least_factor) if 10.0 * least_factor < 1.0 else 10.0
     while True:
         outcome = run(row, factor)
         evaluations += int(outcome.evaluations[0])
         steps += int(outcome.steps[0])
         if outcome.status[0] not in (Status.OK, Status.STOPPED):
-            return slopes, False, evaluations, steps
-        coarser, slopes = slopes, _slopes(outcome, slopes.shape)
-        change = _largest(slopes - coarser, size, 0.0) / _largest(slopes, size, least)
-        if (change < MOST_CHANGE).all() or factor <= least_factor:
-            return slopes, bool((change < MOST_CHANGE).all()), evaluations, steps
+            return slopes, change < MOST_CHANGE, evaluations, steps
+        found = _slopes(outcome, slopes.shape)
+        finest = found if factor < 1.0 else slopes
+        change = float((_largest(found - slopes, size, 0.0) / _largest(finest, size, least)).max())
+        slopes = finest
+        if change < min(MOST_CHANGE, ENOUGH * math.sqrt(rtol)) or factor <= least_factor or factor > 1.0:
+            return slopes, change < MOST_CHANGE, evaluations, steps
         factor = max(0.1 * factor, least_factor)
 
 

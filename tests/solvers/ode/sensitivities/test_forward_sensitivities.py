@@ -81,6 +81,25 @@ def test_van_der_pol_at_other_tolerances(rtol, method):
     np.testing.assert_allclose(solution.sensitivities[0, -1, :, 0], OSCILLATOR[1000.0][2:], rtol=0.3)
 
 
+@pytest.mark.parametrize(("method", "rtol"), [("Rodas5P", 10.0**-k) for k in range(4, 9)] + [("LSODA", 1e-6)])
+def test_van_der_pol_to_the_root_of_the_tolerance(method, rtol):
+    # dy/dmu at mu = 3000 by Rodas5P at 1e-12, whose own error is 1e-6 of it; over 25 values of mu from 40 to 4000, with
+    # and without initial states, the largest error at rtol 1e-6 was 1.7 sqrt(rtol), and at 1e-8 .3 sqrt(rtol)
+    model = OdeModel(van_der_pol, ("y", "v"), ("mu",), method, rtol=rtol, atol=1e-3 * rtol, max_steps=100_000)
+    solution = model.solve_with_sensitivities([[3000.0]], [2.0, 0.0], [6000.0], t0=0.0, initial_states=())
+    assert solution.status[0] == Status.OK
+    assert abs(solution.sensitivities[0, 0, 0, 0] / 5.9548404e-4 - 1) < math.sqrt(rtol)
+
+
+@pytest.mark.parametrize("rtol", [1e-11, 1e-12])
+def test_the_tightest_tolerances_are_checked_against_looser_ones(rtol):
+    # 2.4e-5 and 1.73e-5 in place of 1.78e-5, when they were compared with themselves
+    model = OdeModel(van_der_pol, ("y", "v"), ("mu",), "LSODA", rtol=rtol, atol=1e-3 * rtol, max_steps=300_000)
+    solution = model.solve_with_sensitivities([[1e5]], [2.0, 0.0], [2e5], t0=0.0, initial_states=())
+    error = abs(solution.sensitivities[0, 0, 0, 0] / 1.783e-5 - 1)
+    assert solution.status[0] == Status.NO_SENSITIVITIES or error < 0.02
+
+
 @pytest.mark.parametrize("method", cases(["LSODA", "Rodas5P", "auto"], {"auto"}))
 def test_robertson(method):
     p, start, times = np.array([0.04, 1e4, 3e7]), np.array([1.0, 0.0, 0.0]), np.geomspace(1e-3, 1e3, 7)

@@ -1,0 +1,91 @@
+r"""Amplification of errors that are committed while a state is small.
+
+An absolute tolerance a allows a state an error of a in every step. Where the state then grows by a factor G because
+its rate of change is proportional to it, as an infection or a population does, the error grows by G too. It counts if
+G a is large compared with the tolerance at the state's new size, a + r |x|, however small it was in the beginning. Two
+kinds of growth are followed: from an initial value other than zero to the largest value on the way, and from a trough.
+
+From a trough G is accumulated over the steps. From y to z it is multiplied by that of |z / y| and
+:math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the
+exact derivative of z with respect to y; the former excludes rates that pass through zero. G starts at 1 when a state
+falls for the first time, and again when it falls below the last trough, changes its sign, or has been so large that the
+relative tolerance rules, r |x| > a. Until then a state that starts at zero grows from what flows into it, which
+amplifies nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.ode.integrators.function_pointers import INNER
+
+Array = npt.NDArray[np.float64]
+
+#: An amplified error of so many tolerances asks for a smaller absolute tolerance.
+MOST_AMPLIFIED = 30.0
+#: Smallest absolute tolerance: for a state that is fed through ten others steps begin with its tenth root, and squares
+#: of errors in units of it must not overflow.
+LEAST_ATOL = 1e-100
+
+
+@njit(**INNER)
+def amplify(
+    n: int, y: Array, z: Array, before: Array, after: Array, rtol: float, absolute: Array, growth: Array, needed: Array
+) -> None:
+    """A step from y to z, with the rates of change ``before`` and ``after`` it; all with n components at least.
+
+    Updates the factors ``growth`` (0 in the beginning, and for a state that comes from zero), and the absolute
+    tolerances ``needed`` at which no amplified error counts.
+    """
+    for i in range(n):
+        old, new = abs(y[i]), abs(z[i])
+        if rtol * min(old, new) > absolute[i]:  # the relative tolerance rules: nothing is amplified from here
+            growth[i] = 1.0
+            continue
+        rate, next_rate = abs(before[i]), abs(after[i])
+        if old == 0.0 or new == 0.0:
+            growth[i] = 0.0
+        elif y[i] * z[i] < 0.0:
+            growth[i] = min(growth[i], 1.0)
+        elif new < old:
+            if growth[i] > 0.0 or old > absolute[i]:
+                factor = max(new / old, next_rate / rate) if next_rate < rate else 1.0
+                growth[i] = max(1.0, growth[i] * factor)
+        elif growth[i] > 0.0 and next_rate > rate:
+            growth[i] *= min(new / old, next_rate / rate)
+        if growth[i] * absolute[i] > MOST_AMPLIFIED * (absolute[i] + rtol * new):
+            needed[i] = min(needed[i], max(LEAST_ATOL, rtol * new / growth[i]))
+
+
+def first_tolerances(atol: float, rtol: float, initial: Array) -> Array:
+    """Absolute tolerances (batch, n) to begin with: relative to initial values (batch, n) that are below ``atol``.
+
+    At ``atol`` they would be lost in the first steps, and nothing would tell that they grow.
+    """
+    start = np.abs(initial)
+    return np.where((start > 0.0) & (start < atol), np.maximum(LEAST_ATOL, rtol * start), atol)
+
+
+def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array) -> Array:
+    """Absolute tolerances at which no amplified error counts; those of the solve where none does.
+
+    Parameters
+    ----------
+    atol, rtol : float
+    initial, needed, peaks : arrays, shape (batch, n)
+        Initial values, the tolerances that `amplify` found, and the largest values on the way.
+
+    Returns
+    -------
+    array, shape (batch, n)
+        States that start at zero have the smallest of their trajectory's: what grows from a small value feeds them, as
+        in an epidemic that begins with one infected and nobody exposed.
+    """
+    start = np.abs(initial)
+    grown = (start > 0.0) & (peaks * atol > MOST_AMPLIFIED * start * (atol + rtol * peaks))
+    regrown = needed < first_tolerances(atol, rtol, initial)
+    needed = np.where(grown, np.minimum(needed, np.maximum(LEAST_ATOL, rtol * start)), needed)
+    least = np.where(grown | regrown, needed, np.inf).min(axis=1, keepdims=True)
+    return np.where((start == 0.0) & (peaks > atol), np.minimum(needed, least), needed)
