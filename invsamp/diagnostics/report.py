@@ -93,6 +93,23 @@ Spent = TypedDict(
 )
 
 
+class Budget(TypedDict):
+    """Evaluations that a run may take, whether the user set them, and how many had been made when warm-up was stopped."""
+
+    evaluations: int
+    given: bool
+    stopped: int | None
+
+
+class Pilot(TypedDict):
+    """What the pilot run promised: effective draws per step, of ``asked`` that it had to show."""
+
+    steps: int
+    r_hat: float
+    promised: float
+    asked: float
+
+
 class LearntLevel(TypedDict):
     """What was learnt of a coarse fidelity."""
 
@@ -185,4 +202,6 @@ class Report(TypedDict, total=False):
     unlooked: bool
     misfit: Misfit | None
     spent: Spent | None
+    budget: Budget
+    pilot: Pilot | None
     correction: LearntCorrection | None

@@ -141,6 +141,14 @@ class Engine:
         return warmup + self.plan.draws * self.plan.thin
 
     @property
+    def exhausted(self) -> bool:
+        """Whether the budget that the user set is spent, and there is a draw."""
+        most = self.plan.evaluations
+        if most is None or self.warming or self.drawn < self.plan.thin:
+            return False
+        return self.stages.spending.total >= most
+
+    @property
     def warming(self) -> bool:
         """Whether the next step is one of warm-up."""
         return self.stages.warming
@@ -241,11 +249,12 @@ class Engine:
     def report(self) -> Report:
         """Settings, counts and figures of the run so far, in plain types."""
         work = self.work
+        cut = self.stages.spending.warnings(self.kept, exhausted=self.exhausted)
         report = reporting.report(work.composition, work.rungs, work.exchange, self.potentials)
         return report | {
             **self.stages.report(),
             "modes": work.visits.report(self.problem),
-            "warnings": [*self._labels(), *self._mistakes, *report["warnings"]],
+            "warnings": [*self._labels(), *self._mistakes, *cut, *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),
