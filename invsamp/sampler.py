@@ -124,7 +124,8 @@ def sample(
         quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
         processes, of a few). A warm-up that learns variances or a contour law is made whole. Default: 32 for each step
         of a chain, many times what an easy posterior takes; it limits warm-up, while the draws are made all the same.
-        When half is spent, a warning says on what. ``run.report["budget"]`` has it.
+        When half is spent, and the rest will not do at that rate, a warning says on what. The logger ``"invsamp"`` and
+        ``run.report["budget"]`` have the budget.
 
     Returns
     -------
@@ -146,8 +147,9 @@ def sample(
     Warns
     -----
     UserWarning
-        If draws are not to be trusted. If half of the budget of evaluations is spent. In place of all that is raised above, and of Ctrl-C, once there are draws and no
-        directory: those that were made are handed back.
+        If draws are not to be trusted. If half of the budget of evaluations is spent, and the rest will not do. In
+        place of all that is raised above, and of Ctrl-C, once there are draws and no directory: those that were made
+        are handed back.
     """
     problem = as_problem(problem)
     sampler = Automatic() if sampler is None else sampler

@@ -94,7 +94,7 @@ Spent = TypedDict(
 
 
 class Budget(TypedDict):
-    """Evaluations that a run may take, whether the user set them, and how many had been made when warm-up was stopped."""
+    """Evaluations that a run may take, whether the user set them, and how many were made when warm-up was stopped."""
 
     evaluations: int
     given: bool

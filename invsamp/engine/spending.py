@@ -130,11 +130,11 @@ class Spending:
         else:
             then += "sampling stops when all of it is spent"
         return (
-            f"half of the budget of {self.budget:,} evaluations is spent at step {done:,} of about {steps:,}, most of it "
-            f"on {max(by, key=lambda name: by[name])} ({parts}). One step of a chain takes "
+            f"half of the budget of {self.budget:,} evaluations is spent at step {done:,} of about {steps:,}, most of "
+            f"it on {max(by, key=lambda name: by[name])} ({parts}). One step of a chain takes "
             f"{self._rate(done) / self._plan.chains:.3g} evaluations. At this rate the run takes about "
-            f"{self.expected(done, steps):,.0f}; {then}. Steps are expensive where the posterior is narrow or strongly curved in some direction, or where "
-            "a ladder has many replicas"
+            f"{self.expected(done, steps):,.0f}; {then}. Steps are expensive where the posterior is narrow or "
+            "strongly curved in some direction, or where a ladder has many replicas"
         )
 
     def warnings(self, kept: int, *, exhausted: bool) -> list[str]:
@@ -144,8 +144,8 @@ class Spending:
             found.append(
                 f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
                 f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
-                f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so that "
-                "the posterior is less narrow or curved."
+                f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
+                "that the posterior is less narrow or curved."
             )
         if exhausted and kept < self._plan.draws:
             found.append(

@@ -111,7 +111,7 @@ class WarmUp:
         self._turn()
 
     def stop(self) -> None:
-        """End with what has been found by now: the metric of the last whole window, and the step sizes of this moment."""
+        """End with what has been found by now: the metric of the last whole window, and the present step sizes."""
         if not self._last:
             self._do([tuner.open(0, True) for tuner in self._tuners])
         self._do([tuner.close(True) for tuner in self._tuners])
