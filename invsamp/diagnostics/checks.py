@@ -62,9 +62,9 @@ _NO_WEIGHTS = (
 )
 #: Chance of an exchange with a coarse model of the same law, of the worst chain.
 CHAIN_LIMIT = 0.1
-#: A pilot run's effective draws per step over those of the run, from which on they are a broken promise. The pilot run is
-#: short: over 20 seeds each, the ratio was at most 3 on ten posteriors without slow regions (eight schools, GARCH, ...). It
-#: was 4 to 16 at 7 of 8 seeds of a Michaelis-Menten model, and 5 to 13 at 3 of 12 on a bent ridge.
+#: A pilot run's effective draws per step over those of the run, from which on they are a broken promise. The pilot run
+#: is short: over 20 seeds each, the ratio was at most 3 on ten posteriors without slow regions (eight schools, GARCH).
+#: It was 4 to 16 at 7 of 8 seeds of a Michaelis-Menten model, and 5 to 13 at 3 of 12 on a bent ridge.
 PROMISE_LIMIT = 4.0
 #: A fine solve that takes so many times the time of a coarse one at the most leaves nothing to save, where the coarse
 #: ones take some seconds together.
