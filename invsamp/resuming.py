@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.arguments import boolean, mapping
+from invsamp.arguments import boolean, integer, mapping
 from invsamp.engine.driver import serialization as states
 from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.engine.driver.checkpoint_loop import NOTICE, fingerprint, obey, record, start_run
@@ -52,6 +52,7 @@ def resume(
     comm: Communicator | None = None,
     executor: Executor | Evaluator | None = None,
     record: Mapping[str, Callable[[Array], object]] | None = None,
+    evaluations: int | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
 
@@ -77,6 +78,8 @@ def resume(
         As of `invsamp.sample`; it need not be that of before.
     record : mapping of names to functions, optional
         The functions that were recorded, by the same names; needed where there were some and the posterior is given.
+    evaluations : int, optional
+        A larger budget, those made before included, for a run that was given one (`invsamp.sample`).
 
     Returns
     -------
@@ -89,8 +92,8 @@ def resume(
         If there is no run.
     ValueError
         If the posterior or the sampler is not that of the run: with what differs, energies included. If the posterior
-        cannot be read from the directory. If ``draws`` is less than there are. If a file of the run is truncated or
-        damaged: with its name.
+        cannot be read from the directory. If ``draws`` is less than there are, or ``evaluations`` than the budget
+        before. If a file of the run is truncated or damaged: with its name.
     DirectoryInUseError
         If another process writes to it: with its number and host.
     OSError
@@ -109,7 +112,7 @@ def resume(
     header, payload = read_state(path)
     problem, used, kept = _parts(path, header, payload, posterior, sampler, record)
     _check_same(path, header.about, problem, used)
-    plan = _plan(header.about["plan"], draws)
+    plan = _plan(header.about["plan"], draws, evaluations)
     engine, evaluator = engine_of(problem, used, plan), as_evaluator(executor)
     engine.record = kept
     if evaluator and comm is not None:
@@ -136,7 +139,7 @@ def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run
             # before models are corrected as they were
             _check_energies(engine, path, about, kept.header.fingerprint)
             engine.restore(saved["engine"])
-        if plan.draws != about["plan"]["draws"]:
+        if (plan.draws, plan.evaluations) != (about["plan"]["draws"], about["plan"].get("evaluations")):
             kept.describe(dict(about) | {"plan": asdict(plan)})
         if saved["engine"] is None:
             start_run(engine, kept)
@@ -246,8 +249,12 @@ def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
         warnings.warn(message, stacklevel=6)
 
 
-def _plan(before: Facts, draws: int | None) -> Plan:
+def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:
     plan = Plan(**before)
+    if evaluations is not None:
+        if plan.evaluations is None:
+            raise ValueError(f"evaluations must be None for a run that was given no budget, got {evaluations!r}")
+        plan = replace(plan, evaluations=integer("evaluations", evaluations, least=plan.evaluations))
     if draws is None:
         return plan
     more = replace(plan, draws=draws)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def sample(
     executor: Executor | Evaluator | None = None,
     record: Mapping[str, Callable[[Array], object]] | None = None,
     keep: bool | Sequence[str] = True,
+    evaluations: int | None = None,
 ) -> Run:
     """Draw from a posterior.
 
@@ -120,6 +122,13 @@ def sample(
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs; none, or those that are named, of the posterior's draws
         alone. Very many parameters (the weights of a network) would fill the memory.
+    evaluations : int, optional
+        Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
+        quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
+        processes, of a few). A warm-up that learns variances or a contour law is made whole. Default: 32 for each step
+        of a chain, many times what an easy posterior takes; it limits warm-up, while the draws are made all the same.
+        When half is spent, and the rest will not do at that rate, a warning says on what. The logger ``"invsamp"`` and
+        ``run.report["budget"]`` have the budget.
 
     Returns
     -------
@@ -141,15 +150,16 @@ def sample(
     Warns
     -----
     UserWarning
-        If draws are not to be trusted. In place of all that is raised above, and of Ctrl-C, once there are draws and no
-        directory: those that were made are handed back.
+        If draws are not to be trusted. If half of the budget of evaluations is spent, and the rest will not do. In
+        place of all that is raised above, and of Ctrl-C, once there are draws and no directory: those that were made
+        are handed back.
     """
     problem = as_problem(problem)
     sampler = Automatic() if sampler is None else sampler
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it (how many draws, draws= says)")
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
-    asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest)
+    asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
     engine = engine_of(problem, sampler, asked)
     engine.record = as_record(problem, record, keep)
     engine.given = _start(engine, start, 0 if seed is None else seed)
@@ -206,6 +216,7 @@ def plan(
     seed: int | None,
     check_gradient: bool = True,
     shortest: int = SHORTEST,
+    evaluations: int | None = None,
 ) -> Plan:
     """The plan of a run from the arguments of `sample`; `ValueError` where they make none."""
     if seed is None:
@@ -213,10 +224,10 @@ def plan(
         assert isinstance(entropy, int)  # what the system gives
         seed = entropy
     if warmup is not None:
-        return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
-    checked = Plan(draws, 0, thin, chains, seed)
+        return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient, evaluations=evaluations)
+    checked = Plan(draws, 0, thin, chains, seed, check_gradient=check_gradient, evaluations=evaluations)
     steps = max(shortest, checked.draws * checked.thin // 2)
-    return Plan(draws, steps, thin, chains, seed, stops_early=True, check_gradient=check_gradient)
+    return replace(checked, warmup=steps, schedule_steps=None, stops_early=True)
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
@@ -248,7 +259,7 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
     received = None
     try:
         with shared or nullcontext():
-            while engine.done < engine.steps:
+            while engine.done < engine.steps and not engine.exhausted:
                 engine.step(engine.steps, kept.keep)
                 bar.tick()
                 kept.follow()

@@ -104,6 +104,23 @@ Spent = TypedDict(
 )
 
 
+class Budget(TypedDict):
+    """Evaluations that a run may take, whether the user set them, and how many were made when warm-up was stopped."""
+
+    evaluations: int
+    given: bool
+    stopped: int | None
+
+
+class Pilot(TypedDict):
+    """What the pilot run promised: effective draws per step, of ``asked`` that it had to show."""
+
+    steps: int
+    r_hat: float
+    promised: float
+    asked: float
+
+
 class LearnedLevel(TypedDict):
     """What was learned of a coarse fidelity."""
 
@@ -201,4 +218,6 @@ class Report(TypedDict, total=False):
     unlooked: bool
     misfit: Misfit | None
     spent: Spent | None
+    budget: Budget
+    pilot: Pilot | None
     correction: LearntCorrection | None

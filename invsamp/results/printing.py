@@ -127,5 +127,7 @@ def _headline(report: Report) -> list[str]:
         for name, count in (report.get("evaluations") or {}).items()
     ]
     if solves:
-        lines.append("evaluations: " + ", ".join(solves))
+        budget = report.get("budget")
+        of = f", of a budget of {budget['evaluations']:,}" if budget else ""
+        lines.append("evaluations: " + ", ".join(solves) + of)
     return [line for line in lines if line]

@@ -207,6 +207,8 @@ def _costs(report: Report) -> str:
     found = [_table("Solves of each model, warm-up included", names, rows)] if rows else []
     if spent := report.get("spent"):
         found.append(f"<p>{escape(account(spent).capitalize())}.</p>")
+    if budget := report.get("budget"):
+        found.append(f"<p>The budget was {budget['evaluations']:,} evaluations.</p>")
     if report.get("failure_message"):
         found.append(f"<p>The last failed solve said: {escape(str(report['failure_message']))}</p>")
     if report.get("seconds") is not None:

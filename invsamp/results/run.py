@@ -15,7 +15,7 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.checks import diagnose
+from invsamp.diagnostics.checks import diagnose, pilot_warnings
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
@@ -311,7 +311,7 @@ class Run(Pictures):
         """
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return diagnose(self._judged(self._summary(every)), self.report, self._weights(0, every)) + self._fit(every)
+        return self._diagnosed(self._summary(every), self.report, every)
 
     @property
     def verdict(self) -> str:
@@ -611,6 +611,12 @@ class Run(Pictures):
         misfit = self._source.read("sample_stats", "misfit", slice(None, None, every))
         return fit_warnings(misfit, self._weights(0, every), expected)
 
+    def _diagnosed(self, summary: pd.DataFrame, report: Report, every: int = 1) -> list[str]:
+        """What is wrong by the summary of every so manieth draw."""
+        found = diagnose(self._judged(summary), report, self._weights(0, every))
+        found += pilot_warnings(summary[: len(self.labels)], report, every)
+        return found + self._fit(every)
+
     def _summary(self, every: int = 1) -> pd.DataFrame:
         """Summary of every so manieth draw, with shapes of tails."""
         import pandas as pd
@@ -667,5 +673,5 @@ class Run(Pictures):
     def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
         """Table, report, warnings and modes."""
         summary, report = self._summary(), self.report
-        messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
+        messages = self._diagnosed(summary, report)
         return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}

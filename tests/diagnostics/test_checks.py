@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from invsamp.diagnostics import statistics
-from invsamp.diagnostics.checks import diagnose
+from invsamp.diagnostics.checks import diagnose, pilot_warnings
 
 ROUNDS = [{"barrier": 3.0, "barrier_error": 0.01}, {"barrier": 3.1, "barrier_error": 0.01}]
 FOUND = {"betas": [1.0, 0.1, 0.0], "limited": False, "hottest_is_prior": True, "rounds": ROUNDS}
@@ -219,3 +219,43 @@ def test_sds_of_heavy_tails_are_told_to_be_unsettled(within):
 def test_a_barrier_that_moved_by_chance_is_not_warned_of():
     rounds = [{"barrier": 3.0, "barrier_error": 0.1}, {"barrier": 3.3, "barrier_error": 0.05}]
     assert diagnose(table(), REPORT | {"ladder": FOUND | {"rounds": rounds}}) == []
+
+
+PILOT = {"steps": 200, "r_hat": 1.02, "promised": 0.28, "asked": 0.12}
+
+
+def of_pilot(reached, every=1, **changes):
+    """What is said of a run of 4,000 draws of which the worst quantile has so many effective ones per judged draw."""
+    size = reached * 4 * -(-1000 // every)
+    summary = pd.DataFrame({"ess_bulk": [4000.0, 2.0 * size], "ess_tail": [4000.0, size]}, ["x", "y"])
+    return pilot_warnings(summary, {"chains": 4, "draws": 1000, "thin": 1, "pilot": PILOT | changes}, every)
+
+
+def test_a_broken_promise_of_the_pilot_run_names_both_figures():
+    (told,) = of_pilot(0.021)
+    assert "per draw of 0.28" in told and "reached 0.021 (y)" in told
+
+
+@pytest.mark.parametrize(
+    ("reached", "changes", "warned"),
+    [
+        (0.069, {}, True),
+        (0.071, {}, False),  # a quarter of what was promised
+        (0.13, {"promised": 0.9}, False),  # the pilot run would have passed with it
+        (0.021, {"steps": 501}, False),  # the run is hardly longer
+    ],
+)
+def test_a_promise_is_broken_below_a_quarter_of_it(reached, changes, warned):
+    assert bool(of_pilot(reached, **changes)) == warned
+
+
+def test_promises_are_of_steps():
+    """Of draws that are ten steps apart, or one in ten judged, ten times as many effective ones are promised."""
+    assert of_pilot(0.2, every=10)
+    assert not of_pilot(0.3, every=10)
+
+
+def test_a_run_without_a_pilot_run_promises_nothing():
+    summary = pd.DataFrame({"ess_bulk": [1.0], "ess_tail": [1.0]}, ["x"])
+    assert pilot_warnings(summary, {"chains": 4, "draws": 1000, "pilot": None}) == []
+    assert pilot_warnings(summary, {"chains": 4, "draws": 1000}) == []

@@ -112,6 +112,14 @@ class WarmUp:
         self._done += 1
         self._turn()
 
+    def stop(self) -> None:
+        """End with what has been found by now: the metric of the last whole window, and the present step sizes."""
+        if not self._last:
+            self._do([tuner.open(0, True) for tuner in self._tuners])
+        self._do([tuner.close(True) for tuner in self._tuners])
+        self._window = len(self._ends) - 1
+        self._finish()
+
     def state(self) -> Saved:
         """Where warm-up stands, beside what the rungs hold themselves."""
         tuners = [tuner.state() for tuner in self._tuners]

@@ -1,11 +1,11 @@
-"""What a run for which no sampler was chosen has spent its evaluations on, before its draws."""
+"""The budget of evaluations of a run, and what they were spent on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from invsamp.diagnostics.checks import ess_wanted
-from invsamp.diagnostics.report import Spent
+from invsamp.diagnostics.report import Budget, Spent
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
 from invsamp.engine.rungs.random_streams import Saved
@@ -23,6 +23,14 @@ MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 #: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
 LEAST_STEPS = 1000
 
+#: Evaluations per step of a chain that the default budget allows for. On easy posteriors a path takes 3 to 5, on the
+#: hardest of the battery (a funnel, a bent ridge) 20 to 60.
+ALLOWED = 32
+#: Shares of the budget: once the first is spent, the run reports what is slow; at the second, warm-up ends.
+NOTICE_SHARE, WARMUP_SHARE = 0.5, 0.75
+#: What messages call what evaluations are spent on.
+NAMES = {"descents": "optimization", "looks": "mode search", "failed": "rejected pilot runs"}
+
 
 class EvaluationBudget:
     """The account of a run.
@@ -32,20 +40,34 @@ class EvaluationBudget:
     plan : Plan
     potentials : mapping of fidelities to CountedPotential
         Of the run.
+    steps : int, optional
+        Steps of all replicas of a chain, which the default budget is for. Default: those of the plan.
 
     Attributes
     ----------
+    budget : int
+        Evaluations of all fidelities that the run may take: those that the user set, or `ALLOWED` for each step.
+    stopped : int or None
+        Evaluations at which warm-up was stopped, where it was.
     descents_most : int
-        Evaluations that descents may take: as many as there will be draws, at least `LEAST_LOOK`.
+        Evaluations that descents may take: as many as there will be draws, at least `LEAST_LOOK`; at most a quarter of
+        a budget that the user set.
     points_most : int
-        Prior points that are looked at in few dimensions: as many as there will be draws, at most `MOST_POINTS`.
+        Prior points that are looked at in few dimensions: as many as there will be draws, at most `MOST_POINTS`, and
+        an eighth of a budget that the user set.
     worth : float
         Share of an independent draw that each has to be worth for a trial to pass.
     """
 
-    def __init__(self, plan: Plan, potentials: Mapping[str, CountedPotential]) -> None:
+    def __init__(self, plan: Plan, potentials: Mapping[str, CountedPotential], steps: int | None = None) -> None:
         draws = plan.chains * plan.draws * plan.thin
+        self._plan = plan
+        self.stopped: int | None = None
+        self.budget = plan.evaluations or ALLOWED * plan.chains * (plan.steps if steps is None else steps)
         self.descents_most, self.points_most = max(draws, LEAST_LOOK), min(draws, MOST_POINTS)
+        if plan.evaluations is not None:
+            self.descents_most = min(self.descents_most, max(1, plan.evaluations // 4))
+            self.points_most = min(self.points_most, max(1, plan.evaluations // 8))
         self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
         self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
         self._by = dict.fromkeys(PURPOSES, 0)
@@ -77,13 +99,71 @@ class EvaluationBudget:
         spent = self._by["failed"] + self._by["warm-up"] + self._unbooked
         return spent + steps * each <= self._steps * each
 
+    @property
+    def noticeable(self) -> bool:
+        """Whether so much is spent that the run reports what is slow."""
+        return self.total >= NOTICE_SHARE * self.budget
+
+    @property
+    def ends_warm_up(self) -> bool:
+        """Whether the rest of the budget is for draws."""
+        return self.total >= WARMUP_SHARE * self.budget
+
+    def allow(self, steps: int) -> None:
+        """Allow for so many steps of a chain from now on, where the user set no budget."""
+        if self._plan.evaluations is None:
+            self.budget = self.total + ALLOWED * self._plan.chains * steps
+
+    def expected(self, done: int, steps: int) -> float:
+        """Evaluations of the whole run, at the rate of the ``done`` of about ``steps`` steps."""
+        return self.total + self._rate(done) * (steps - done)
+
+    def notice(self, done: int, steps: int, *, warming: bool) -> str:
+        """What is slow, after ``done`` of about ``steps`` steps."""
+        phase = "warm-up" if warming else "sampling"
+        by = {NAMES.get(name, name): count for name, count in self._by.items() if name != "draws"}
+        by[phase] = by.get(phase, 0) + self._unbooked
+        parts = ", ".join(f"{name} {count:,}" for name, count in by.items() if count)
+        then = "warm-up ends once three quarters are spent, and " if warming else ""
+        if self._plan.evaluations is None:
+            then += "the draws are made all the same, unless evaluations= sets a limit"
+        else:
+            then += "sampling stops when all of it is spent"
+        return (
+            f"half of the budget of {self.budget:,} evaluations is spent at step {done:,} of about {steps:,}, most of "
+            f"it on {max(by, key=lambda name: by[name])} ({parts}). One step of a chain takes "
+            f"{self._rate(done) / self._plan.chains:.3g} evaluations. At this rate the run takes about "
+            f"{self.expected(done, steps):,.0f}; {then}. Steps are expensive where the posterior is narrow or "
+            "strongly curved in some direction, or where a ladder has many replicas"
+        )
+
+    def warnings(self, kept: int, *, exhausted: bool) -> list[str]:
+        """What the budget has cut short, as warnings; ``kept`` draws of each chain were made."""
+        found = []
+        if self.stopped is not None:
+            found.append(
+                f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
+                f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
+                f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
+                "that the posterior is less narrow or curved."
+            )
+        if exhausted and kept < self._plan.draws:
+            found.append(
+                f"sampling stopped after {kept} of {self._plan.draws} draws, as the budget of {self.budget:,} "
+                "evaluations was spent. Allow for more (evaluations=), of a run in a directory by invsamp.resume."
+            )
+        return found
+
     def state(self) -> Saved:
         """For `restore`."""
-        return dict(self._by)
+        return self._by | {"stopped": self.stopped, "budget": self.budget}
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
-        self._by = dict(state)
+        self._by = {name: state[name] for name in PURPOSES}
+        self.stopped = state.get("stopped")  # not in runs of version 0.2.0
+        if self._plan.evaluations is None:
+            self.budget = state.get("budget", self.budget)
 
     def report(self) -> Spent:
         """In plain types, with the limits."""
@@ -97,6 +177,14 @@ class EvaluationBudget:
             "descents_most": self.descents_most,
             "points_most": self.points_most,
         }
+
+    def told(self) -> Budget:
+        """The budget, in plain types."""
+        return {"evaluations": self.budget, "given": self._plan.evaluations is not None, "stopped": self.stopped}
+
+    def _rate(self, done: int) -> float:
+        """Evaluations of a step of all chains, on average, without the search for modes."""
+        return (self.total - self._by["descents"] - self._by["looks"]) / max(1, done)
 
     @property
     def _unbooked(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.mode_search.mode_occupancy import diverged
@@ -73,6 +74,8 @@ class KernelSelection:
         self.returned: WarmStart | None = None
         #: What was chosen, and why.
         self.told: list[str] = []
+        #: What the pilot run promised that passed.
+        self.pilot: Pilot | None = None
         self._every = max(1, -(-dimension // JUDGED))
         self._positions: list[Array] = []
         self._energies: list[Array] = []
@@ -168,6 +171,7 @@ class KernelSelection:
         stuck = self._stuck(least)
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
+            self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": least}
             self.told.append(
                 f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )
@@ -189,6 +193,12 @@ class KernelSelection:
         else:
             self._next(failed, worst, worth, warm_start, self._longer(worth, least, affords))
         return False
+
+    def stop(self, budget: int) -> None:
+        """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
+        cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
+        self.told.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
+        self._positions, self._energies = [], []
 
     def _stuck(self, least: float) -> float | None:
         """The share of steps in which a stuck chain has moved, where the others pass by themselves, or nearly."""
@@ -256,6 +266,7 @@ class KernelSelection:
             "again": self.again,
         }
         known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
+        known |= {"pilot": self.pilot}
         return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
 
     def restore(self, state: Saved) -> None:
@@ -264,7 +275,7 @@ class KernelSelection:
         self._modes, self._worths = state["modes"], list(state["worths"])
         self._failures, self.returned = list(state["failures"]), state["returned"]
         self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
-        self.again = state.get("again", False)  # not in runs of before
+        self.again, self.pilot = state.get("again", False), state.get("pilot")  # not in runs of before
         self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
         self._lowest, self._jumps = state["lowest"], state["jumps"]
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])

@@ -35,6 +35,7 @@ from invsamp.ladder.automatic import Automatic
 from invsamp.modes.gauss_newton import walled
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, DrawablePrior, SplitPotential
+from invsamp.tempering.contours import Contour
 
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
 #: apart those of stages are.
@@ -88,7 +89,7 @@ class Phases:
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
         check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
         work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
-        self.evaluation_budget = EvaluationBudget(self._plan, work.potentials)
+        self.evaluation_budget = EvaluationBudget(self._plan, work.potentials, self._allowed(most))
         self.unlooked = False
         self.search = self._new_search()
         self._on_trial = False
@@ -129,12 +130,14 @@ class Phases:
         self._warmed()
 
     def step(self) -> None:
-        """One step."""
+        """One step; the last one, where the budget leaves the rest of the evaluations for draws."""
         if self._warm_up is None:
             self._try()
-            return
-        self._warm_up.step()
-        self._warmed()
+        else:
+            self._warm_up.step()
+            self._warmed()
+        if self.warming and self._may_stop and self.evaluation_budget.ends_warm_up:
+            self._stop()
 
     def again(self) -> None:
         """Assemble once more what `begin` begins with."""
@@ -146,6 +149,7 @@ class Phases:
         self.choice, self.search, self._chosen = None, None, sampler
         self._preconditioner = sampler.preconditioner_at(self.work.problem.dimension)
         self._following = streams, steps, every
+        self.evaluation_budget.allow(len(sampler.rungs) * every * self._plan.draws * self._plan.thin)
         self.work.fit(sampler)
         self._assemble()
 
@@ -167,6 +171,8 @@ class Phases:
             "unlooked": self.unlooked,
             "led_astray": None if self.choice is None else self.choice.astray,
             "spent": None if self.choice is None else self.evaluation_budget.report(),
+            "budget": self.evaluation_budget.told(),
+            "pilot": None if self.choice is None else self.choice.pilot,
         }
 
     def state(self) -> Saved:
@@ -301,7 +307,9 @@ class Phases:
         work.do([rung.moves() for rung in work.rungs])
         cold = work.rungs[0]
         choice.add(cold.position, cold.estimate.energy)
-        if not choice.complete(self.evaluation_budget.worth):
+        if not choice.complete(self.evaluation_budget.worth) or (
+            self._may_stop and self.evaluation_budget.ends_warm_up
+        ):
             return
         self._on_trial, led = False, choice.led
         warm_start = WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)))
@@ -320,6 +328,39 @@ class Phases:
             for rung in work.rungs:
                 place(work.problem, rung, work.given, self._plan.chains)
         self._begin_warm_up()
+
+    def _allowed(self, most: int) -> int:
+        """Steps of all replicas of a chain, ``most`` of them, for the default budget."""
+        plan = self._plan
+        if self.choice is None:
+            return most * plan.steps
+        return max(plan.warmup, LEAST_SEARCH) + plan.draws * plan.thin
+
+    @property
+    def _may_stop(self) -> bool:
+        """Whether draws are right wherever warm-up ends: acceptance by exact energies, of laws that learn nothing."""
+        return self._following is None and all(
+            rung.settings.kernel.adjusted
+            and rung.estimator.exact
+            and not (rung.settings.learns_variance or isinstance(rung.target, Contour))
+            for rung in self.work.rungs
+        )
+
+    def _stop(self) -> None:
+        """Begin draws with what there is."""
+        if self.choice is not None:
+            self.choice.stop(self.evaluation_budget.budget)
+        self._on_trial = False
+        if self._warm_up is None:
+            return
+        exchange = self.work.exchange
+        met = exchange is not None and bool(exchange.attempts.all())
+        self._warm_up.stop()
+        if self.search is not None and exchange is not None and met:
+            self.search.measured(exchange)
+        self._warm_up = None
+        self.evaluation_budget.warmed()
+        self.evaluation_budget.stopped = self.evaluation_budget.total
 
     @property
     def _shortened(self) -> int:

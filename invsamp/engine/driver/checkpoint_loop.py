@@ -99,7 +99,7 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
     bar = Bar(engine, progress)
     received = None
     try:
-        while engine.done < engine.steps and received is None:
+        while engine.done < engine.steps and received is None and not engine.exhausted:
             engine.step(checkpoints.ahead, checkpoints.keep)
             bar.tick()
             if engine.done == engine.steps:

@@ -147,6 +147,14 @@ class Engine:
         return warmup + self.plan.draws * self.plan.thin
 
     @property
+    def exhausted(self) -> bool:
+        """Whether the budget that the user set is spent, and there is a draw."""
+        most = self.plan.evaluations
+        if most is None or self.warming or self.drawn < self.plan.thin:
+            return False
+        return self.stages.evaluation_budget.total >= most
+
+    @property
     def warming(self) -> bool:
         """Whether the next step is one of warm-up."""
         return self.stages.warming
@@ -255,6 +263,7 @@ class Engine:
     def report(self) -> Report:
         """Settings, counts and figures of the run so far, in plain types."""
         work = self.work
+        cut = self.stages.evaluation_budget.warnings(self.kept, exhausted=self.exhausted)
         report = run_report.report(work.composition, work.rungs, work.exchange, self.potentials)
         return report | {
             **self.stages.report(),
@@ -264,6 +273,7 @@ class Engine:
                 *self._labels(),
                 *self._mistakes,
                 *self._repeats.warnings,
+                *cut,
                 *report["warnings"],
             ],
             "warmup_evaluations": dict(self._warm_up_evaluations),

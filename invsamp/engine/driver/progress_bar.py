@@ -1,8 +1,9 @@
-"""Progress bar of a run, on the process that shows it."""
+"""Progress bar of a run, on the process that shows it, and what the run says of its budget of evaluations."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import sys
 import time
@@ -20,12 +21,14 @@ __all__ = ["Bar", "tqdm"]
 
 #: Seconds between two looks of the bar, where it is drawn over itself and where each one is a line of a file.
 LIVE, LOGGED = 0.5, 30.0
+_LOG = logging.getLogger("invsamp")
 
 
 class Bar:
     """Progress bar; touches tqdm when it is time only, because a step may take microseconds, or minutes.
 
-    Where it cannot be shown any more (a terminal that was closed, a log on a full disk) the run goes on without.
+    Where it cannot be shown any more (a terminal that was closed, a log on a full disk) the run goes on without. Shown
+    or not, it logs the budget of evaluations, and warns once when half of it is spent.
     """
 
     def __init__(self, engine: Engine, shown: bool) -> None:
@@ -41,12 +44,28 @@ class Bar:
             self._bar, live, shown = tqdm(disable=True), False, False
         self._interval = (LIVE if live else LOGGED) if shown else math.inf
         self._engine, self._shown, self._last = engine, engine.done, time.monotonic()
+        self._spending = engine.stages.evaluation_budget
+        #: Of a run that goes on, the process before has said it.
+        self._noticed = self._spending.noticeable
+        _LOG.info("budget of %s evaluations for %s steps", f"{self._spending.budget:,}", f"{steps:,}")
 
     def tick(self) -> None:
         """Look whether it is time, after a step, or some."""
+        if not self._noticed and self._spending.noticeable:
+            self._noticed = True
+            self._notice()
         if (now := time.monotonic()) - self._last >= self._interval:
             self._last = now
             self._show()
+
+    def _notice(self) -> None:
+        """Report what is slow: as a warning, where the budget will not do at this rate."""
+        engine = self._engine
+        told = self._spending.notice(engine.done, engine.steps, warming=engine.warming)
+        if self._spending.expected(engine.done, engine.steps) > self._spending.budget:
+            _warn(told)
+        else:
+            _LOG.info(told)
 
     def close(self) -> None:
         """Take the bar down, with all steps counted."""
@@ -66,7 +85,16 @@ class Bar:
 
     def _facts(self) -> dict[str, str]:
         facts = {name: f"{potential.evaluations} solves" for name, potential in self._engine.potentials.items()}
+        facts["budget"] = f"{self._spending.budget}"
         exchange = self._engine.exchange
         if exchange is not None and exchange.attempts.sum():
             facts["swaps"] = f"{exchange.accepts.sum() / exchange.attempts.sum():.0%}"
         return facts
+
+
+def _warn(message: str) -> None:
+    """Warn; where warnings are errors, log: no notice is worth a run."""
+    try:
+        warnings.warn(message, stacklevel=4)
+    except Warning:
+        _LOG.warning(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from invsamp.arguments import boolean, integer, store
+from invsamp.arguments import boolean, integer, optional, store
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,9 @@ class Plan:
         Whether warm-up may end before, once what it learns has come to rest: then ``warmup`` is the most.
     check_gradient : bool
         Whether gradients are held against energies before the first step.
+    evaluations : int, optional
+        Budget of evaluations of all fidelities. Default: estimated, for a notice and for warm-up alone
+        (`invsamp.engine.evaluation_budget`).
 
     Raises
     ------
@@ -39,12 +42,14 @@ class Plan:
     schedule_steps: int | None = None
     stops_early: bool = False
     check_gradient: bool = True
+    evaluations: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
             store(self, **{name: integer(name, getattr(self, name), least=least)})
         boolean("stops_early", self.stops_early)
         boolean("check_gradient", self.check_gradient)
+        optional(integer, "evaluations", self.evaluations, least=1)
         if self.schedule_steps is None:
             object.__setattr__(self, "schedule_steps", self.steps)
 

@@ -117,7 +117,8 @@ class Training:
         self._potential = potentials[fidelity]
         alone = posterior.alone(fidelity)
         sampler = Automatic() if settings.alone is None else settings.alone
-        own = replace(plan, draws=STEPS, thin=1, schedule_steps=None)
+        budget = None if plan.evaluations is None else max(1, plan.evaluations // 2)
+        own = replace(plan, draws=STEPS, thin=1, schedule_steps=None, evaluations=budget)
         #: The run of the coarse fidelity alone.
         self.coarse = Engine(alone, sampler, own, {fidelity: self._potential})
         self._drawn: list[Array] = []

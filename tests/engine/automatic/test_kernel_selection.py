@@ -214,6 +214,23 @@ class TestWhatIsChosen:
             taken += 1
         assert taken == steps
 
+    def test_what_the_pilot_run_promised_is_kept_and_checked(self, monkeypatch):
+        """A bent ridge, on which a draw is worth next to nothing, and a pilot run that saw nothing of it."""
+
+        def ridge(z):
+            x, away = z[:, 0], z[:, 1] - z[:, 0] ** 2
+            gradient = np.column_stack([(x - 1.0) / 10.0 - 20.0 * x * away, 10.0 * away])
+            return (x - 1.0) ** 2 / 20.0 + 5.0 * away**2, gradient
+
+        easy, told = sampled(linear())
+        assert 0.12 <= easy.report["pilot"]["promised"] <= 1.0 and easy.report["pilot"]["steps"] in (100, 200)
+        monkeypatch.setattr(KernelSelection, "_measured", lambda self, *chains: (1.01, 0.5))
+        run, bent = sampled(iv.Target(iv.FunctionPotential(ridge, 2)))
+        promise = "the pilot run of 100 steps promised an effective sample size (ESS) per draw of 0.5"
+        assert any(text.startswith(promise) for text in bent)
+        assert promise in repr(run)
+        assert not any("pilot run" in text for text in told)
+
     def test_in_one_dimension_a_kernel_that_can_be(self):
         assert sampled(linear(1))[0].report["kernels"] == ["hmc"]
 
