@@ -55,7 +55,7 @@ class Case:
         """A potential without walls, and from its positions to quantities; None if nobody wrote one."""
         if self.smooth is not None and self.of_smooth is not None:
             return self.smooth, self.of_smooth
-        if not isinstance(self.problem.sampling_domain, iv.Unbounded):
+        if not isinstance(self.problem.sampling_domain, iv.domains.Unbounded):
             return None
         return self.problem.potential(), lambda position: self.quantities(self.problem.to_theta(position))
 

@@ -17,7 +17,7 @@ Function = Callable[[Array], tuple[Array, Array]]
 
 
 def _target(function: Function, dimension: int, **rest: object) -> iv.Target:
-    return iv.Target(iv.FunctionPotential(function, dimension), **rest)  # type: ignore[arg-type]
+    return iv.Target(iv.extending.FunctionPotential(function, dimension), **rest)  # type: ignore[arg-type]
 
 
 def _alike(mean: float, sd: float, dimension: int) -> dict[str, tuple[float, float, float]]:
@@ -189,7 +189,7 @@ def slab() -> Case:
         slope = x[:, 0] * width * share * (1.0 - share) + 2.0 * share - 1.0
         return energy, np.column_stack([slope, x[:, 1:]])
 
-    smooth = iv.FunctionPotential(without_walls, 5)
+    smooth = iv.extending.FunctionPotential(without_walls, 5)
     return Case("slab", _target(function, 5, domain=walls), known, smooth=smooth, of_smooth=inside)
 
 

@@ -153,7 +153,7 @@ def eight_schools_centered(data: Data) -> Posed:
         return np.where(failed, np.inf, energy), gradient
 
     names = [*(f"theta{k}" for k in range(1, 9)), "mu", "log_tau"]
-    return iv.Target(iv.FunctionPotential(energy_and_gradient, 10), names=names), last_is_log, {}
+    return iv.Target(iv.extending.FunctionPotential(energy_and_gradient, 10), names=names), last_is_log, {}
 
 
 def low_dim_gauss_mix(data: Data) -> Posed:
@@ -244,8 +244,8 @@ def garch11(data: Data) -> Posed:
 
     walls = [iv.constraint(text) for text in ("alpha0 > 0", "alpha1 > 0", "beta1 > 0", "alpha1 + beta1 < 1")]
     names = ("mu", "alpha0", "alpha1", "beta1")
-    target = iv.Target(iv.FunctionPotential(energy_and_gradient, 4), domain=walls, names=names)
-    return target, _same, {"smooth": iv.FunctionPotential(without_walls, 4), "of_smooth": theta_of}
+    target = iv.Target(iv.extending.FunctionPotential(energy_and_gradient, 4), domain=walls, names=names)
+    return target, _same, {"smooth": iv.extending.FunctionPotential(without_walls, 4), "of_smooth": theta_of}
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -311,7 +311,7 @@ def hmm_example(data: Data) -> Posed:
         by_gap = slope[:, 3] * share - (1.0 - share)
         return energy - np.log(share), np.column_stack([slope[:, :2], by_first, by_gap])
 
-    smooth = iv.FunctionPotential(without_walls, 4)
+    smooth = iv.extending.FunctionPotential(without_walls, 4)
     return posterior, _same, {"smooth": smooth, "of_smooth": lambda x: logs.to_theta(apart(x)[0])}
 
 

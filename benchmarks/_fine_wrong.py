@@ -19,7 +19,7 @@ WORK = float((CELLS + 1) ** 2)
 class Elsewhere:
     """A coarse model of which the first two unknowns are bent, so that it is wrong beyond a part of the posterior."""
 
-    def __init__(self, model: iv.ForwardModel) -> None:
+    def __init__(self, model: iv.extending.ForwardModel) -> None:
         self.model, self.parameters, self.work = model, ("z",), WORK
 
     def __call__(self, theta: Array) -> Array:
@@ -42,7 +42,7 @@ class Elsewhere:
 class Shifted:
     """A coarse model that is off by three standard deviations of the noise, everywhere."""
 
-    def __init__(self, model: iv.ForwardModel) -> None:
+    def __init__(self, model: iv.extending.ForwardModel) -> None:
         self.model, self.parameters, self.work = model, ("z",), WORK
 
     def __call__(self, theta: Array) -> Array:
@@ -53,7 +53,7 @@ class Shifted:
         return y + 3.0 * conductivity.NOISE_SD, product
 
 
-def outside(model: iv.ForwardModel) -> iv.ForwardModel:
+def outside(model: iv.extending.ForwardModel) -> iv.extending.ForwardModel:
     """In place of a coarse model: one with a third of the conductivity beyond the square that the sensors span."""
     low, high = conductivity.SENSORS.min(axis=0), conductivity.SENSORS.max(axis=0)
 

@@ -31,7 +31,7 @@ from invsamp.storage.manifest import NAME as MANIFEST
 from invsamp.storage.state import NAME as STATE
 from invsamp.storage.state import read_state
 
-SAMPLER = iv.fast_resgld(temperatures=(1.0, 6.0))
+SAMPLER = iv.samplers.fast_resgld(temperatures=(1.0, 6.0))
 CHAINS, WARMUP = 4, 2000
 #: What may lie in the directory of a run that nobody writes to.
 FILES = {MANIFEST, STATE, "problem.nc", "posterior.pickle"}

@@ -26,7 +26,7 @@ def start(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0)
 
 
-def learned(sampler: iv.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
+def learned(sampler: iv.ladder.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
     """Theta of each law that was learned, (n, bins)."""
     target = iv.Target(far_modes(), start=start)
     settings = {"draws": 2, "thin": steps // 2, "warmup": 0, "progress": False, "check_gradient": False}
@@ -48,10 +48,10 @@ def main() -> None:
     parser.add_argument("--step", type=float, default=0.01)
     parser.add_argument("--draws", type=int, default=10_000, help="steps of each of the chains that learn together")
     given = parser.parse_args()
-    together = iv.icsgld(given.step, ENDS, zeta=ZETA, gain=iv.gain(1.0, 100.0, ALPHA))
+    together = iv.samplers.icsgld(given.step, ENDS, zeta=ZETA, gain=iv.tempering.gain(1.0, 100.0, ALPHA))
     target = together.rungs[0].target
-    alone = iv.Sampler(
-        (iv.Rung(replace(target, learning=replace(target.learning, shared=False)), step_size=given.step),)
+    alone = iv.ladder.Sampler(
+        (iv.ladder.Rung(replace(target, learning=replace(target.learning, shared=False)), step_size=given.step),)
     )
     one = learned(alone, CHAINS * given.draws, RUNS, 1)
     many = np.concatenate([learned(together, given.draws, CHAINS, 100 + k) for k in range(RUNS)])

@@ -2,7 +2,7 @@
 
     python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER] [--steep S]
 
-`iv.calibrate` of `iv.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a posterior of
+`iv.calibrate` of `iv.samplers.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a posterior of
 two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial. Any map keeps
 the law as long as it is frozen. In the control it is not: after each draw another one, of S times the slope, goes
 through the pair of solves where the fine chain stands. With ``--steep 1`` that is an offset, fitted again.
@@ -76,16 +76,18 @@ def two_modes() -> iv.Posterior:
 
 class Case(NamedTuple):
     posterior: Callable[[], iv.Posterior]
-    sampler: iv.Sampler
+    sampler: iv.ladder.Sampler
     chains: int
     draws: int
 
 
 CASES = {
-    "conductivity": Case(plate, iv.surrogate_exchange(correct="offset", pairs=20, every=6), 1, 96),
-    "two modes": Case(two_modes, iv.surrogate_exchange((1.0, 4.0, 16.0), correct="offset", pairs=20, every=6), 2, 80),
+    "conductivity": Case(plate, iv.samplers.surrogate_exchange(correct="offset", pairs=20, every=6), 1, 96),
+    "two modes": Case(
+        two_modes, iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="offset", pairs=20, every=6), 2, 80
+    ),
     "two modes, polynomial": Case(
-        two_modes, iv.surrogate_exchange((1.0, 4.0, 16.0), correct="polynomial", pairs=40, every=6), 2, 80
+        two_modes, iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="polynomial", pairs=40, every=6), 2, 80
     ),
 }
 
@@ -107,7 +109,9 @@ class Unfrozen(CorrectedEngine):
         self.do([rung.reevaluate(np.arange(len(theta))) for rung in self.rungs[1:]])
 
 
-def calibrated(name: str, replicates: int, steep: float | None, keep: Path | None, workers: int) -> iv.Calibration:
+def calibrated(
+    name: str, replicates: int, steep: float | None, keep: Path | None, workers: int
+) -> iv.calibration.Calibration:
     """Of the exchange as it is, or of the control whose map is so steep."""
     case = CASES[name]
     engine = CorrectedEngine if steep is None else type("Unfrozen", (Unfrozen,), {"steep": steep})

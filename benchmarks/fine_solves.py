@@ -7,7 +7,7 @@
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
 energy as much as an energy with its gradient. ESS: bulk, the least over all unknowns, and for problems with two modes
 that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
-file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.ghmc()`, or a ladder of both
+file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.samplers.ghmc()`, or a ladder of both
 models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found (`_fine_peers.py`), in
 environments of their own. With ``--workers`` processes solve chains in parallel, to the same draws. ``--local N``: the
 fine rung moves by itself after N exchanges, and not after 20.
@@ -50,7 +50,7 @@ DRAWS, THIN, SEED = 1000, 8, 2000
 
 class Problem(NamedTuple):
     posterior: Callable[[], iv.Posterior]
-    sampler: Callable[[], iv.Sampler | None]  # None: chosen
+    sampler: Callable[[], iv.ladder.Sampler | None]  # None: chosen
     chains: int
     draws: int
     mode: Callable[[Array], Array] | None = None  # whether theta (..., d) lies in it
@@ -58,7 +58,9 @@ class Problem(NamedTuple):
     weight: Callable[[iv.Posterior], float] | None = None  # of the mode
 
 
-def plate(coarse: Callable[[iv.ForwardModel], iv.ForwardModel] = lambda model: model) -> iv.Posterior:
+def plate(
+    coarse: Callable[[iv.extending.ForwardModel], iv.extending.ForwardModel] = lambda model: model,
+) -> iv.Posterior:
     """The 64x64 mesh over the 16x16 one, or over what is made of that."""
     posed = conductivity.posterior({"coarse": 16, "fine": 64})
     return posed.with_forward({"coarse": coarse(posed.forward["coarse"]), "fine": posed.forward["fine"]})
@@ -69,8 +71,8 @@ def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
     return posed.with_forward({name: posed.forward[name] for name in (posed.fidelities[0], posed.fidelities[-1])})
 
 
-def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.Sampler:
-    return iv.surrogate_exchange(ladder, correct=correct, every=20)
+def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.ladder.Sampler:
+    return iv.samplers.surrogate_exchange(ladder, correct=correct, every=20)
 
 
 def own_moves(name: str, problem: Problem, local: int) -> Problem:
@@ -146,11 +148,11 @@ PROBLEMS = {
 }
 
 
-def beside(name: str) -> iv.Sampler:
+def beside(name: str) -> iv.ladder.Sampler:
     """What there is without a correction."""
     if name == "hare-lynx":
-        return iv.relangevin(iv.geometric(8.0, 5), friction=0.1)
-    return iv.ghmc() if PROBLEMS[name].mode is None else iv.relangevin(LADDER, friction=0.1)
+        return iv.samplers.relangevin(iv.ladder.geometric(8.0, 5), friction=0.1)
+    return iv.samplers.ghmc() if PROBLEMS[name].mode is None else iv.samplers.relangevin(LADDER, friction=0.1)
 
 
 def reference(name: str) -> dict[str, Array] | None:

@@ -29,7 +29,7 @@ CAPACITY = ("u0", "v0")
 class Known(NamedTuple):
     """A posterior, where its chains start, and what is known of it."""
 
-    problem: iv.Problem
+    problem: iv.extending.Problem
     start: np.ndarray | None = None
     moments: dict[str, tuple[float, float]] | None = None
 
@@ -110,9 +110,9 @@ def with_capacity() -> iv.Posterior:
     return iv.Posterior(prior, forward, lotka_volterra.PELTS, iv.LogNormalNoise("sigma"))
 
 
-def made(problem: iv.Problem, kernel: Any, seed: int, arguments: argparse.Namespace, **more: Any) -> Run:
+def made(problem: iv.extending.Problem, kernel: Any, seed: int, arguments: argparse.Namespace, **more: Any) -> Run:
     """One run."""
-    sampler = iv.relangevin(ladder="auto", kernel=kernel, fidelities=more.pop("fidelities", None))
+    sampler = iv.samplers.relangevin(ladder="auto", kernel=kernel, fidelities=more.pop("fidelities", None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return iv.sample(
@@ -142,7 +142,7 @@ def main() -> None:
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--kernel", choices=["mala", "mams"], default="mala")
     arguments = parser.parse_args()
-    kernel = iv.Microcanonical() if arguments.kernel == "mams" else None
+    kernel = iv.kernels.Microcanonical() if arguments.kernel == "mams" else None
     for name in arguments.names:
         for seed in range(1, arguments.seeds + 1):
             if name == "evidence":

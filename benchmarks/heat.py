@@ -209,7 +209,7 @@ def _source(cells: int, precompute: bool) -> Callable[[], tuple[Array, Array]]:
     return lambda: potential.energy_and_gradient(CENTER[None])
 
 
-def _potential(prior: iv.Prior, model: iv.ForwardModel) -> iv.Potential:
+def _potential(prior: iv.Prior, model: iv.extending.ForwardModel) -> iv.extending.Potential:
     return iv.Posterior(prior, {"heat": model}, [DATUM], iv.GaussianNoise(NOISE_SD)).potential("heat")
 
 

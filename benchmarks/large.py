@@ -2,7 +2,7 @@
 
     python benchmarks/large.py [--dimension N] [--draws N] [--thin N] [--parameters N] [--normal N]
 
-Runs `iv.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned; judges 4 chains of 1000 draws of 1000
+Runs `iv.samplers.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned; judges 4 chains of 1000 draws of 1000
 parameters; makes a `MultivariateNormal` of 4096. Each in a process of its own, whose largest memory is told.
 Goals: 2 GB besides the draws, and one second.
 """
@@ -33,8 +33,10 @@ def energy(position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def sampling(dimension: int, draws: int, thin: int) -> dict[str, float]:
     """A run in memory: seconds, and gigabytes with and without the draws."""
     begin = time.perf_counter()
-    target = iv.Target(iv.FunctionPotential(energy, dimension))
-    iv.sample(target, iv.sgld(0.5), draws=draws, thin=thin, warmup=draws, chains=CHAINS, seed=1, progress=False)
+    target = iv.Target(iv.extending.FunctionPotential(energy, dimension))
+    iv.sample(
+        target, iv.samplers.sgld(0.5), draws=draws, thin=thin, warmup=draws, chains=CHAINS, seed=1, progress=False
+    )
     held = 8 * CHAINS * draws * dimension / GIGABYTE
     return {"seconds": time.perf_counter() - begin, "draws": held, "besides": _peak() - held}
 

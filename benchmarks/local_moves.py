@@ -4,7 +4,7 @@
 
 A linear model of three unknowns and six data, whose coarse model is right but for a tenth of the posterior, where all
 its observations are off by six standard deviations of the noise: the fine chains hardly come there by exchanges, and
-do not leave. `iv.surrogate_exchange` of 64 chains, every second step, the draws one exchange apart. Told: fine
+do not leave. `iv.samplers.surrogate_exchange` of 64 chains, every second step, the draws one exchange apart. Told: fine
 energies of a draw, R-hat, the share of draws in that tenth with its standard error over the chains, and the fine
 energies of an effective draw, of the unknowns and of the indicator of that tenth.
 """
@@ -62,7 +62,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---|---:|---:|")
     for local in OFTEN:
         for seed in given.seeds:
-            sampler = iv.surrogate_exchange(every=EVERY, local=local)
+            sampler = iv.samplers.surrogate_exchange(every=EVERY, local=local)
             settings = {"draws": given.draws, "thin": EVERY, "warmup": 300, "chains": CHAINS, "seed": seed}
             run = iv.sample(posterior, sampler, **settings, progress=False)
             report, theta = run.report, run.theta

@@ -6,7 +6,7 @@
 Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the time given, for each
 chain; the cold rung's takes --ratio times as long as one of the three others. With --sleep it sleeps so long instead:
 then the processes share nothing, as if each had a core of its own. With --exchange a coarse model that warm-up corrects
-does the moving (`iv.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are shared. The
+does the moving (`iv.samplers.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are shared. The
 draws have to be the same for every number of processes, or this ends with an error.
 
 Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
@@ -51,9 +51,9 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exch
     prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
     posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
     at_once = posterior.with_forward({name: replace(model, loops=1, seconds=0.0) for name, model in forward.items()})
-    sampler, warmup = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
+    sampler, warmup = iv.samplers.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
     if exchange:
-        sampler, warmup = iv.surrogate_exchange(correct="offset", pairs=100, every=1), 100
+        sampler, warmup = iv.samplers.surrogate_exchange(correct="offset", pairs=100, every=1), 100
     # ten solves before the first step are none of what is measured
     settings = {"warmup": warmup, "chains": chains, "seed": 1, "progress": False, "check_gradient": False}
     iv.sample(at_once, sampler, draws=2, **settings)  # compiles

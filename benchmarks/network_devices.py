@@ -56,7 +56,9 @@ def posed(module: nn.Module, dtype: torch.dtype, device: str) -> ModulePosterior
 def seconds(posterior: ModulePosterior, batch: int, steps: int) -> tuple[float, float]:
     """Of a step, and of its gradient; the least of some turns."""
     engine = Engine(
-        posterior, iv.sgld(STEP, estimator=iv.minibatch(batch)), Plan(10**6, 0, 1, CHAINS, 1, check_gradient=False)
+        posterior,
+        iv.samplers.sgld(STEP, estimator=iv.estimators.minibatch(batch)),
+        Plan(10**6, 0, 1, CHAINS, 1, check_gradient=False),
     )
     engine.begin()
     rng = np.random.default_rng(1)

@@ -53,20 +53,20 @@ def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def samplers(n: int, energies: np.ndarray | None) -> dict[str, iv.Sampler]:
+def samplers(n: int, energies: np.ndarray | None) -> dict[str, iv.ladder.Sampler]:
     """All, or those that do not need to know where energies lie."""
-    rate, data = RATE / n, iv.minibatch(BATCH)
+    rate, data = RATE / n, iv.estimators.minibatch(BATCH)
     plain = {
-        "SGD": iv.sgd(rate, estimator=data),
-        "SGLD": iv.sgld(rate, estimator=data, preconditioner=None),
-        "SGD with momentum": iv.sgd(0.1 * rate, momentum=0.9, estimator=data),
-        "SGHMC": iv.sghmc(0.1 * rate, estimator=data, preconditioner=None),
+        "SGD": iv.samplers.sgd(rate, estimator=data),
+        "SGLD": iv.samplers.sgld(rate, estimator=data, preconditioner=None),
+        "SGD with momentum": iv.samplers.sgd(0.1 * rate, momentum=0.9, estimator=data),
+        "SGHMC": iv.samplers.sghmc(0.1 * rate, estimator=data, preconditioner=None),
     }
     if energies is None:
         return plain
     low, high = np.quantile(energies, [0.01, 0.99])
     ends = np.linspace(low - 0.2 * (high - low), high + 0.5 * (high - low), BINS - 1)
-    return plain | {"CSGLD": iv.csgld(rate, ends), "CSGHMC": iv.csgld(0.1 * rate, ends, friction=0.1)}
+    return plain | {"CSGLD": iv.samplers.csgld(rate, ends), "CSGHMC": iv.samplers.csgld(0.1 * rate, ends, friction=0.1)}
 
 
 def trials(x: np.ndarray, y: np.ndarray, steps: int, seed: int) -> dict[str, tuple[float, float]]:

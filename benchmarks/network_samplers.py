@@ -69,11 +69,11 @@ def cosine(k: int, steps: int) -> float:
 def with_invsamp(method: str, steps: int, seed: int) -> Logits:
     x, y, held, _ = digits()
     posterior = module_posterior(network(seed), (x, y), categorical())
-    data = iv.minibatch(BATCH)
+    data = iv.estimators.minibatch(BATCH)
     sampler = {
-        "sgld": iv.sgld(PLAIN, estimator=data, preconditioner=None),
-        "sghmc": iv.sghmc(MOMENTUM, friction=FRICTION, estimator=data, preconditioner=None),
-        "cyclic": iv.cyclic_sgld(CYCLIC, cycles=CYCLES, estimator=data),
+        "sgld": iv.samplers.sgld(PLAIN, estimator=data, preconditioner=None),
+        "sghmc": iv.samplers.sghmc(MOMENTUM, friction=FRICTION, estimator=data, preconditioner=None),
+        "cyclic": iv.samplers.cyclic_sgld(CYCLIC, cycles=CYCLES, estimator=data),
     }[method]
     wanted = {"logits": posterior.outputs(held)}
     settings = {"draws": steps // 2 // THIN, "warmup": steps // 2, "thin": THIN, "chains": CHAINS, "seed": seed}
@@ -201,7 +201,7 @@ def main() -> None:
                 begin = time.process_time()
                 logits = run(method, settings.steps, seed)
                 times.append(1e3 * (time.process_time() - begin) / settings.steps)
-                scores.append(iv.predicted_classes(logits.astype(float)).scores(labels)[:2])
+                scores.append(iv.results.predicted_classes(logits.astype(float)).scores(labels)[:2])
             mean, sd = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1) if len(scores) > 1 else (np.nan, np.nan)
             told = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(mean, sd, strict=True))
             print(f"{method:8s}{name:14s}{told}{min(times):14.2f}", flush=True)

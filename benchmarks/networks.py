@@ -106,7 +106,7 @@ def batches(n: int) -> torch.Tensor:
 def ours(width: int, x: torch.Tensor, y: torch.Tensor) -> Callable[[int], None]:
     """The same by invsamp: the steps of a run, from inside, without its diagnostics."""
     posterior = module_posterior(network(width), (x, y), categorical())
-    sampler = iv.sgld(STEP, estimator=iv.minibatch(BATCH))
+    sampler = iv.samplers.sgld(STEP, estimator=iv.estimators.minibatch(BATCH))
     engine = Engine(posterior, sampler, Plan(10**6, 0, 1, CHAINS, 1, check_gradient=False))
     engine.begin()
 
@@ -134,7 +134,7 @@ def million() -> None:
     posterior = module_posterior(network(13334), (x[:1300], y[:1300]), categorical(), block=200)
     wanted = {"logits": posterior.outputs(x[1300:], block=100)}
     begin = time.process_time()
-    sampler = iv.sgld(STEP, estimator=iv.minibatch(BATCH))
+    sampler = iv.samplers.sgld(STEP, estimator=iv.estimators.minibatch(BATCH))
     iv.sample(posterior, sampler, draws=10, warmup=10, chains=CHAINS, seed=1, record=wanted, keep=False, progress=False)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     print(

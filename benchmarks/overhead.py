@@ -63,17 +63,17 @@ def ten_unknowns() -> iv.Posterior:
 
 
 WELL: dict[str, Sampler] = {
-    "sgld": iv.relangevin((1.0, 4.0), (0.005, 0.01), adjusted=False, swap_fraction=TENTH),
-    "sgld, noisy, known variances": iv.fast_resgld(
-        (1.0, 4.0), (0.005, 0.01), estimator=iv.noisy(0.5, 1.0), swap_fraction=TENTH
+    "sgld": iv.samplers.relangevin((1.0, 4.0), (0.005, 0.01), adjusted=False, swap_fraction=TENTH),
+    "sgld, noisy, known variances": iv.samplers.fast_resgld(
+        (1.0, 4.0), (0.005, 0.01), estimator=iv.estimators.noisy(0.5, 1.0), swap_fraction=TENTH
     ),
-    "mala": iv.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=TENTH),
-    "mala, swaps after each step": iv.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=1.0),
-    "ghmc": iv.relangevin((1.0, 4.0), (0.1, 0.3), friction=0.1, swap_fraction=TENTH),
+    "mala": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=TENTH),
+    "mala, swaps after each step": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=1.0),
+    "ghmc": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), friction=0.1, swap_fraction=TENTH),
 }
 POSTERIOR: dict[str, Sampler] = {
-    "posterior of ten, sgld": iv.relangevin((1.0, 4.0), (0.002, 0.005), adjusted=False, swap_fraction=TENTH),
-    "posterior of ten, mala": iv.relangevin((1.0, 4.0), (0.02, 0.05), swap_fraction=TENTH),
+    "posterior of ten, sgld": iv.samplers.relangevin((1.0, 4.0), (0.002, 0.005), adjusted=False, swap_fraction=TENTH),
+    "posterior of ten, mala": iv.samplers.relangevin((1.0, 4.0), (0.02, 0.05), swap_fraction=TENTH),
 }
 
 
@@ -85,7 +85,9 @@ def cases() -> Iterator[tuple[str, int]]:
 def pair(name: str, chains: int) -> Callable[[], None]:
     """One pair-iteration of a running sampler, as the loop of `invsamp.sample` makes it."""
     posed = name in POSTERIOR
-    problem = ten_unknowns() if posed else iv.Target(iv.FunctionPotential(double_well, 2), iv.Unbounded())
+    problem = (
+        ten_unknowns() if posed else iv.Target(iv.extending.FunctionPotential(double_well, 2), iv.domains.Unbounded())
+    )
     engine = Engine(
         problem, (POSTERIOR if posed else WELL)[name], Plan(draws=1, warmup=0, thin=1, chains=chains, seed=1)
     )

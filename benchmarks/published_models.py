@@ -66,7 +66,11 @@ def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
 
 
 def ours(
-    posterior: iv.Posterior, seed: int, plan: dict[str, int], start: dict[str, float] | None, sampler: iv.Sampler | None
+    posterior: iv.Posterior,
+    seed: int,
+    plan: dict[str, int],
+    start: dict[str, float] | None,
+    sampler: iv.ladder.Sampler | None,
 ) -> dict[str, Any]:
     """Nothing chosen, or the kernel."""
     began = time.process_time()

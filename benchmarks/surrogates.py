@@ -6,7 +6,7 @@ The coarse model as it is, with the affine map of `iv.correct`, with what that c
 Gaussian process or a network for what it lacks. Pairs of solves at draws of the coarse posterior: N to learn from, 200
 to judge by. Told: the sd of the fine energy less the surrogate's; the share of independent draws that importance
 weights leave, E(w)^2 / E(w^2); and with ``--sample`` the fine solves, all counted, of an effective draw of
-`iv.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of the mode.
+`iv.samplers.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of the mode.
 Heat source: 2 unknowns. Conductivity: 20.
 """
 
@@ -32,7 +32,7 @@ JUDGED = 200
 
 class Problem(NamedTuple):
     posterior: Callable[[], iv.Posterior]
-    sampler: iv.Sampler
+    sampler: iv.ladder.Sampler
     chains: int
     draws: int
     of: Callable[[Array], Array]  # whose ESS is told
@@ -41,14 +41,14 @@ class Problem(NamedTuple):
 PROBLEMS = {
     "heat source": Problem(
         heat_source.two_modes,
-        iv.surrogate_exchange((1.0, 3.0, 9.0, 27.0), correct="auto", every=20),
+        iv.samplers.surrogate_exchange((1.0, 3.0, 9.0, 27.0), correct="auto", every=20),
         24,
         125,
         lambda theta: heat_source.is_upper(theta).astype(float),
     ),
     "conductivity": Problem(
         lambda: conductivity.posterior({"coarse": 16, "fine": 64}),
-        iv.surrogate_exchange(correct="auto", every=10),
+        iv.samplers.surrogate_exchange(correct="auto", every=10),
         8,
         125,
         lambda theta: theta,
@@ -59,16 +59,16 @@ SURROGATES: dict[str, Callable[[Any], Any] | None] = {
     "coarse model as it is": None,
     "affine map": None,
     "what is chosen": None,
-    "polynomial of degree 2": lambda coarse: iv.polynomial_model(coarse, degree=2),
-    "polynomial of degree 4": lambda coarse: iv.polynomial_model(coarse, degree=4),
-    "Gaussian process": iv.gaussian_process_model,
+    "polynomial of degree 2": lambda coarse: iv.surrogates.polynomial_model(coarse, degree=2),
+    "polynomial of degree 4": lambda coarse: iv.surrogates.polynomial_model(coarse, degree=4),
+    "Gaussian process": iv.surrogates.gaussian_process_model,
     "network": network_model,
 }
 
 
 def draws(posterior: iv.Posterior, n: int, seed: int) -> Array:
     """Theta (n, p) of the coarse posterior, in no order."""
-    sampler = iv.relangevin((1.0, 3.0, 9.0), fidelities=["coarse"] * 3)
+    sampler = iv.samplers.relangevin((1.0, 3.0, 9.0), fidelities=["coarse"] * 3)
     run = iv.sample(posterior, sampler, draws=400, warmup=600, thin=2, seed=seed, progress=False)
     found = run.theta.reshape(-1, posterior.dimension)
     return found[np.random.default_rng(seed).choice(len(found), n, replace=False)]

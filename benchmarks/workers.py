@@ -4,7 +4,7 @@
 
 Chains of MALA on a model that does a fixed amount of work for each row: loops that keep a core busy for so long, and
 longer in seconds where the process has to wait for its core. It runs in one process, in worker processes
-(`iv.isolated`) and in a `ProcessPoolExecutor`, in turns, and the draws have to be the same. Chains that the workers
+(`iv.parallel.isolated`) and in a `ProcessPoolExecutor`, in turns, and the draws have to be the same. Chains that the workers
 cannot share evenly cap what can be had, which is shown as the best there is.
 
 A turn counts as quiet where all others on the machine took less than 3% of the processors' time (Linux tells it, to ten
@@ -64,7 +64,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of few draws
     model = Busy(calibrated(1e-3 * settings.milliseconds), 0.0, 0.0)
     with (
-        iv.isolated(model, workers=settings.workers) as apart,
+        iv.parallel.isolated(model, workers=settings.workers) as apart,
         ProcessPoolExecutor(settings.workers, get_context("forkserver")) as pool,
     ):
         ways: Mapping[str, tuple[ForwardModel, dict[str, Any]]] = {

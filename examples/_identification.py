@@ -18,7 +18,7 @@ from scipy.stats import wasserstein_distance
 from tqdm import tqdm
 
 import invsamp as iv
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.kernels.schedules import exponential
 from invsamp.solvers.ode import OdeModel
 
@@ -81,21 +81,21 @@ def exact_draws(mean: Array, covariance: Array, domain: Domain, n: int, seed: in
     return inside[:n], 1.0 - len(inside) / (n * len(found))
 
 
-def published(iterations: int, cold: float, hot: float) -> dict[str, iv.Sampler]:
+def published(iterations: int, cold: float, hot: float) -> dict[str, iv.ladder.Sampler]:
     """The samplers as published: rates that decay by 0.9999 per iteration after the first 10,000 of 60,000."""
     factor = PUBLISHED / iterations
     decaying = [exponential(rate, 0.9999**factor, round(10_000 / factor)) for rate in (cold, hot)]
     return _side_by_side(decaying, 2.0 * cold, None, 1.0)
 
 
-def steady(cold: float, hot: float) -> dict[str, iv.Sampler]:
+def steady(cold: float, hot: float) -> dict[str, iv.ladder.Sampler]:
     """The samplers with constant rates, in units of the posterior's width: preconditioned by warm-up."""
     return _side_by_side([cold, hot], 2.0 * cold, "dense", 0.1)
 
 
 def _side_by_side(
     rates: Sequence[Any], cycle: float, preconditioner: str | None, swap_fraction: float
-) -> dict[str, iv.Sampler]:
+) -> dict[str, iv.ladder.Sampler]:
     ladder: dict[str, Any] = {
         "temperatures": (1.0, 10.0),
         "step_size": rates,
@@ -103,18 +103,18 @@ def _side_by_side(
         "swap_fraction": swap_fraction,
     }
     return {
-        "SGLD": iv.sgld(rates[0], preconditioner=preconditioner, boundary="ignore"),
-        "R-SGLD": iv.sgld(rates[0], preconditioner=preconditioner),
-        "R-cycSGLD": iv.cyclic_sgld(cycle, cycles=5, preconditioner=preconditioner),
+        "SGLD": iv.samplers.sgld(rates[0], preconditioner=preconditioner, boundary="ignore"),
+        "R-SGLD": iv.samplers.sgld(rates[0], preconditioner=preconditioner),
+        "R-cycSGLD": iv.samplers.cyclic_sgld(cycle, cycles=5, preconditioner=preconditioner),
         "reSGLD": iv.resgld(**ladder, boundary="ignore"),
-        "r2SGLD": iv.r2sgld(**ladder),
+        "r2SGLD": iv.samplers.r2sgld(**ladder),
     }
 
 
 def run_all(
     title: str,
     where: Setting,
-    samplers: Mapping[str, iv.Sampler],
+    samplers: Mapping[str, iv.ladder.Sampler],
     draws: int,
     warmup: int,
     chains: int,
@@ -129,7 +129,7 @@ def run_all(
     }
 
 
-def sample(posterior: iv.Posterior, sampler: iv.Sampler, **settings: Any) -> iv.Run:
+def sample(posterior: iv.Posterior, sampler: iv.ladder.Sampler, **settings: Any) -> iv.Run:
     """A run whose warnings are not shown: the baselines' chains do not agree, and the tables say so."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -51,7 +51,7 @@ def least() -> float:
     return float(GRID.energy(np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)).min())
 
 
-def gaps(cold: float, sampler: iv.Sampler, draws: int, seed: int) -> np.ndarray:
+def gaps(cold: float, sampler: iv.ladder.Sampler, draws: int, seed: int) -> np.ndarray:
     """Least energy so far less the best there is, by chain and step (chains, draws)."""
     start = np.random.default_rng(seed).uniform(-0.5, 4.5, (CHAINS, 2))
     settings = {"warmup": 0, "chains": CHAINS, "start": start, "seed": seed, "progress": False}
@@ -79,8 +79,8 @@ def main() -> dict[str, Any]:
         figure, axes = plt.subplots(1, len(PAIRS), figsize=(12, 3.6), sharey=True, squeeze=False, layout="constrained")
         summary = {}
         for axis, (cold, hot) in zip(axes[0], PAIRS, strict=True):
-            pair = iv.relangevin((1.0, hot / cold), STEP * cold, adjusted=False, swap_fraction=0.1)
-            samplers = {f"T = {t:g}": (t, iv.sgld(STEP * t)) for t in (cold, hot)} | {"both": (cold, pair)}
+            pair = iv.samplers.relangevin((1.0, hot / cold), STEP * cold, adjusted=False, swap_fraction=0.1)
+            samplers = {f"T = {t:g}": (t, iv.samplers.sgld(STEP * t)) for t in (cold, hot)} | {"both": (cold, pair)}
             found = {name: gaps(t, sampler, chosen.draws, seed) for name, (t, sampler) in samplers.items()}
             for name, gap in found.items():
                 axis.loglog(np.arange(1, chosen.draws + 1), gap.mean(axis=0), label=name)

@@ -36,15 +36,15 @@ from invsamp.problems import constrained_mixtures as problem
 
 CHAINS, THIN, THIN_SINGLE, BINS, EXTENT = 10, 10, 25, 50, 2.5
 NOISE = problem.noise()
-LADDER: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.known(), "swap_fraction": 0.25}
+LADDER: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.variances.known(), "swap_fraction": 0.25}
 METHODS = {
-    "SGLD": iv.sgld(5e-4, estimator=NOISE, boundary="ignore"),
-    "cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary="ignore"),
-    "P-cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary=iv.penalized(100.0)),
-    "R-cycSGLD": iv.cyclic_sgld(1e-3, cycles=5, estimator=NOISE),
-    "R-SGLD": iv.sgld(5e-4, estimator=NOISE),
+    "SGLD": iv.samplers.sgld(5e-4, estimator=NOISE, boundary="ignore"),
+    "cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary="ignore"),
+    "P-cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary=iv.domains.penalized(100.0)),
+    "R-cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE),
+    "R-SGLD": iv.samplers.sgld(5e-4, estimator=NOISE),
     "reSGLD": iv.resgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER, boundary="ignore"),
-    "r2SGLD": iv.r2sgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER),
+    "r2SGLD": iv.samplers.r2sgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER),
 }
 DIAMETER_RADII = (1.5, 2.0, 2.5, 3.0)
 
@@ -89,7 +89,7 @@ def explore(name: str, draws: int, seed: int) -> Case:
     return Case(probabilities, checkpoints, floor, outcomes)
 
 
-def sample(target: iv.Target, sampler: iv.Sampler, draws: int, seed: int, chains: int = CHAINS) -> iv.Run:
+def sample(target: iv.Target, sampler: iv.ladder.Sampler, draws: int, seed: int, chains: int = CHAINS) -> iv.Run:
     """One run, with more steps for single chains; the first draws are kept, for the curves."""
     thin = THIN if len(sampler.rungs) > 1 else THIN_SINGLE
     with warnings.catch_warnings():
@@ -127,7 +127,9 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
     bins = round(2.0 * extent / 0.1)
     region = problem.domain("octagon", radius)
     probabilities, edges = problem.cell_probabilities(region, bins, extent)
-    run = sample(problem.target("octagon", radius), iv.r2sgld((1.0, 10.0), (2e-5, 2e-4), **LADDER), draws, seed)
+    run = sample(
+        problem.target("octagon", radius), iv.samplers.r2sgld((1.0, 10.0), (2e-5, 2e-4), **LADDER), draws, seed
+    )
     kept = run.theta[:, run.theta.shape[1] // 5 :]
     # of each chain by itself, for the spread; the two coordinates have one law
     times = np.array([kept.shape[1] * THIN / iv.diagnostics.ess(chain[None]).mean() for chain in kept])
@@ -146,10 +148,10 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
 def from_the_wall(boundary: str, draws: int, seed: int) -> np.ndarray:
     """Distances of draws from the wall of the octagon, where there is no energy: the law should be uniform."""
     region = problem.domain("octagon")
-    nothing = iv.FunctionPotential(lambda position: (np.zeros(len(position)), np.zeros_like(position)), 2)
+    nothing = iv.extending.FunctionPotential(lambda position: (np.zeros(len(position)), np.zeros_like(position)), 2)
     target = iv.Target(nothing, domain=region, start=region.sample_uniform)
     # moves of the hot rung's size
-    run = sample(target, iv.sgld(0.015, boundary=boundary), max(1, draws // 5), seed, chains=100)
+    run = sample(target, iv.samplers.sgld(0.015, boundary=boundary), max(1, draws // 5), seed, chains=100)
     middle = np.cos(np.pi / 8.0)  # of a side, at radius one
     sides = np.pi * (np.arange(8) + 0.5) / 4.0
     levels = run.theta.reshape(-1, 2) @ np.array([np.cos(sides), np.sin(sides)])

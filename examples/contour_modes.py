@@ -71,7 +71,7 @@ def judged(theta: np.ndarray, weight: np.ndarray | None, cells: np.ndarray, corn
     }
 
 
-def run_of(target: iv.Target, sampler: iv.Sampler, draws: int, seed: int, **more: Any) -> iv.Run:
+def run_of(target: iv.Target, sampler: iv.ladder.Sampler, draws: int, seed: int, **more: Any) -> iv.Run:
     """So many draws after 5,000 steps."""
     settings = {"warmup": BURN, "thin": THIN, "seed": seed, "progress": False, "chains": RUNS} | more
     return iv.sample(target, sampler, draws=draws, **settings)
@@ -86,19 +86,19 @@ def falling(ends: np.ndarray) -> np.ndarray:
 def of_nine(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.Run]]:
     """Table and runs of nine modes: runs are chains."""
     cells = truth(nine)
-    target = iv.Target(iv.FunctionPotential(nine, 2), domain=iv.Box([-HALF] * 2, [HALF] * 2))
+    target = iv.Target(iv.extending.FunctionPotential(nine, 2), domain=iv.Box([-HALF] * 2, [HALF] * 2))
     at = np.stack(np.meshgrid(EDGES, EDGES), axis=-1).reshape(-1, 2)
     values = nine(at)[0]
     ends = np.linspace(values.min() - 1.0, values.max() + 1.0, 101)[1:-1]
     ends = ends[ends > values.min() + 0.1]  # a bin without any energy drives what is above it uphill for ever
-    gain, noise = iv.gain(10.0, 100.0, 0.8, most=0.003), iv.noisy(0.0, 0.32)
+    gain, noise = iv.tempering.gain(10.0, 100.0, 0.8, most=0.003), iv.estimators.noisy(0.0, 0.32)
     cycle = max((BURN + THIN * draws) // 20, 2)
     contour: dict[str, Any] = {"gain": gain, "initial_log_psi": falling(ends), "estimator": noise}
     samplers = {
-        "SGLD": (iv.sgld(1e-3, estimator=noise), THIN),
-        "cyclic SGLD": (iv.cyclic_sgld(5e-3, cycles=20, estimator=noise), THIN // 2),
-        "CSGLD, published weights": (iv.csgld(1e-3, ends, weights="published", **contour), THIN),
-        "CSGLD": (iv.csgld(1e-3, ends, **contour), THIN),
+        "SGLD": (iv.samplers.sgld(1e-3, estimator=noise), THIN),
+        "cyclic SGLD": (iv.samplers.cyclic_sgld(5e-3, cycles=20, estimator=noise), THIN // 2),
+        "CSGLD, published weights": (iv.samplers.csgld(1e-3, ends, weights="published", **contour), THIN),
+        "CSGLD": (iv.samplers.csgld(1e-3, ends, **contour), THIN),
         "reSGLD, T = 3": (iv.resgld((1.0, 3.0), 1e-3, estimator=noise, swap_fraction=0.1), THIN // 2),
         "reSGLD, T = 6": (iv.resgld((1.0, 6.0), 1e-3, estimator=noise), THIN // 2),
     }
@@ -119,17 +119,17 @@ def of_nine(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.Run]]:
 def of_twenty_five(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.Run]]:
     """Table and runs of twenty-five modes: each sample is of five chains, which have a fifth of the steps each."""
     cells, fifth = truth(twenty_five), max(draws // 5, 2)
-    target = iv.Target(iv.FunctionPotential(twenty_five, 2))
+    target = iv.Target(iv.extending.FunctionPotential(twenty_five, 2))
     ends = -3.9 + 0.125 * np.arange(1, 100)
-    gain, noise = iv.gain(1.0, 100.0, 0.6, most=0.003), iv.noisy(0.0, 0.25)
+    gain, noise = iv.tempering.gain(1.0, 100.0, 0.6, most=0.003), iv.estimators.noisy(0.0, 0.25)
     contour: dict[str, Any] = {"gain": gain, "initial_log_psi": falling(ends), "estimator": noise}
     five = {"chains": 5 * RUNS, "start": np.tile(STARTS, (RUNS, 1))}
     ladder = iv.resgld((1.0, 2.0, 3.0, 4.0, 5.0), [1e-3, 2e-3, 3e-3, 4e-3, 5e-3], estimator=noise)
     alone = {"start": np.array([0.0, 0.0])}
     samplers = {
-        "SGLD, five chains": (iv.sgld(3e-3, estimator=noise), fifth, five),
-        "CSGLD, five chains": (iv.csgld(3e-3, ends, **contour), fifth, five),
-        "CSGLD, one long chain": (iv.csgld(3e-3, ends, **contour), draws, alone),
+        "SGLD, five chains": (iv.samplers.sgld(3e-3, estimator=noise), fifth, five),
+        "CSGLD, five chains": (iv.samplers.csgld(3e-3, ends, **contour), fifth, five),
+        "CSGLD, one long chain": (iv.samplers.csgld(3e-3, ends, **contour), draws, alone),
         "reSGLD, five rungs": (ladder, draws, alone | {"thin": THIN // 5}),
     }
     table: dict[str, Any] = {"independent draws": float(diagnostics.iid_floor(cells, draws, rng=0).mean())}
@@ -139,7 +139,7 @@ def of_twenty_five(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.
         pooled = (RUNS, -1)
         weight = None if run.weights is None else run.weights.reshape(pooled)
         table[name] = judged(run.theta.reshape(*pooled, 2), weight, cells, 1.5)
-    sampler = iv.icsgld(3e-3, ends, **contour)
+    sampler = iv.samplers.icsgld(3e-3, ends, **contour)
     found = [run_of(target, sampler, fifth, 100 * seed + k, chains=5, start=STARTS) for k in range(RUNS)]
     runs["ICSGLD, five chains"] = found[0]
     theta = np.stack([run.theta.reshape(-1, 2) for run in found])

@@ -28,7 +28,7 @@ from _common import options
 from matplotlib.figure import Figure
 
 import invsamp as iv
-from invsamp.estimators import Estimator
+from invsamp.estimators.contract import Estimator
 
 Value = tuple[np.ndarray, np.ndarray]
 PILOT = 10, 5000  # runs and iterations
@@ -187,7 +187,7 @@ class Over:
 
 def times(
     task: Task,
-    sampler: iv.Sampler,
+    sampler: iv.ladder.Sampler,
     iterations: int,
     seed: int,
     runs: int,
@@ -217,15 +217,15 @@ def times(
 
 def noise(task: Task, over: float = 1.0) -> Estimator:
     """Of the gradients: a thousandth of the box."""
-    return iv.noisy(0.0, (task.box[1] - task.box[0]) / 1000.0 / over)
+    return iv.estimators.noisy(0.0, (task.box[1] - task.box[0]) / 1000.0 / over)
 
 
-def adaptive(task: Task, bins: int, zeta: float) -> iv.Sampler:
+def adaptive(task: Task, bins: int, zeta: float) -> iv.ladder.Sampler:
     """AWSGLD at the published settings."""
     ends = task.width * 10.0 / bins * np.arange(0, bins - 1)
-    gain = iv.gain(task.gain, 1000.0, 0.75, most=1.0)
+    gain = iv.tempering.gain(task.gain, 1000.0, 0.75, most=1.0)
     settings = {"zeta": zeta, "temperature": task.temperature, "gain": gain, "estimator": noise(task)}
-    return iv.awsgld(task.step, ends, **settings)
+    return iv.samplers.awsgld(task.step, ends, **settings)
 
 
 def plain(
@@ -234,7 +234,7 @@ def plain(
     """Times of SGLD at so many times step and temperature; clipped, no drift along an axis is longer than a hundredth
     of the box."""
     step, temperature = longer * task.step, colder * task.temperature
-    sampler = iv.sgld(step * temperature, estimator=noise(task, temperature))
+    sampler = iv.samplers.sgld(step * temperature, estimator=noise(task, temperature))
     most = 0.01 * (task.box[1] - task.box[0]) * np.sqrt(task.dimension) / step if clipped else np.inf
     return times(task, sampler, iterations, seed, runs, over=temperature, steepest=most)
 

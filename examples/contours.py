@@ -34,7 +34,7 @@ PARTS = ["mixture", "ten_dimensions", "heat_source"]
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)
 MIXTURE = far_modes()
-PATHS = iv.Microcanonical(2.0)
+PATHS = iv.kernels.Microcanonical(2.0)
 HEIGHTS = {"coarse": (0.6, 0.4), "fine": (0.4, 0.6)}  # from the coarsest to the finest
 APART = {
     name: GaussianMixture(weights, np.array([[-5.0, *[0.0] * 9], [5.0, *[0.0] * 9]]), (1.0, 1.0))
@@ -62,13 +62,13 @@ def of_mixture(run: iv.Run) -> dict[str, Any]:
 def mixture(draws: int, chains: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
     """The samplers of the thesis, at equal gradients; the run of CSGLD for the figure."""
     target = iv.Target(MIXTURE, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0))
-    gain = iv.gain(1.0, 100.0, 0.6)
+    gain = iv.tempering.gain(1.0, 100.0, 0.6)
     found, kept = {}, None
     for name, sampler, share in (
-        ("SGLD", iv.sgld(STEP), 1.0),
-        ("CSGLD, published weights", iv.csgld(STEP, ENDS, gain=gain, weights="published"), 1.0),
-        ("CSGLD", iv.csgld(STEP, ENDS, gain=gain), 1.0),
-        ("ICSGLD", iv.icsgld(STEP, ENDS, gain=gain), 1.0),
+        ("SGLD", iv.samplers.sgld(STEP), 1.0),
+        ("CSGLD, published weights", iv.samplers.csgld(STEP, ENDS, gain=gain, weights="published"), 1.0),
+        ("CSGLD", iv.samplers.csgld(STEP, ENDS, gain=gain), 1.0),
+        ("ICSGLD", iv.samplers.icsgld(STEP, ENDS, gain=gain), 1.0),
         ("reSGLD, T = 10", iv.resgld((1.0, 10.0), STEP, swap_fraction=1.0), 0.5),
     ):
         count = int(draws * share)
@@ -86,11 +86,11 @@ def exchange(draws: int, chains: int, seed: int) -> dict[str, Any]:
     target = iv.Target(APART, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -5.0, 5.0) * np.eye(10)[0])
     found = {}
     for name, sampler in (
-        ("three contour rungs", iv.contour_exchange(8.0, swap_fraction=0.5)),
-        ("one contour rung", iv.contour_exchange(8.0, rungs=1, swap_fraction=0.5)),
-        ("one by long paths", iv.contour_exchange(8.0, rungs=1, kernel=PATHS, swap_fraction=0.5)),
-        ("ladder 1, 2, 4, 8", iv.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
-        ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
+        ("three contour rungs", iv.samplers.contour_exchange(8.0, swap_fraction=0.5)),
+        ("one contour rung", iv.samplers.contour_exchange(8.0, rungs=1, swap_fraction=0.5)),
+        ("one by long paths", iv.samplers.contour_exchange(8.0, rungs=1, kernel=PATHS, swap_fraction=0.5)),
+        ("ladder 1, 2, 4, 8", iv.samplers.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
+        ("ladder 1, 6", iv.samplers.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):
         run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(0.6, (run.theta[..., 0] > 0.0).mean(axis=1), run)
@@ -103,10 +103,10 @@ def heat(draws: int, chains: int, seed: int) -> dict[str, Any]:
     truth = heat_source.quadrature(posterior).modes[1].weight
     found = {}
     for name, sampler in (
-        ("ladder that warm-up finds", iv.relangevin(ladder="auto", fidelities=(0, 1))),
-        ("three contour rungs, T = 10", iv.contour_exchange(10.0)),
-        ("three contour rungs, T = 30", iv.contour_exchange(30.0)),
-        ("ladder 1, 8", iv.relangevin((1.0, 8.0), swap_fraction=0.1)),
+        ("ladder that warm-up finds", iv.samplers.relangevin(ladder="auto", fidelities=(0, 1))),
+        ("three contour rungs, T = 10", iv.samplers.contour_exchange(10.0)),
+        ("three contour rungs, T = 30", iv.samplers.contour_exchange(30.0)),
+        ("ladder 1, 8", iv.samplers.relangevin((1.0, 8.0), swap_fraction=0.1)),
     ):
         run = iv.sample(posterior, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(truth, heat_source.is_upper(run.theta).mean(axis=1), run)

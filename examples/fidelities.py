@@ -19,7 +19,7 @@ from tqdm import tqdm
 import invsamp as iv
 from invsamp.diagnostics import ess
 from invsamp.estimators.coupled_sums import coupled_sum
-from invsamp.fidelities.comparison import compare_fidelities
+from invsamp.fidelities.comparison import compare
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.problems import heat_modes as problem
@@ -48,21 +48,23 @@ class Case:
 
 def cases() -> dict[str, Case]:
     """All rows, by name."""
-    found = {"one fidelity, 2 rungs": Case(iv.relangevin(TWO, fidelities=[FINE] * 2))}
+    found = {"one fidelity, 2 rungs": Case(iv.samplers.relangevin(TWO, fidelities=[FINE] * 2))}
     rules = {
         "delayed acceptance": None,
-        "product target": iv.product_target(),
-        "eq. (11), a1 = 1": iv.multi_variance(1.0, assume_unbiased=True),
-        "eq. (11), a1 = 1/2": iv.multi_variance(0.5, assume_unbiased=True),
-        "eq. (18)": iv.fast(assume_unbiased=True),
+        "product target": iv.swaps.product_target(),
+        "eq. (11), a1 = 1": iv.swaps.multi_variance(1.0, assume_unbiased=True),
+        "eq. (11), a1 = 1/2": iv.swaps.multi_variance(0.5, assume_unbiased=True),
+        "eq. (18)": iv.swaps.state_dependent_penalty(assume_unbiased=True),
     }
     for hot in (MIDDLE, COARSE):
         for name, rule in rules.items():
-            sampler = iv.relangevin(TWO, fidelities=[FINE, hot], swap=rule)
+            sampler = iv.samplers.relangevin(TWO, fidelities=[FINE, hot], swap=rule)
             found[f"{name}, hot {hot}"] = Case(sampler, "one fidelity, 2 rungs")
     graded = [FINE, MIDDLE, MIDDLE, COARSE]
-    found["one fidelity, 4 rungs"] = Case(iv.relangevin(FOUR, fidelities=[FINE] * 4))
-    found["delayed acceptance, 4 rungs"] = Case(iv.relangevin(FOUR, fidelities=graded), "one fidelity, 4 rungs")
+    found["one fidelity, 4 rungs"] = Case(iv.samplers.relangevin(FOUR, fidelities=[FINE] * 4))
+    found["delayed acceptance, 4 rungs"] = Case(
+        iv.samplers.relangevin(FOUR, fidelities=graded), "one fidelity, 4 rungs"
+    )
     noise = GradientNoise(running_average(), "full")
     cold = Rung(1.0, FINE, coupled_sum(None, COUPLED), Langevin(), COUPLED_STEP, gradient_noise=noise)
     hot_rungs = [Rung(t, f, kernel=Langevin(adjusted=True)) for t, f in zip(FOUR[1:], graded[1:], strict=True)]
@@ -70,11 +72,11 @@ def cases() -> dict[str, Case]:
         Sampler((cold, *hot_rungs), Swap(), "dense"), "one fidelity, 4 rungs", levels=(8, 16, 32, 64)
     )
     batches: dict[str, Any] = {
-        "estimator": iv.minibatch(BATCH), "fidelities": [FINE, MIDDLE], "preconditioner": "dense",
-        "swap_energies": "exact", "swap": iv.delayed_acceptance(),
+        "estimator": iv.estimators.minibatch(BATCH), "fidelities": [FINE, MIDDLE], "preconditioner": "dense",
+        "swap_energies": "exact", "swap": iv.swaps.delayed_acceptance(),
     }  # fmt: skip
     steps = (COLD_STEP, HOT_STEP)
-    corrected = iv.fast_resgld(TWO, steps, variance=running_average(), structure="full", **batches)
+    corrected = iv.samplers.fast_resgld(TWO, steps, variance=running_average(), structure="full", **batches)
     found[f"batches of {BATCH}, corrected"] = Case(corrected, readings=True)
     found[f"batches of {BATCH}, as they are"] = Case(iv.resgld(TWO, steps, **batches), readings=True)
     return found
@@ -165,7 +167,7 @@ def main() -> dict[str, Any]:
         if case.baseline is not None:
             units = [table[key]["equivalents_per_effective_draw"] for key in (case.baseline, name)]
             table[name]["gain"] = units[0] / units[1]
-    comparison = compare_fidelities(posterior, runs["delayed acceptance, 4 rungs"])
+    comparison = compare(posterior, runs["delayed acceptance, 4 rungs"])
     print(comparison)
     print_table(table, exact)
 

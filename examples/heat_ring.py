@@ -41,25 +41,30 @@ RADIUS, OFF = 0.1, 0.05
 SECTORS = 12
 
 ENERGY_SD = 0.1
-NOISE = iv.noisy(ENERGY_SD, math.sqrt(0.8 * 2.0 / STEP_SIZE))
-LEFT_IN: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.known()}
+NOISE = iv.estimators.noisy(ENERGY_SD, math.sqrt(0.8 * 2.0 / STEP_SIZE))
+LEFT_IN: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.variances.known()}
 TAKEN_OUT: dict[str, Any] = {
     "estimator": NOISE,
-    "variance": iv.running_average(),
-    "energy_variance": iv.known(),
+    "variance": iv.variances.running_average(),
+    "energy_variance": iv.variances.known(),
     "probes": 100,
 }
-EQ_18 = iv.fast(assume_unbiased=True)
+EQ_18 = iv.swaps.state_dependent_penalty(assume_unbiased=True)
 METHODS = {
     "s-reSGLD": iv.resgld(
-        *LADDER, estimator=iv.noisy(ENERGY_SD), energy_variance=iv.known(), fidelities=("fine", "fine")
+        *LADDER,
+        estimator=iv.estimators.noisy(ENERGY_SD),
+        energy_variance=iv.variances.known(),
+        fidelities=("fine", "fine"),
     ),
-    "f-reSGLD": iv.fast_resgld(*LADDER, **TAKEN_OUT, fidelities=("fine", "coarse")),
+    "f-reSGLD": iv.samplers.fast_resgld(*LADDER, **TAKEN_OUT, fidelities=("fine", "coarse")),
     "l-reSGLD": iv.resgld(*LADDER, **LEFT_IN, fidelities=("coarse", "coarse")),
     # what each part of f-reSGLD is worth: the swaps as published, and no correction of the gradients' noise
-    "f-reSGLD, swaps by eq. (18)": iv.fast_resgld(*LADDER, **TAKEN_OUT, fidelities=("fine", "coarse"), swap=EQ_18),
+    "f-reSGLD, swaps by eq. (18)": iv.samplers.fast_resgld(
+        *LADDER, **TAKEN_OUT, fidelities=("fine", "coarse"), swap=EQ_18
+    ),
     "f-reSGLD, noise left in": iv.resgld(
-        *LADDER, **LEFT_IN, fidelities=("fine", "coarse"), swap=iv.delayed_acceptance()
+        *LADDER, **LEFT_IN, fidelities=("fine", "coarse"), swap=iv.swaps.delayed_acceptance()
     ),
 }
 SHOWN = ("s-reSGLD", "f-reSGLD", "l-reSGLD")
@@ -114,7 +119,7 @@ def main() -> dict[str, Any]:
     return summary
 
 
-def sample(posterior: iv.Posterior, sampler: iv.Sampler, draws: int, seed: int) -> iv.Run:
+def sample(posterior: iv.Posterior, sampler: iv.ladder.Sampler, draws: int, seed: int) -> iv.Run:
     """24 chains that start from one point of the ring."""
     with warnings.catch_warnings():
         # swaps that never happen are what the literal noise shows
@@ -124,12 +129,12 @@ def sample(posterior: iv.Posterior, sampler: iv.Sampler, draws: int, seed: int) 
         return iv.sample(posterior, sampler, draws=draws, progress=False, **settings)
 
 
-def with_literal_noise(meshes: tuple[str, str]) -> iv.Sampler:
+def with_literal_noise(meshes: tuple[str, str]) -> iv.ladder.Sampler:
     """The published sampler of two meshes, with the published noise of each."""
-    estimators = [iv.noisy(*LITERAL[mesh]) for mesh in meshes]
+    estimators = [iv.estimators.noisy(*LITERAL[mesh]) for mesh in meshes]
     if meshes[0] == meshes[1]:
-        return iv.resgld(*LADDER, estimator=estimators, energy_variance=iv.known(), fidelities=meshes)
-    return iv.fast_resgld(*LADDER, estimator=estimators, fidelities=meshes, swap=EQ_18)
+        return iv.resgld(*LADDER, estimator=estimators, energy_variance=iv.variances.known(), fidelities=meshes)
+    return iv.samplers.fast_resgld(*LADDER, estimator=estimators, fidelities=meshes, swap=EQ_18)
 
 
 def literal_noise(meshes: tuple[str, str]) -> dict[str, float]:

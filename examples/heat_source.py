@@ -22,8 +22,8 @@ from invsamp.problems import heat_source as problem
 
 SEEDS, CHAINS = 8, 16
 RULES = {
-    "delayed acceptance": iv.delayed_acceptance(),
-    "eq. (18), biased here": iv.fast(assume_unbiased=True),
+    "delayed acceptance": iv.swaps.delayed_acceptance(),
+    "eq. (18), biased here": iv.swaps.state_dependent_penalty(assume_unbiased=True),
 }
 QUANTITIES = ("upper mode's weight", "upper sd of x", "upper sd of y", "lower sd of x", "lower sd of y")
 
@@ -79,7 +79,7 @@ def main() -> None:
 
 def sample(posterior: iv.Posterior, rule: Any, draws: int, seed: int) -> iv.Run:
     """One run: two rungs, swaps at a quarter of the steps."""
-    sampler = iv.relangevin(temperatures=(1.0, 8.0), swap=rule, swap_fraction=0.25)
+    sampler = iv.samplers.relangevin(temperatures=(1.0, 8.0), swap=rule, swap_fraction=0.25)
     return iv.sample(posterior, sampler, draws=draws, warmup=1000, chains=CHAINS, seed=seed, progress=False)
 
 

@@ -26,11 +26,11 @@ CUT_TIMES = np.arange(21) / 100.0
 COLD_RATE, HOT_RATE = 2e-6, 2e-5
 BATCH, BATCHED_CHAINS = 4096, 2
 #: Ten times the published rates, as batches of the published size cost a hundred times what sufficient statistics do.
-BATCHED = iv.r2sgld(
+BATCHED = iv.samplers.r2sgld(
     step_size=(10.0 * COLD_RATE, 10.0 * HOT_RATE),
-    estimator=iv.minibatch(BATCH),
+    estimator=iv.estimators.minibatch(BATCH),
     # each batch shows its own variance: far from the posterior it is many times what it is within
-    energy_variance=iv.known(),
+    energy_variance=iv.variances.known(),
 )
 SHOOTING_TIMES = np.arange(401) / 20.0
 DATA_SETS = 50
@@ -88,7 +88,7 @@ def published(given: Any) -> dict[str, Any]:
     }
 
 
-def scaled(iterations: int) -> dict[str, iv.Sampler]:
+def scaled(iterations: int) -> dict[str, iv.ladder.Sampler]:
     """The published samplers; fewer iterations take larger steps in the same proportion."""
     factor = common.PUBLISHED / iterations
     return common.published(iterations, factor * COLD_RATE, factor * HOT_RATE)

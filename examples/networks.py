@@ -92,34 +92,34 @@ def network(side: int, convolutional: bool) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def samplers(n: int, steps: int) -> dict[str, tuple[iv.Sampler, int]]:
+def samplers(n: int, steps: int) -> dict[str, tuple[iv.ladder.Sampler, int]]:
     """Each with its number of chains; steps are those of an averaged loss's rate over n."""
-    data, rate = iv.minibatch(BATCH), 0.05 / n
-    cold = iv.cold_posterior(COLD[0])
+    data, rate = iv.estimators.minibatch(BATCH), 0.05 / n
+    cold = iv.tempering.cold_posterior(COLD[0])
     momentum = {"friction": FRICTION, "estimator": data}
     pair = {
-        "temperatures": [iv.cold_posterior(t) for t in COLD],
+        "temperatures": [iv.tempering.cold_posterior(t) for t in COLD],
         "friction": FRICTION,
-        "swap": iv.corrected(3e5),
+        "swap": iv.swaps.noise_penalty(3e5),
     }
     reduced = pair | {"size": BATCH, "refresh": max(50, steps // 8)}
-    plain = iv.sgd(rate, momentum=1 - FRICTION, estimator=data), 4
-    sghmc = iv.sghmc(rate, temperature=cold, **momentum), 4
-    cyclic = iv.cyclic_sgld(2 * rate, cycles=4, temperature=cold, **momentum), 4
-    cycles = [iv.cyclic_cosine(2 * r, cycles=4) for r in (rate, 1.5 * rate)]
+    plain = iv.samplers.sgd(rate, momentum=1 - FRICTION, estimator=data), 4
+    sghmc = iv.samplers.sghmc(rate, temperature=cold, **momentum), 4
+    cyclic = iv.samplers.cyclic_sgld(2 * rate, cycles=4, temperature=cold, **momentum), 4
+    cycles = [iv.kernels.schedules.cyclic_cosine(2 * r, cycles=4) for r in (rate, 1.5 * rate)]
     return {
         ONE: plain,
         ENSEMBLE: plain,
-        "SGLD": (iv.sgld(rate / FRICTION, temperature=cold, estimator=data), 4),
+        "SGLD": (iv.samplers.sgld(rate / FRICTION, temperature=cold, estimator=data), 4),
         "SGHMC": sghmc,
         "cyclic SGHMC": cyclic,
         "reSGHMC": (iv.resgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
-        "VR-reSGHMC": (iv.vr_resgld(step_size=(rate, 1.5 * rate), **reduced), 2),
-        "cyclic VR-reSGHMC": (iv.vr_resgld(step_size=cycles, **reduced), 2),
+        "VR-reSGHMC": (iv.samplers.vr_resgld(step_size=(rate, 1.5 * rate), **reduced), 2),
+        "cyclic VR-reSGHMC": (iv.samplers.vr_resgld(step_size=cycles, **reduced), 2),
         "SGHMC" + REFLECTED: sghmc,
         "cyclic SGHMC" + REFLECTED: cyclic,
-        "r2SGHMC" + REFLECTED: (iv.r2sgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
-        "SGHMC at T = 1": (iv.sghmc(rate, **momentum), 4),
+        "r2SGHMC" + REFLECTED: (iv.samplers.r2sgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
+        "SGHMC at T = 1": (iv.samplers.sghmc(rate, **momentum), 4),
     }
 
 
@@ -153,11 +153,11 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool,
         logits = [part[:1, -1:] for part in logits]
     elif name == ENSEMBLE:
         logits = [part[:, -1:] for part in logits]
-    near, far = (iv.predicted_classes(part) for part in logits)
+    near, far = (iv.results.predicted_classes(part) for part in logits)
     swaps = sum(run.report["swap_accepts"]) / max(1, sum(run.report["swap_attempts"]))
     walls_met = 100 * run.report["reflections"][0] / (chains * settings["draws"] * settings["thin"])
     seconds = time.process_time() - begin
-    told = [*near.scores(held.labels), iv.auroc(near.entropy, far.entropy), swaps, walls_met, seconds]
+    told = [*near.scores(held.labels), iv.results.auroc(near.entropy, far.entropy), swaps, walls_met, seconds]
     return Found(np.array(told), near.probability, near.entropy, far.entropy)
 
 

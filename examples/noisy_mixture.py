@@ -32,8 +32,8 @@ EDGES = np.linspace(-8.0, 6.0, 141)
 TARGET = iv.Target(problem.two_modes(), start=lambda rng, n: rng.uniform(-8.0, 8.0, (n, 1)))
 #: Estimators of the cold and the hot rung.
 NOISES = {
-    "constant noise": (iv.noisy(1.0, 2.0), iv.noisy(3.0, 5.0)),
-    "state-dependent noise": (iv.noisy(problem.sigmoid_noise_energy, problem.sigmoid_noise_gradient),) * 2,
+    "constant noise": (iv.estimators.noisy(1.0, 2.0), iv.estimators.noisy(3.0, 5.0)),
+    "state-dependent noise": (iv.estimators.noisy(problem.sigmoid_noise_energy, problem.sigmoid_noise_gradient),) * 2,
 }
 
 
@@ -44,16 +44,18 @@ class Estimate(NamedTuple):
     error: float
 
 
-def samplers(noise: tuple[Any, Any]) -> dict[str, iv.Sampler]:
+def samplers(noise: tuple[Any, Any]) -> dict[str, iv.ladder.Sampler]:
     """The published samplers."""
     both: dict[str, Any] = {"estimator": noise}
     return {
-        "SGLD": iv.sgld(LADDER[1], estimator=noise[0]),
+        "SGLD": iv.samplers.sgld(LADDER[1], estimator=noise[0]),
         "reSGLD": iv.resgld(*LADDER, **both),
-        "m-reSGLD": iv.multi_variance_resgld(*LADDER, **both),
-        "f-reSGLD, constant": iv.fast_resgld(*LADDER, **both, variance=iv.running_average()),
-        "f-reSGLD, kernel ridge": iv.fast_resgld(*LADDER, **both, variance=iv.kernel_ridge(), probes=10),
-        "f-reSGLD, true": iv.fast_resgld(*LADDER, **both, variance=iv.known()),
+        "m-reSGLD": iv.samplers.multi_variance_resgld(*LADDER, **both),
+        "f-reSGLD, constant": iv.samplers.fast_resgld(*LADDER, **both, variance=iv.variances.running_average()),
+        "f-reSGLD, kernel ridge": iv.samplers.fast_resgld(
+            *LADDER, **both, variance=iv.variances.kernel_ridge(), probes=10
+        ),
+        "f-reSGLD, true": iv.samplers.fast_resgld(*LADDER, **both, variance=iv.variances.known()),
     }
 
 
@@ -106,7 +108,9 @@ def main() -> dict[str, Any]:
     return summary
 
 
-def sample(sampler: iv.Sampler, draws: int, seed: int, batches: int = BATCHES, chains: int = CHAINS) -> np.ndarray:
+def sample(
+    sampler: iv.ladder.Sampler, draws: int, seed: int, batches: int = BATCHES, chains: int = CHAINS
+) -> np.ndarray:
     """Draws (batches, chains, draws) of the cold rung, every batch with its own warm-up."""
     with warnings.catch_warnings():
         # single chains do not agree on the modes' weights, and that is what is to be seen

@@ -43,7 +43,7 @@ def main() -> iv.Run:
     given.show(f"Sampled: bilinear elements on {posterior.fidelities[-1]} squares, the benchmark's own discretization.")
     run = iv.sample(
         posterior,
-        iv.ghmc(friction=0.025),
+        iv.samplers.ghmc(friction=0.025),
         draws=given.draws,
         thin=THIN,
         warmup=WARMUP,

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 import invsamp as iv
 
 CHAINS, THIN = 6, 5
-NOISE = iv.noisy(2.0, 2.0)
+NOISE = iv.estimators.noisy(2.0, 2.0)
 GRID = np.linspace(-6.0, 6.0, 1201)
 
 
@@ -35,7 +35,7 @@ def waves(position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return energy, 0.4 * position + 4.0 * np.pi * np.sin(phase)
 
 
-TARGET = iv.Target(iv.FunctionPotential(waves, 2))
+TARGET = iv.Target(iv.extending.FunctionPotential(waves, 2))
 
 
 def shares(theta: np.ndarray) -> np.ndarray:
@@ -73,13 +73,15 @@ def measured(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
     summary: dict[str, Any] = {"truth": {"corners": float(wanted[[0, 4, 20, 24]].sum())}, "samplers": {}}
     figure, axes = plt.subplots(3, 1, figsize=(9, 6), layout="constrained")
     for axis, window in zip(axes, (1, 8), strict=False):
-        run = iv.sample(TARGET, iv.deo_sgd(0.003, window=window, estimator=NOISE), warmup=0, **settings)
+        run = iv.sample(TARGET, iv.samplers.deo_sgd(0.003, window=window, estimator=NOISE), warmup=0, **settings)
         stats = run.data.sample_stats
         trips = stats.process_round_trips.to_numpy()[:, -1]
         summary["samplers"][f"DEO*-SGD, window {window}"] = figures_of(run.theta, trips, steps)
         axis.plot(stats.first_process.to_numpy()[0], lw=0.6)
         axis.set(title=f"DEO*-SGD, window {window}: where the first process is", ylabel="process")
-    sampler = iv.fast_resgld(iv.geometric(10.0, 6), 0.003, estimator=NOISE, variance=iv.known(), swap_fraction=1.0)
+    sampler = iv.samplers.fast_resgld(
+        iv.ladder.geometric(10.0, 6), 0.003, estimator=NOISE, variance=iv.variances.known(), swap_fraction=1.0
+    )
     run = iv.sample(TARGET, sampler, warmup=500, **settings)
     replica, hot = run.data.sample_stats.replica.to_numpy(), run.data.hot_stats.replica.to_numpy()
     trips = np.full(CHAINS, run.report["round_trips"] / CHAINS)

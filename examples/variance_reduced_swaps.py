@@ -79,21 +79,23 @@ class Symmetric:
         return energy / TAU, ((1.0 - share) * right - share * left) / (SD * TAU)
 
 
-def samplers() -> dict[str, iv.Sampler]:
+def samplers() -> dict[str, iv.ladder.Sampler]:
     """What is compared: at steps of 1e-7 in the energy, 1e-6 in the energy over 10."""
     pair: dict[str, Any] = {"temperatures": (1.0, 100.0), "step_size": TAU * STEP, "swap_fraction": 1.0}
-    plain = {**pair, "estimator": iv.minibatch(BATCH)}
-    linear = iv.control_variate(BATCH, 500)
+    plain = {**pair, "estimator": iv.estimators.minibatch(BATCH)}
+    linear = iv.estimators.control_variate(BATCH, 500)
     groups = np.arange(DATA) // 20
     return {
         "exact energies": iv.resgld(**pair),
-        "reSGLD, F = 1": iv.resgld(**plain, swap=iv.corrected()),
-        "reSGLD, F = 100": iv.resgld(**plain, swap=iv.corrected(100.0)),
-        "VR-reSGLD, m 40": iv.vr_resgld(**pair, size=BATCH, refresh=40),
-        "VR-reSGLD, m 40, adaptive": iv.vr_resgld(**pair, size=BATCH, refresh=40, adaptive=True),
-        "VR-reSGLD, m 40, penalty of eq. (6)": iv.vr_resgld(**pair, size=BATCH, refresh=40, swap=iv.corrected(0.5)),
-        "linear term, m 500": iv.resgld(**pair, estimator=linear, energy_variance=iv.known()),
-        "exact form: fixed references": iv.paired_resgld(MODES, **pair, size=BATCH // 20, groups=groups),
+        "reSGLD, F = 1": iv.resgld(**plain, swap=iv.swaps.noise_penalty()),
+        "reSGLD, F = 100": iv.resgld(**plain, swap=iv.swaps.noise_penalty(100.0)),
+        "VR-reSGLD, m 40": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=40),
+        "VR-reSGLD, m 40, adaptive": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=40, adaptive=True),
+        "VR-reSGLD, m 40, penalty of eq. (6)": iv.samplers.vr_resgld(
+            **pair, size=BATCH, refresh=40, swap=iv.swaps.noise_penalty(0.5)
+        ),
+        "linear term, m 500": iv.resgld(**pair, estimator=linear, energy_variance=iv.variances.known()),
+        "exact form: fixed references": iv.samplers.paired_resgld(MODES, **pair, size=BATCH // 20, groups=groups),
     }
 
 
@@ -102,10 +104,10 @@ def noise(potential: Symmetric, distances: tuple[float, ...], seed: int) -> dict
     source, found = CountedPotential(potential, "model"), {}
     at = np.repeat(MODES[:1], 400, axis=0)
     for name, estimator in (
-        ("plain", iv.minibatch(BATCH)),
-        ("snapshot", iv.control_variate(BATCH, 1, order="constant")),
-        ("linear term", iv.control_variate(BATCH, 1)),
-        ("second order", iv.fixed_control(BATCH // 20, MODES, np.arange(DATA) // 20)),
+        ("plain", iv.estimators.minibatch(BATCH)),
+        ("snapshot", iv.estimators.control_variate(BATCH, 1, order="constant")),
+        ("linear term", iv.estimators.control_variate(BATCH, 1)),
+        ("second order", iv.estimators.fixed_control(BATCH // 20, MODES, np.arange(DATA) // 20)),
     ):
         bound, rng, memory = estimator.bind(source, "isotropic"), np.random.default_rng(seed), ()
         if name != "plain":

@@ -51,12 +51,12 @@ def noise(
     Distances are in the norm of the mode's covariance: 1 is one posterior sd along any direction.
     """
     estimators = {
-        "plain": iv.minibatch(BATCH, groups),
-        "snapshot": iv.control_variate(BATCH, 1, groups, order="constant"),
-        "linear": iv.fixed_control(BATCH, [mode], groups, order="linear"),
-        "Gauss-Newton": iv.fixed_control(BATCH, [mode], groups, order="gauss_newton"),
-        "quadratic": iv.fixed_control(BATCH, [mode], groups),
-        "SAGA": iv.saga(BATCH, groups),
+        "plain": iv.estimators.minibatch(BATCH, groups),
+        "snapshot": iv.estimators.control_variate(BATCH, 1, groups, order="constant"),
+        "linear": iv.estimators.fixed_control(BATCH, [mode], groups, order="linear"),
+        "Gauss-Newton": iv.estimators.fixed_control(BATCH, [mode], groups, order="gauss_newton"),
+        "quadratic": iv.estimators.fixed_control(BATCH, [mode], groups),
+        "SAGA": iv.estimators.saga(BATCH, groups),
     }
     source, found = CountedPotential(posterior.potential(), "model"), {}
     directions = np.random.default_rng(seed).standard_normal((DIRECTIONS, len(mode)))
@@ -105,7 +105,7 @@ def bending(seed: int) -> dict[str, dict[str, float]]:
 
 
 def measured(
-    posterior: iv.Posterior, sampler: iv.Sampler, solves: int, draws: int, start: np.ndarray, seed: int
+    posterior: iv.Posterior, sampler: iv.ladder.Sampler, solves: int, draws: int, start: np.ndarray, seed: int
 ) -> dict[str, Any]:
     """Means and sds of logarithms, and solves per effective draw; an evaluation takes so many solves."""
     settings = {"thin": 2, "warmup": 500, "chains": CHAINS, "seed": seed, "start": start, "progress": False}
@@ -137,10 +137,10 @@ def compared(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
     batches: dict[str, Any] = {"size": BATCH, "groups": GROUPS, "friction": FRICTION}
     reference = posterior.to_position(start[None])
     samplers = {
-        "MALA, full gradients": (iv.relangevin(TEMPERATURES), EXPERIMENTS),
+        "MALA, full gradients": (iv.samplers.relangevin(TEMPERATURES), EXPERIMENTS),
         "full gradients": (iv.resgld(TEMPERATURES, friction=FRICTION), EXPERIMENTS),
-        "quadratic": (iv.paired_resgld(reference, TEMPERATURES, **batches), BATCH),
-        "Gauss-Newton": (iv.paired_resgld(reference, TEMPERATURES, **batches, order="gauss_newton"), BATCH),
+        "quadratic": (iv.samplers.paired_resgld(reference, TEMPERATURES, **batches), BATCH),
+        "Gauss-Newton": (iv.samplers.paired_resgld(reference, TEMPERATURES, **batches, order="gauss_newton"), BATCH),
     }
     runs = {}
     for name, (sampler, solves) in samplers.items():

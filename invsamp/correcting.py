@@ -86,7 +86,7 @@ def correct(
 
         corrected = iv.correct(posterior)
         print(corrected)  # what was learned, and whether it pays
-        run = iv.sample(corrected.posterior, iv.surrogate_exchange(), thin=20, start=corrected.draws(4))
+        run = iv.sample(corrected.posterior, iv.samplers.surrogate_exchange(), thin=20, start=corrected.draws(4))
     """
     instance("posterior", posterior, Posterior, "a Posterior")
     one_of("kind", kind, ("auto", *KINDS))

@@ -67,7 +67,7 @@ def sample(
 
     Processes that were started together by ``mpiexec`` all call it, solve together, and all get the run.
     The draws do not depend on how many there are, nor on the number of threads: BLAS has one while the run is made. A
-    forward model that gains by more can have them in processes of its own (`invsamp.isolated`).
+    forward model that gains by more can have them in processes of its own (`invsamp.parallel.isolated`).
 
     Parameters
     ----------

@@ -18,7 +18,8 @@ from numba import njit
 
 from invsamp.arguments import instance, integer, one_of, real
 from invsamp.domains import Polygon
-from invsamp.estimators import Noisy, noisy
+from invsamp.estimators import noisy
+from invsamp.estimators.injected_noise import Noisy
 from invsamp.posing.posterior.target import Target
 
 Array = npt.NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from invsamp import arguments
-from invsamp.estimators import Exact
+from invsamp.estimators.exact_energies import Exact
 
 
 @pytest.mark.parametrize(

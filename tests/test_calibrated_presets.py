@@ -24,7 +24,7 @@ DRAWS = 15
 #: No law of their own that ranks could be held against: what they do is tested where they are.
 BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
 #: The coarse model is a tenth too steep, and off by a tenth: that must not be in the draws.
-EXCHANGE = iv.surrogate_exchange(every=2)
+EXCHANGE = iv.samplers.surrogate_exchange(every=2)
 #: They need two fidelities.
 OF_A_SURROGATE = {"surrogate_exchange", "two_stage"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
@@ -80,11 +80,11 @@ FAMILIES = {
     ),
     "bimodal": Family(iv.Prior(x=iv.Normal(0.3, 1, shape=2)), {"model": folded}, 3, iv.GaussianNoise(1.0)),
     "walls": Family(
-        iv.Prior(x=iv.Flat(iv.Ball([0.0, 0.0], 1.0))),
+        iv.Prior(x=iv.Flat(iv.domains.Ball([0.0, 0.0], 1.0))),
         {"model": itself},
         2,
         iv.GaussianNoise(0.5),
-        iv.HalfSpaces([[1.0, 1.0]], [0.8]),
+        iv.domains.HalfSpaces([[1.0, 1.0]], [0.8]),
     ),
     "mixed": Family(
         iv.Prior(u=iv.Uniform(0, 1), g=iv.Gamma(2, 2), t=iv.StudentT(4, 0, 1)),
@@ -98,28 +98,30 @@ WRONG_NOISE = {name: iv.GaussianNoise(scale) for name, scale in zip(FAMILIES, (2
 
 EXACT = {
     "mala": iv.mala(),
-    "ghmc": iv.ghmc(),
+    "ghmc": iv.samplers.ghmc(),
     "hmc": iv.hmc(),
     "mams": iv.mams(),
     "pcn": iv.pcn(),
-    "relangevin": iv.relangevin(),
-    "contour_exchange": iv.contour_exchange(),  # its cold rung is that of mala
+    "relangevin": iv.samplers.relangevin(),
+    "contour_exchange": iv.samplers.contour_exchange(),  # its cold rung is that of mala
 }
 UNADJUSTED = {
-    "sgld": iv.sgld(0.1, preconditioner="dense"),
-    "sghmc": iv.sghmc(0.02, friction=0.3, preconditioner="dense"),
-    "cyclic_sgld": iv.cyclic_sgld(0.1, preconditioner="dense"),
+    "sgld": iv.samplers.sgld(0.1, preconditioner="dense"),
+    "sghmc": iv.samplers.sghmc(0.02, friction=0.3, preconditioner="dense"),
+    "cyclic_sgld": iv.samplers.cyclic_sgld(0.1, preconditioner="dense"),
     "resgld": iv.resgld(step_size=0.1, preconditioner="dense"),
-    "r2sgld": iv.r2sgld(step_size=0.1, preconditioner="dense"),
-    "multi_variance_resgld": iv.multi_variance_resgld(step_size=0.1, fidelities=(0, 0), preconditioner="dense"),
-    "fast_resgld": iv.fast_resgld(step_size=0.1, preconditioner="dense"),
+    "r2sgld": iv.samplers.r2sgld(step_size=0.1, preconditioner="dense"),
+    "multi_variance_resgld": iv.samplers.multi_variance_resgld(
+        step_size=0.1, fidelities=(0, 0), preconditioner="dense"
+    ),
+    "fast_resgld": iv.samplers.fast_resgld(step_size=0.1, preconditioner="dense"),
 }
 #: Upper ends of bins of the energy above that of the true parameters, and the log masses with which learning begins.
 ENDS, MASSES = [0.25, 1.0, 2.25, 4.5], [0.0, -1.5, -4.0, -8.5, -8.5]
 CONTOURS = {
-    "csgld": lambda step: iv.csgld(step, ENDS, initial_log_psi=MASSES),
-    "icsgld": lambda step: iv.icsgld(step, ENDS, initial_log_psi=MASSES),
-    "awsgld": lambda step: iv.awsgld(step, ENDS),
+    "csgld": lambda step: iv.samplers.csgld(step, ENDS, initial_log_psi=MASSES),
+    "icsgld": lambda step: iv.samplers.icsgld(step, ENDS, initial_log_psi=MASSES),
+    "awsgld": lambda step: iv.samplers.awsgld(step, ENDS),
 }
 #: They take no preconditioner: steps that suit each family as it is, and how many for each draw.
 STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "walls": (0.01, 10), "mixed": (0.01, 60)}
@@ -145,9 +147,9 @@ REFERENCES = {
 def by_batches(name, family, d):
     step, size = SHORTER.get((name, family), (0.15, 2))
     if name == "vr_resgld":
-        return iv.vr_resgld(step_size=step, size=size, preconditioner="dense")
+        return iv.samplers.vr_resgld(step_size=step, size=size, preconditioner="dense")
     references, temperatures = REFERENCES.get(family, (np.zeros((1, d)), None))
-    return iv.paired_resgld(references, temperatures, step_size=step, size=size, preconditioner="dense")
+    return iv.samplers.paired_resgld(references, temperatures, step_size=step, size=size, preconditioner="dense")
 
 
 def of_exact(found):
@@ -293,7 +295,7 @@ def replicated(name, family, louder=False):
     models = {fidelity: Plain(function) for fidelity, function in one.forward.items()}
     two = name in OF_A_SURROGATE
     posterior = iv.Posterior(one.prior, models if two else models["fine"], np.zeros(one.size), noise, one.domain)
-    sampler = iv.two_stage() if two else by_batches(name, family, posterior.dimension)
+    sampler = iv.samplers.two_stage() if two else by_batches(name, family, posterior.dimension)
     plan = {"draws": 1000, "warmup": 300} if (name, family) in LONG else {"draws": 200, "warmup": 200}
     found = iv.calibrate(posterior, sampler, replicates=20, ranks=DRAWS, chains=2, seed=1, progress=False, **plan)
     assert len(found.failed) <= MAY_FAIL.get((name, family), 0)

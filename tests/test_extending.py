@@ -92,7 +92,7 @@ class TestNoise:
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_it_is_stored_resumed_predicted_and_cross_validated(self, script, tmp_path):
-        sampler = iv.resgld((1.0, 2.0), 0.01, estimator=iv.minibatch(4))
+        sampler = iv.resgld((1.0, 2.0), 0.01, estimator=iv.estimators.minibatch(4))
         settings = {"warmup": 200, "seed": 3, "progress": False}
         whole = iv.sample(script.counts, sampler, draws=60, directory=tmp_path / "whole", **settings)
         iv.sample(script.counts, sampler, draws=25, directory=tmp_path / "run", **settings)
@@ -143,7 +143,10 @@ def precise(position):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_the_kernel_is_stored_and_resumed(script, tmp_path):
-    target, settings = iv.Target(iv.FunctionPotential(precise, 2)), {"warmup": 200, "seed": 3, "progress": False}
+    target, settings = (
+        iv.Target(iv.extending.FunctionPotential(precise, 2)),
+        {"warmup": 200, "seed": 3, "progress": False},
+    )
     whole = iv.sample(target, script.ladder, draws=60, directory=tmp_path / "whole", **settings)
     iv.sample(target, script.ladder, draws=25, directory=tmp_path / "run", **settings)
     run = iv.resume(tmp_path / "run", draws=60, progress=False)
@@ -209,9 +212,9 @@ class TestTheEstimatorWithMemory:
     SETTINGS: ClassVar = {"warmup": 30, "chains": 3, "seed": 3, "progress": False}
 
     def sampler(self, script):
-        return iv.Sampler(
-            [iv.Rung(t, estimator=script.Reshuffled(3), step_size=0.01 * t) for t in (1.0, 2.0)],
-            iv.Swap(iv.corrected(), fraction=0.5),
+        return iv.ladder.Sampler(
+            [iv.ladder.Rung(t, estimator=script.Reshuffled(3), step_size=0.01 * t) for t in (1.0, 2.0)],
+            iv.ladder.Swap(iv.swaps.noise_penalty(), fraction=0.5),
         )
 
     def test_goes_through_all_data_in_turn(self, script, monkeypatch):
@@ -224,7 +227,7 @@ class TestTheEstimatorWithMemory:
             return solve(self, request)
 
         monkeypatch.setattr(CountedPotential, "answer", watched)
-        sampler = iv.Sampler([iv.Rung(estimator=script.Reshuffled(4), step_size=0.01)])
+        sampler = iv.ladder.Sampler([iv.ladder.Rung(estimator=script.Reshuffled(4), step_size=0.01)])
         iv.sample(posterior, sampler, draws=40, check_gradient=False, **self.SETTINGS)
         # one at the start, whose order the first step still has; then one for each step
         epochs = np.stack(seen[1:]).reshape(-1, 2, 3, 4).transpose(0, 2, 1, 3).reshape(-1, 8)

@@ -60,7 +60,7 @@ class TestMisread:
             ("lower", lambda value: iv.truncated(iv.Normal([0, 0], 1), value)),
             ("scale", iv.GaussianNoise),
             ("lower", lambda value: iv.Box(value, 5.0)),
-            ("offsets", lambda value: iv.HalfSpaces(np.eye(2), value)),
+            ("offsets", lambda value: iv.domains.HalfSpaces(np.eye(2), value)),
             ("theta", lambda value: iv.Prior(a=iv.Normal(0, 1, shape=2)).log_density(value)),
             ("thetas", lambda value: parallel.map(square, value, workers=1)),
         ],
@@ -104,8 +104,8 @@ class TestMisread:
     @pytest.mark.parametrize("what", ["complex", "masked"])
     def test_of_a_potential_ends_the_run(self, what):
         wrong = MISREAD[what]
-        energies = iv.FunctionPotential(lambda p: (wrong, np.zeros((2, 2))), 2)
-        gradients = iv.FunctionPotential(lambda p: (np.zeros(2), np.ma.stack([wrong, wrong])), 2)
+        energies = iv.extending.FunctionPotential(lambda p: (wrong, np.zeros((2, 2))), 2)
+        gradients = iv.extending.FunctionPotential(lambda p: (np.zeros(2), np.ma.stack([wrong, wrong])), 2)
         with pytest.raises(WrongShapeError, match="the energy of fidelity 'fine' must"):
             CountedPotential(energies, "fine").energy(THETA[:2])
         with pytest.raises(WrongShapeError, match="the energy of fidelity 'fine' must"):
@@ -186,10 +186,10 @@ class Careful:
 
 SAMPLERS = {
     "mala": iv.mala(),
-    "sgld": iv.sgld(0.1),
-    "ghmc": iv.ghmc(),
-    "sghmc": iv.sghmc(0.1),
-    "ladder": iv.relangevin((1.0, 3.0), (0.5, 1.0)),
+    "sgld": iv.samplers.sgld(0.1),
+    "ghmc": iv.samplers.ghmc(),
+    "sghmc": iv.samplers.sghmc(0.1),
+    "ladder": iv.samplers.relangevin((1.0, 3.0), (0.5, 1.0)),
     "penalty": iv.mala(boundary=penalized(5.0)),
     "reflected": iv.mala(),
 }
@@ -199,7 +199,7 @@ class TestMemoryUsedAgain:
     @pytest.mark.filterwarnings("ignore::UserWarning")
     @pytest.mark.parametrize("name", SAMPLERS)
     def test_by_a_potential_changes_no_draw(self, name):
-        domain = iv.Box(-1.5, 1.5) if name in ("penalty", "reflected") else iv.Unbounded()
+        domain = iv.Box(-1.5, 1.5) if name in ("penalty", "reflected") else iv.domains.Unbounded()
         settings = {"draws": 300, "warmup": 100, "seed": 3, "progress": False}
         runs = [iv.sample(iv.Target(p, domain), SAMPLERS[name], **settings) for p in (Careful(), Reusing())]
         np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
@@ -212,7 +212,9 @@ class TestMemoryUsedAgain:
             away = position[:, None] - data
             return 0.5 * (away**2).sum(axis=2), away
 
-        potentials = [iv.SumPotential(rows, term, 2, prior=p.energy_and_gradient) for p in (Careful(), Reusing())]
+        potentials = [
+            iv.extending.SumPotential(rows, term, 2, prior=p.energy_and_gradient) for p in (Careful(), Reusing())
+        ]
         everything = Batch(np.tile(np.arange(20), (5, 1)), None, 20, "full")
 
         def twice(potential):

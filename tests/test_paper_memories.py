@@ -104,7 +104,7 @@ def of_snapshots(memories, refresh, stays=False):
     ]  # fmt: skip
     accept = np.empty((n, m, n, m))
     for i, j in itertools.product(range(m), repeat=2):
-        accept[:, i, :, j] = acceptance(iv.corrected(), rungs[0][i], rungs[1][j], POINTS)[0]
+        accept[:, i, :, j] = acceptance(iv.swaps.noise_penalty(), rungs[0][i], rungs[1][j], POINTS)[0]
     # from memory and position to what is remembered next
     renewed = np.zeros((n, m, m))
     for at, (i, (side, _)) in itertools.product(range(n), enumerate(memories)):
@@ -128,8 +128,8 @@ def test_energies_less_those_of_snapshots_that_are_renewed(adaptive, draw, agree
     """Not by the other algorithm, nor with snapshots that stay behind at swaps, as in print."""
     monkeypatch.setattr(control_variates, "COEFFICIENT_GAIN", 1.0)
     target = Tilted(lambda x: np.where(x < 0.0, *SIDES), np.zeros_like)
-    settings = {"size": BATCH, "refresh": 5, "adaptive": adaptive, "energy_variance": iv.known(VARIANCE)}
-    run = draw(iv.Target(target), iv.vr_resgld(PAIR, STEP, **settings, swap_fraction=1.0), **LENGTH)
+    settings = {"size": BATCH, "refresh": 5, "adaptive": adaptive, "energy_variance": iv.variances.known(VARIANCE)}
+    run = draw(iv.Target(target), iv.samplers.vr_resgld(PAIR, STEP, **settings, swap_fraction=1.0), **LENGTH)
     found, (right, other) = of_draws(run), [PLAIN, ADAPTIVE][:: -1 if adaptive else 1]
     assert agrees(found, shares(of_snapshots(right, 5)))
     assert not agrees(found, shares(of_snapshots(other, 5)))
@@ -139,7 +139,7 @@ def test_energies_less_those_of_snapshots_that_are_renewed(adaptive, draw, agree
 
 def of_windows(window, levels, points):
     """Cold rung's law where a pair that has swapped rests until its window is over."""
-    accept = acceptance(iv.naive(), *levels, points)[0]
+    accept = acceptance(iv.swaps.metropolis(), *levels, points)[0]
     kernels = [transition(level, points) for level in levels]
 
     def step(target, k):
@@ -155,7 +155,7 @@ def of_windows(window, levels, points):
 
 def test_pairs_that_rest_until_a_window_is_over(draw, agrees):
     step_size = 0.05
-    sampler = iv.relangevin(PAIR, step_size, adjusted=False, scheme=iv.deo(8), swap_fraction=1.0)
+    sampler = iv.samplers.relangevin(PAIR, step_size, adjusted=False, scheme=iv.swaps.deo(8), swap_fraction=1.0)
     found = of_draws(draw(iv.Target(BUMPS), sampler, **LENGTH | {"thin": 3}))
     levels = [replace(level, step_size=step_size) for level in LEVELS]
     assert agrees(found, shares(of_windows(8, levels, POINTS)))
@@ -211,8 +211,13 @@ def by_a_second_program(seed, momenta_travel=False, chains=4096, steps=(60, 140)
 def test_momentum_with_snapshots_that_are_renewed(draw, agrees):
     """Position, momentum and snapshot of two rungs are six dimensions, too many for an operator."""
     target = iv.Target(Tilted(lambda x: NOISE * x, lambda x: np.full_like(x, NOISE)))
-    settings = {"size": BATCH, "refresh": REFRESH, "friction": FRICTION, "energy_variance": iv.known(VARIANCE)}
-    sampler = iv.vr_resgld(PAIR, STEP, **settings, swap_fraction=1.0)
+    settings = {
+        "size": BATCH,
+        "refresh": REFRESH,
+        "friction": FRICTION,
+        "energy_variance": iv.variances.known(VARIANCE),
+    }
+    sampler = iv.samplers.vr_resgld(PAIR, STEP, **settings, swap_fraction=1.0)
     found = of_draws(draw(target, sampler, start=np.array([START]), **LENGTH | {"draws": 150}))
     assert agrees(found, *by_a_second_program(11))
     assert not agrees(found, *by_a_second_program(12, momenta_travel=True))

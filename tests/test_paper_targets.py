@@ -72,8 +72,8 @@ def cycle(make, step, length=90):
 
 
 def noisy_ladder(preset, **more):
-    estimators = [iv.noisy(e, g) for e, g in NOISE]
-    settings = {"estimator": estimators, "energy_variance": iv.known(), "swap_fraction": 1.0}
+    estimators = [iv.estimators.noisy(e, g) for e, g in NOISE]
+    settings = {"estimator": estimators, "energy_variance": iv.variances.known(), "swap_fraction": 1.0}
     return preset(PAIR, STEP, fidelities=(0, 0), **settings, **more)
 
 
@@ -98,50 +98,55 @@ def contour(target):
 
 
 #: Of AWSGLD, with masses that rise as they do, and are known.
-RISING = iv.awsgld(STEP, np.arange(1.0, 4.0, 0.5)).rungs[0].target.frozen(np.log(np.linspace(0.1, 1.0, 7)))
+RISING = iv.samplers.awsgld(STEP, np.arange(1.0, 4.0, 0.5)).rungs[0].target.frozen(np.log(np.linspace(0.1, 1.0, 7)))
 TRUNCATED = INSIDE, on_grid(BUMPS, INSIDE)
 #: Row -> sampler, whether in the interval, its law, another law.
 CASES = {
     "reLD: reLD, unadjusted": lambda: (
-        iv.relangevin(PAIR, STEP, adjusted=False, swap_fraction=1.0),
+        iv.samplers.relangevin(PAIR, STEP, adjusted=False, swap_fraction=1.0),
         False,
-        marginal(iv.naive()),
+        marginal(iv.swaps.metropolis()),
         (POINTS, on_grid(BUMPS, POINTS)),
     ),
-    "reLD: reSGLD": lambda: (noisy_ladder(iv.resgld), False, marginal(iv.corrected(), NOISY), told_nothing(iv.naive())),
-    "reLD: naive reSGLD": lambda: (
-        noisy_ladder(iv.resgld, swap=iv.naive()),
+    "reLD: reSGLD": lambda: (
+        noisy_ladder(iv.resgld),
         False,
-        marginal(iv.naive(), NOISY),
-        marginal(iv.corrected(), NOISY),
+        marginal(iv.swaps.noise_penalty(), NOISY),
+        told_nothing(iv.swaps.metropolis()),
+    ),
+    "reLD: naive reSGLD": lambda: (
+        noisy_ladder(iv.resgld, swap=iv.swaps.metropolis()),
+        False,
+        marginal(iv.swaps.metropolis(), NOISY),
+        marginal(iv.swaps.noise_penalty(), NOISY),
     ),
     "VR: SGLD": lambda: (
-        iv.sgld(STEP, estimator=iv.noisy(0.0, 3.0)),
+        iv.samplers.sgld(STEP, estimator=iv.estimators.noisy(0.0, 3.0)),
         False,
         (POINTS, periodic([plain(replace(COLD, gradient_sd=3.0))])),
         (POINTS, periodic([plain(COLD)])),
     ),
     "VR: cycSGLD": lambda: (
-        iv.cyclic_sgld(0.2, cycles=10),
+        iv.samplers.cyclic_sgld(0.2, cycles=10),
         False,
         (POINTS, periodic(cycle(plain, 0.2))),
         (POINTS, periodic([plain(replace(COLD, step_size=0.2))])),
     ),
     "thesis: AWSGLD": lambda: (
-        iv.Sampler((iv.Rung(RISING, step_size=STEP),)),
+        iv.ladder.Sampler((iv.ladder.Rung(RISING, step_size=STEP),)),
         False,
         (FINE, periodic([contour(RISING)])),
         (POINTS, periodic([plain(COLD)])),
     ),
     "f-reSGLD: m-reSGLD": lambda: (
-        noisy_ladder(iv.multi_variance_resgld, weight=0.5),
+        noisy_ladder(iv.samplers.multi_variance_resgld, weight=0.5),
         False,
-        marginal(iv.multi_variance(0.5), NOISY),
-        marginal(iv.multi_variance(0.5)),
+        marginal(iv.swaps.multi_variance(0.5), NOISY),
+        marginal(iv.swaps.multi_variance(0.5)),
     ),
-    "r2SGLD: R-SGLD": lambda: (iv.sgld(STEP), True, (INSIDE, periodic([walled(COLD)])), TRUNCATED),
+    "r2SGLD: R-SGLD": lambda: (iv.samplers.sgld(STEP), True, (INSIDE, periodic([walled(COLD)])), TRUNCATED),
     "r2SGLD: R-cycSGLD": lambda: (
-        iv.cyclic_sgld(0.25, cycles=10),
+        iv.samplers.cyclic_sgld(0.25, cycles=10),
         True,
         (INSIDE, periodic(cycle(walled, 0.25))),
         (INSIDE, periodic([walled(replace(COLD, step_size=0.25))])),
@@ -149,17 +154,17 @@ CASES = {
     "r2SGLD: reSGLD without walls": lambda: (
         iv.resgld(PAIR, STEP, boundary="ignore", swap_fraction=1.0),
         True,
-        marginal(iv.naive()),
-        marginal(iv.naive(), kind=ReflectingDomain, points=INSIDE),
+        marginal(iv.swaps.metropolis()),
+        marginal(iv.swaps.metropolis(), kind=ReflectingDomain, points=INSIDE),
     ),
     "r2SGLD: r2SGLD": lambda: (
-        iv.r2sgld(PAIR, STEP, swap_fraction=1.0),
+        iv.samplers.r2sgld(PAIR, STEP, swap_fraction=1.0),
         True,
-        marginal(iv.naive(), kind=ReflectingDomain, points=INSIDE),
+        marginal(iv.swaps.metropolis(), kind=ReflectingDomain, points=INSIDE),
         TRUNCATED,
     ),
     "r2SGLD: r2SGHMC": lambda: (
-        iv.r2sgld(PAIR, 0.004, friction=0.2, swap_fraction=1.0),
+        iv.samplers.r2sgld(PAIR, 0.004, friction=0.2, swap_fraction=1.0),
         True,
         TRUNCATED,
         (POINTS, on_grid(BUMPS, POINTS)),
@@ -177,11 +182,13 @@ def test_the_law_is_that_of_the_operator(name, draw, agrees):
     assert not agrees(found, shares(*wrong))
 
 
-@pytest.mark.parametrize("scheme", [iv.adjacent(), iv.sweep(), iv.seo(), iv.deo(), iv.all_pairs()], ids=str)
+@pytest.mark.parametrize(
+    "scheme", [iv.swaps.adjacent(), iv.swaps.sweep(), iv.swaps.seo(), iv.swaps.deo(), iv.swaps.all_pairs()], ids=str
+)
 def test_every_rung_has_its_law_whoever_meets(scheme, draw, agrees, monkeypatch):
     """Adjusted, on three rungs that meet three times after each step; accepted too often, all laws become alike."""
     temperatures = (1.0, 2.5, 6.0)
-    sampler = iv.relangevin(temperatures, 0.3, scheme=scheme, preconditioner=None)
+    sampler = iv.samplers.relangevin(temperatures, 0.3, scheme=scheme, preconditioner=None)
     wide = grid(-14.0, 14.0, 600)
     right = np.concatenate([shares(wide, on_grid(BUMPS, wide, t)) for t in temperatures])
     length = LENGTH | {"draws": 100}
@@ -210,7 +217,7 @@ def test_a_cycle_with_momentum(draw, agrees):
 
     cosine = 0.5 * step * (1.0 + np.cos(np.pi * np.arange(length) / length))
     target = iv.Target(GaussianMixture((1.0,), (0.0,), (1.0,)))
-    run = draw(target, iv.cyclic_sgld(step, cycles=30, friction=friction), draws=2030, warmup=70)
+    run = draw(target, iv.samplers.cyclic_sgld(step, cycles=30, friction=friction), draws=2030, warmup=70)
     second = (run.theta[..., 0] ** 2).mean(axis=1)
     assert agrees(second, moment(cosine))
     assert not agrees(second, moment(np.array([step])))

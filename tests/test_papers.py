@@ -29,7 +29,7 @@ def made(call):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_makes_a_sampler(name):
-    assert isinstance(made(CALLS[name]), iv.Sampler)
+    assert isinstance(made(CALLS[name]), iv.ladder.Sampler)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -45,31 +45,38 @@ def test_what_is_approximate_says_so_when_printed(name):
 def test_why_it_is():
     for sampler, reasons in (
         (iv.mala(), ()),
-        (iv.sgld(0.1), ("steps that nothing refuses",)),
-        (iv.svgd(0.1), ()),  # it says so itself
+        (iv.samplers.sgld(0.1), ("steps that nothing refuses",)),
+        (iv.samplers.svgd(0.1), ()),  # it says so itself
         (
-            iv.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
+            iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
             ("steps that nothing refuses", "a law that is learned for ever", "the published weights"),
         ),
-        (iv.contour_exchange(), ()),
-        (iv.relangevin((1, 2, 4), scheme=iv.deo(window=8)), ("gates of windows",)),
-        (iv.relangevin((1, 2), swap=iv.naive()), ()),  # of exact energies
-        (iv.resgld((1, 2), 0.1, estimator=iv.noisy(0.0, 1.0), swap=iv.naive()), ("steps that nothing refuses",)),
-        (iv.relangevin((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (iv.samplers.contour_exchange(), ()),
+        (iv.samplers.relangevin((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),
+        (iv.samplers.relangevin((1, 2), swap=iv.swaps.metropolis()), ()),  # of exact energies
         (
-            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.corrected(5), swap_energies="exact"),
+            iv.resgld((1, 2), 0.1, estimator=iv.estimators.noisy(0.0, 1.0), swap=iv.swaps.metropolis()),
+            ("steps that nothing refuses",),
+        ),
+        (iv.samplers.relangevin((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (
+            iv.resgld(
+                (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5), swap_energies="exact"
+            ),
             ("steps that nothing refuses",),
         ),
         (
-            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.corrected(5)),
+            iv.resgld((1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5)),
             ("steps that nothing refuses", "swaps with the correction factor 5"),
         ),
         (
-            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.naive(assume_unbiased=True)),
+            iv.resgld(
+                (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.metropolis(assume_unbiased=True)
+            ),
             ("steps that nothing refuses", "swaps that know of no noise", "swaps that take fidelities for equal"),
         ),
         (
-            iv.vr_resgld((1, 2), 0.1, size=4),
+            iv.samplers.vr_resgld((1, 2), 0.1, size=4),
             ("steps that nothing refuses", "one variance of a noise that grows with the distance from its snapshot"),
         ),
     ):
@@ -107,15 +114,15 @@ def test_at_friction_one_momentum_is_none(name):
     plain, other = (getattr(samplers, name)(*given, friction=friction).rungs for friction in (1.0, 0.3))
     assert all(rung.kernel.friction == 1.0 for rung in plain) and all(rung.kernel.friction == 0.3 for rung in other)
     if name not in ("sghmc", "ghmc"):
-        assert all(isinstance(rung.kernel, iv.Langevin) for rung in plain)
+        assert all(isinstance(rung.kernel, iv.kernels.Langevin) for rung in plain)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_sghmc_at_friction_one_makes_the_draws_of_sgld():
-    target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x.copy()), 2))
+    target = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x.copy()), 2))
     runs = [
         iv.sample(target, sampler, draws=20, warmup=0, seed=1, progress=False)
-        for sampler in (iv.sghmc(0.1, friction=1.0), iv.sgld(0.1))
+        for sampler in (iv.samplers.sghmc(0.1, friction=1.0), iv.samplers.sgld(0.1))
     ]
     np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=1e-12)
 
@@ -181,7 +188,7 @@ FITTING = (
     ("size=200", "size=6"),
     ("range(3, 40)", "[9.0, 10.0, 12.0]"),
     ("contour_exchange(10)", "contour_exchange(10, knots=[8.0, 9.0, 11.0, 14.0])"),
-    ("iv.kernel_ridge()", "iv.kernel_ridge(20, 1.0, 1.0)"),
+    ("iv.variances.kernel_ridge()", "iv.variances.kernel_ridge(20, 1.0, 1.0)"),
 )
 #: What rows refuse, in whose words.
 WITHOUT_WALLS = dict.fromkeys(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from invsamp.domains.boundary import Ignore, Reflect, penalized
-from invsamp.estimators import Exact, exact, minibatch, noisy
+from invsamp.estimators import exact, minibatch, noisy
+from invsamp.estimators.exact_energies import Exact
 from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.schedules import constant, cyclic_cosine
 from invsamp.ladder import GradientNoise, Sampler
@@ -26,7 +27,7 @@ from invsamp.samplers import (
     sghmc,
     sgld,
 )
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive
+from invsamp.swaps.rules import delayed_acceptance, metropolis, multi_variance, noise_penalty, state_dependent_penalty
 from invsamp.swaps.schemes import deo, seo
 from invsamp.tempering import tempered
 from invsamp.variances.models import kernel_ridge, known, running_average
@@ -73,7 +74,7 @@ def test_cyclic_sgld():
 def test_r2sgld_is_resgld_with_reflection():
     settings = {"step_size": (0.01, 0.02), "estimator": noisy(1.0, 2.0), "swap_fraction": 1.0}
     assert r2sgld(**settings) == resgld((1.0, 10.0), **settings, boundary="reflect")
-    assert r2sgld((1.0, 3.0), swap=naive()) == resgld((1.0, 3.0), swap=naive())
+    assert r2sgld((1.0, 3.0), swap=metropolis()) == resgld((1.0, 3.0), swap=metropolis())
     assert r2sgld().boundary == Reflect()
 
 
@@ -98,8 +99,8 @@ def test_resgld_leaves_the_gradients_noise_and_corrects_swaps():
     assert all(rung.gradient_noise is None for rung in sampler.rungs)
     assert all(rung.energy_variance == running_average() for rung in sampler.rungs)
     assert [rung.fidelity for rung in sampler.rungs] == [0, 0]
-    assert sampler.swap.rule == corrected()
-    assert resgld(swap=naive()).swap.rule == naive()
+    assert sampler.swap.rule == noise_penalty()
+    assert resgld(swap=metropolis()).swap.rule == metropolis()
 
 
 def test_multi_variance_takes_its_weight():
@@ -182,6 +183,6 @@ def test_one_ladder_whatever_the_rule_calls_itself(draw):
     runs = [draw(target, sampler, draws=50, warmup=10, chains=8) for sampler in samplers]
     for run in runs[1:3]:
         np.testing.assert_array_equal(run.theta, runs[0].theta)
-    assert runs[0].report["swap_rules"] == [str(fast())]
+    assert runs[0].report["swap_rules"] == [str(state_dependent_penalty())]
     # the first stage decides alone, the second always agrees: only its uniform numbers differ
     assert runs[3].report["swap_accepts"][0] > 0

@@ -39,7 +39,7 @@ def posed(function=square, sd=0.5, data=(1.0, 2.0), **more):
     return iv.Posterior(prior, iv.with_jacobian(function, slope), list(data), iv.GaussianNoise(sd), **more)
 
 
-SAMPLER = iv.sgld(step_size=0.01, preconditioner=None)
+SAMPLER = iv.samplers.sgld(step_size=0.01, preconditioner=None)
 
 
 def stopped(folder, problem=None, sampler=SAMPLER, after=1, **changed):
@@ -227,7 +227,7 @@ def test_for_real_on_a_file_system_that_is_read_only(tmp_path):
         import invsamp as iv
         def energy(x):
             return 0.5 * (x**2).sum(axis=1), x
-        problem = iv.Target(iv.FunctionPotential(energy, 2))
+        problem = iv.Target(iv.extending.FunctionPotential(energy, 2))
         if sys.argv[2] == "make":
             run = iv.sample(problem, iv.mala(0.3), draws=20, warmup=0, seed=1, progress=False, directory=sys.argv[1])
         else:
@@ -286,7 +286,7 @@ def test_another_posterior_is_refused_with_the_difference(tmp_path, changed, nam
 def test_another_sampler_is_refused_with_the_difference(tmp_path):
     stopped(tmp_path / "run")
     with pytest.raises(ValueError, match=r"^sampler must be .*run; sampler\.rungs\[0\]\.step_size was 0\.01, is 0\.02"):
-        resume(tmp_path / "run", sampler=iv.sgld(step_size=0.02, preconditioner=None), progress=False)
+        resume(tmp_path / "run", sampler=iv.samplers.sgld(step_size=0.02, preconditioner=None), progress=False)
 
 
 def test_a_model_that_prints_the_same_and_computes_something_else_is_refused(tmp_path):
@@ -343,7 +343,7 @@ class Halved:
 
 
 def test_a_sampler_with_parts_of_the_users_own_is_pickled_or_asked_for(tmp_path):
-    sampler = iv.sgld(step_size=Halved(), preconditioner=None)
+    sampler = iv.samplers.sgld(step_size=Halved(), preconditioner=None)
     whole = iv.sample(posed(), sampler, **SETTINGS)
     stopped(tmp_path / "run", sampler=sampler)
     stopped(tmp_path / "other", sampler=sampler)

@@ -19,7 +19,14 @@ from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
 from invsamp.samplers import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampling import sample
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swaps.rules import (
+    delayed_acceptance,
+    metropolis,
+    multi_variance,
+    noise_penalty,
+    product_target,
+    state_dependent_penalty,
+)
 from invsamp.variances.models import kernel_ridge, running_average
 
 
@@ -217,7 +224,7 @@ class TestBadInput:
         with pytest.raises(KeyError, match="rho"):
             sample(Target(FunctionPotential(broken, 2)), mala(), progress=False)
 
-    @pytest.mark.parametrize("rule", [naive(), corrected(), fast(), multi_variance()])
+    @pytest.mark.parametrize("rule", [metropolis(), noise_penalty(), state_dependent_penalty(), multi_variance()])
     def test_biased_swaps_of_two_fidelities(self, rule):
         coarse, fine = Counting(), Counting()
         target = Target({"coarse": coarse, "fine": fine})
@@ -228,7 +235,9 @@ class TestBadInput:
 
     def test_swaps_of_two_fidelities_that_are_accepted(self, draw):
         target = Target({"coarse": Counting(), "fine": Counting()})
-        vouched = [make(assume_unbiased=True) for make in (naive, corrected, fast, multi_variance)]
+        vouched = [
+            make(assume_unbiased=True) for make in (metropolis, noise_penalty, state_dependent_penalty, multi_variance)
+        ]
         for rule in (None, product_target(), delayed_acceptance(), *vouched):
             sampler = Sampler([Rung(1.0, 0, step_size=0.1), Rung(4.0, 1, step_size=0.1)], Swap(rule))
             run = draw(target, sampler, draws=30, warmup=0, chains=4)

@@ -72,7 +72,7 @@ class TestReplicaExchange:
         assert agrees(mixture_moments(run), MIXTURE)
 
     def test_own_energies_of_two_fidelities_are_rejected(self, draw, agrees, two_fidelities):
-        run = self.run(draw, two_fidelities, rules.fast(assume_unbiased=True))
+        run = self.run(draw, two_fidelities, rules.state_dependent_penalty(assume_unbiased=True))
         assert not agrees(mixture_moments(run), MIXTURE)
 
     def test_four_rungs(self, draw, agrees, two_fidelities):
@@ -86,7 +86,7 @@ class TestReplicaExchange:
         assert agrees((hot**2).mean(axis=(1, 2)), 4.0)
         assert not agrees((hot**2).mean(axis=(1, 2)), 4.0 / (1.0 - 0.05))
 
-    @pytest.mark.parametrize(("rule", "right"), [(rules.corrected(), True), (rules.naive(), False)])
+    @pytest.mark.parametrize(("rule", "right"), [(rules.noise_penalty(), True), (rules.metropolis(), False)])
     def test_noisy_energies_need_the_penalty(self, draw, agrees, rule, right):
         sampler = resgld(
             (1.0, 10.0), 0.03, estimator=noisy(2.0, 0.0), swap=rule, energy_variance=known(), swap_fraction=0.3

@@ -15,7 +15,7 @@ from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.samplers import relangevin
 from invsamp.swaps.discrepancy import Discrepancy
-from invsamp.swaps.rules import delayed_acceptance, fast, multi_variance, product_target
+from invsamp.swaps.rules import delayed_acceptance, multi_variance, product_target, state_dependent_penalty
 
 DATA = (1.6, 2.4, 2.2)
 SLOPES = np.array([0.6, 1.0, 1.4])
@@ -70,7 +70,7 @@ class TestLadders:
         report = run.report
         assert report["fidelities"] == GRADED[rungs]
         learned = str(delayed_acceptance(Discrepancy()))
-        between = [learned, learned, str(fast())][: rungs - 1]
+        between = [learned, learned, str(state_dependent_penalty())][: rungs - 1]
         assert report["swap_rules"] == between
         assert agrees(seen(run), truth("fine"))
         # the levels are far enough apart for the test to tell
@@ -84,7 +84,7 @@ class TestLadders:
 
     @pytest.mark.parametrize(
         "rule",
-        [fast(assume_unbiased=True), multi_variance(0.25, assume_unbiased=True)],
+        [state_dependent_penalty(assume_unbiased=True), multi_variance(0.25, assume_unbiased=True)],
         ids=["eq 18", "eq 11, mostly coarse"],
     )
     def test_rules_for_unbiased_fidelities_miss_it(self, draw, agrees, rungs, rule):

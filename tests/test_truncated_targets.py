@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import truncnorm
 from targets import CORRELATED, box, gaussian, moments_about, tempered, upper
 
-from invsamp.domains import Box, HalfSpaces, Reflection
+from invsamp.domains import Box, HalfSpaces
+from invsamp.domains.contract import Reflection
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
 from invsamp.samplers import mala, sgld

@@ -20,64 +20,64 @@ from invsamp.problems import heat_modes, mixtures
 from invsamp.solvers.fem.fields import PerBlock
 from invsamp.solvers.heat import HeatEquation
 
-BOWL = iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1)
+BOWL = iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1)
 
 
-def run(sampler: iv.Sampler, **settings: Any) -> iv.Run:
+def run(sampler: iv.ladder.Sampler, **settings: Any) -> iv.Run:
     return iv.sample(iv.Target(BOWL), sampler, **({"draws": 5, "warmup": 5, "progress": False} | settings))
 
 
 #: What would change a result in silence, or be read as something else; and the argument that has to be named.
 NONSENSE: tuple[tuple[str, Callable[[], Any]], ...] = (
-    ("assume_unbiased", lambda: iv.fast(assume_unbiased="no")),
-    ("assume_unbiased", lambda: iv.multi_variance_resgld(assume_unbiased="False")),
-    ("equalize", lambda: iv.corrected(equalize="no")),
-    ("adjusted", lambda: iv.relangevin(adjusted="False")),
-    ("adjusted", lambda: iv.Langevin(adjusted="no")),
-    ("progress", lambda: run(iv.sgld(0.1), progress="no")),
+    ("assume_unbiased", lambda: iv.swaps.state_dependent_penalty(assume_unbiased="no")),
+    ("assume_unbiased", lambda: iv.samplers.multi_variance_resgld(assume_unbiased="False")),
+    ("equalize", lambda: iv.swaps.noise_penalty(equalize="no")),
+    ("adjusted", lambda: iv.samplers.relangevin(adjusted="False")),
+    ("adjusted", lambda: iv.kernels.Langevin(adjusted="no")),
+    ("progress", lambda: run(iv.samplers.sgld(0.1), progress="no")),
     ("precompute", lambda: HeatEquation(4, 2, 0.1).observe([[0.5, 0.5]], precompute="no")),
     ("averaged", lambda: heat_modes.posterior([8], averaged="no")),
-    ("size", lambda: iv.minibatch(2.7)),
-    ("size", lambda: iv.minibatch(True + 1.0)),
-    ("groups", lambda: iv.minibatch(2, groups=[0.2, 0.9, 1.7])),
-    ("states", lambda: iv.kernel_ridge(states=100.0)),
-    ("cycle", lambda: iv.cyclic_cosine(0.1, 2.5)),
-    ("begin", lambda: iv.exponential(0.1, 0.9, begin=2.5)),
+    ("size", lambda: iv.estimators.minibatch(2.7)),
+    ("size", lambda: iv.estimators.minibatch(True + 1.0)),
+    ("groups", lambda: iv.estimators.minibatch(2, groups=[0.2, 0.9, 1.7])),
+    ("states", lambda: iv.variances.kernel_ridge(states=100.0)),
+    ("cycle", lambda: iv.kernels.schedules.cyclic_cosine(0.1, 2.5)),
+    ("begin", lambda: iv.kernels.schedules.exponential(0.1, 0.9, begin=2.5)),
     ("fidelity", lambda: iv.mala(fidelity=np.nan)),
     ("fidelity", lambda: iv.mala(fidelity=True)),
-    ("fidelities", lambda: iv.relangevin(fidelities="ab")),
-    ("step_size", lambda: run(iv.sgld(lambda k: -0.01))),
-    ("step_size", lambda: run(iv.sgld(lambda k: 0.1 if k < 5 else np.nan))),
-    ("step_size", lambda: run(iv.sgld(lambda k: 0.1 - 0.02 * k))),
-    ("step_size", lambda: run(iv.sghmc(lambda k: "0.1"))),
-    ("swap", lambda: iv.r2sgld(swap={})),
-    ("scheme", lambda: iv.r2sgld(scheme=[])),
-    ("estimator", lambda: iv.r2sgld(estimator="")),
-    ("estimator", lambda: iv.sgld(0.1, estimator=[])),
-    ("estimator", lambda: iv.sgld(0.1, estimator=iv.exact)),
-    ("energy_variance", lambda: iv.multi_variance_resgld(energy_variance="x")),
+    ("fidelities", lambda: iv.samplers.relangevin(fidelities="ab")),
+    ("step_size", lambda: run(iv.samplers.sgld(lambda k: -0.01))),
+    ("step_size", lambda: run(iv.samplers.sgld(lambda k: 0.1 if k < 5 else np.nan))),
+    ("step_size", lambda: run(iv.samplers.sgld(lambda k: 0.1 - 0.02 * k))),
+    ("step_size", lambda: run(iv.samplers.sghmc(lambda k: "0.1"))),
+    ("swap", lambda: iv.samplers.r2sgld(swap={})),
+    ("scheme", lambda: iv.samplers.r2sgld(scheme=[])),
+    ("estimator", lambda: iv.samplers.r2sgld(estimator="")),
+    ("estimator", lambda: iv.samplers.sgld(0.1, estimator=[])),
+    ("estimator", lambda: iv.samplers.sgld(0.1, estimator=iv.estimators.exact)),
+    ("energy_variance", lambda: iv.samplers.multi_variance_resgld(energy_variance="x")),
     ("energy_variance", lambda: iv.resgld(energy_variance=[])),
-    ("variance", lambda: iv.fast_resgld(variance=0)),
-    ("temperatures", lambda: iv.relangevin(("1", "4"))),
+    ("variance", lambda: iv.samplers.fast_resgld(variance=0)),
+    ("temperatures", lambda: iv.samplers.relangevin(("1", "4"))),
     ("mean", lambda: iv.Normal([], 1)),
     ("sd", lambda: iv.Normal(0, True)),
     ("shape", lambda: iv.Normal(0, 1, shape=True)),
     ("shape", lambda: iv.Normal(0, 1, shape="")),
     ("scale", lambda: iv.GaussianNoise("")),
     ("degrees_of_freedom", lambda: iv.StudentTNoise(True, 1.0)),
-    ("dimension", lambda: iv.FunctionPotential(BOWL.function, 1.5)),
-    ("function", lambda: iv.FunctionPotential("energy", 1)),
-    ("names", lambda: iv.Target(iv.FunctionPotential(BOWL.function, 2), names="ab")),
+    ("dimension", lambda: iv.extending.FunctionPotential(BOWL.function, 1.5)),
+    ("function", lambda: iv.extending.FunctionPotential("energy", 1)),
+    ("names", lambda: iv.Target(iv.extending.FunctionPotential(BOWL.function, 2), names="ab")),
     ("start", lambda: iv.Target(BOWL, start=[[np.nan]])),
-    ("potentials", lambda: iv.Target(iv.FunctionPotential)),
+    ("potentials", lambda: iv.Target(iv.extending.FunctionPotential)),
     ("parameters", lambda: iv.finite_differences(lambda t: t, parameters=["a", 1])),
     ("relative_step", lambda: iv.finite_differences(lambda t: t, relative_step=True)),
-    ("seed", lambda: run(iv.sgld(0.1), seed=1.0)),
-    ("radius", lambda: iv.Ball([0.0], True)),
-    ("center", lambda: iv.Ball([True], 1.0)),
-    ("resolution", lambda: iv.LevelSet(lambda x: x[:, 0], lambda x: np.ones_like(x), 1, resolution="0.1")),
-    ("value", lambda: iv.known(True)),
-    ("value", lambda: iv.known("1.0")),
+    ("seed", lambda: run(iv.samplers.sgld(0.1), seed=1.0)),
+    ("radius", lambda: iv.domains.Ball([0.0], True)),
+    ("center", lambda: iv.domains.Ball([True], 1.0)),
+    ("resolution", lambda: iv.domains.LevelSet(lambda x: x[:, 0], lambda x: np.ones_like(x), 1, resolution="0.1")),
+    ("value", lambda: iv.variances.known(True)),
+    ("value", lambda: iv.variances.known("1.0")),
     ("shape", lambda: PerBlock("k", (2.5, 2))),
     ("path", lambda: diagnostics.round_trips([0.4, 1.2], 2)),
     ("n", lambda: diagnostics.iid_floor([0.5, 0.5], 5.5)),
@@ -142,7 +142,7 @@ class TestTheFuzzer:
 
         assert outcome("deaf", Call(deaf), "size", lambda: "no").answer == "accepted"
         assert outcome("deaf", Call(deaf), "size", list).answer == "from inside"
-        assert outcome("told", Call(iv.minibatch), "size", list).answer == "told"
+        assert outcome("told", Call(iv.estimators.minibatch), "size", list).answer == "told"
 
     def test_a_call_that_does_not_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("fuzzing.SECONDS", 0.05)

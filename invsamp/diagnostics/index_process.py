@@ -107,7 +107,7 @@ def simulate(
     scheme : SwapScheme
         A window closes the gate of a pair that has swapped, until the window is over.
     rejections : array_like of float (P - 1,) in [0, 1)
-        By pair of neighbors. Of `invsamp.all_pairs` the chance of rungs further apart is that of all between to
+        By pair of neighbors. Of `invsamp.swaps.all_pairs` the chance of rungs further apart is that of all between to
         accept.
     iterations : int
     rng : Generator

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, real, store
-from invsamp.domains import Domain, Reflection
+from invsamp.domains.contract import Domain, Reflection
 from invsamp.domains.distance import Violation, nearest_points, squared_violation
 from invsamp.protocols import (
     Array,

@@ -14,18 +14,15 @@ import numpy.typing as npt
 import scipy
 from numba import njit
 
-from invsamp.domains import (
-    Ball,
-    Box,
-    Domain,
-    Ellipsoid,
-    HalfSpaces,
-    Intersection,
-    LevelSet,
-    Polygon,
-    Product,
-    Unbounded,
-)
+from invsamp.domains.ball import Ball, Ellipsoid
+from invsamp.domains.box import Box
+from invsamp.domains.contract import Domain
+from invsamp.domains.half_spaces import HalfSpaces
+from invsamp.domains.intersection import Intersection
+from invsamp.domains.level_set import LevelSet
+from invsamp.domains.polygon import Polygon
+from invsamp.domains.product import Product
+from invsamp.domains.unbounded import Unbounded
 from invsamp.protocols import Array
 
 #: Positions (n, d) -> nearest points (n, d) of a domain.

@@ -82,7 +82,7 @@ class Polygon(ReflectingDomain):
         >>> import numpy as np, invsamp as iv
         >>> def ellipse(t):
         ...     return 2 * np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)
-        >>> iv.Polygon.from_curve(ellipse)
+        >>> iv.domains.Polygon.from_curve(ellipse)
         Polygon(400 vertices in [-2, 2] x [-1, 1])
 
         Raises

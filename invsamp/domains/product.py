@@ -38,7 +38,7 @@ class Product(ReflectingDomain):
     Examples
     --------
     >>> import invsamp as iv
-    >>> iv.Product({(0, 1): iv.Ball([0.0, 0.0], 1.0), 2: iv.Box(0.0, 1.0)})
+    >>> iv.domains.Product({(0, 1): iv.domains.Ball([0.0, 0.0], 1.0), 2: iv.Box(0.0, 1.0)})
     Product({(0, 1): Ball(center=[0.0, 0.0], radius=1.0), (2,): Box(lower=0.0, upper=1.0)})
     """
 

@@ -21,7 +21,7 @@ class States(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What `invsamp.compare_fidelities` found out; `FidelityComparison` says what these are."""
+    """What `invsamp.fidelities.compare` found out; `FidelityComparison` says what these are."""
 
     levels: tuple[Level, ...]
     pairs: tuple[Pair, ...]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer
-from invsamp.estimators import Estimator
+from invsamp.estimators.contract import Estimator
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities import advice
 from invsamp.fidelities.compared import Compared, States
@@ -20,7 +20,7 @@ from invsamp.fidelities.levels import Level, agreement, noise_of, seconds_of, so
 from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
-from invsamp.ladder import ESTIMATOR
+from invsamp.ladder.rung import ESTIMATOR
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Problem
 from invsamp.results.run import Run
@@ -34,7 +34,7 @@ LEAST_STATES = 10
 
 
 class FidelityComparison(Compared):
-    """Result of `compare_fidelities`; prints as tables with advice.
+    """Result of `compare`; prints as tables with advice.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class FidelityComparison(Compared):
         return plotted(self)
 
 
-def compare_fidelities(
+def compare(
     posterior: Problem,
     thetas: npt.ArrayLike | Run | int = 300,
     temperatures: Sequence[float] | None = None,

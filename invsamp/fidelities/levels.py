@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.estimators import Estimator, Remembering, probe
+from invsamp.estimators.contract import Estimator, Remembering, probe
 from invsamp.evaluate.counted import CountedPotential, Counts
 from invsamp.evaluate.requests import answered
 from invsamp.protocols import Array, HasModels

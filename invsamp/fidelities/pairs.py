@@ -15,7 +15,7 @@ from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
 from invsamp.protocols import Array
 from invsamp.results.run import Run
-from invsamp.tempering import check_temperatures
+from invsamp.tempering.checks import check_temperatures
 
 #: Hot temperatures at which swaps with the cold rung are forecast.
 TEMPERATURES = tuple(np.geomspace(1.2, 300.0, 32).tolist())
@@ -46,7 +46,7 @@ class Pair:
     product_rate : float
         Expected acceptance of `product_target`.
     own_energies_error, cold_energies_error : float
-        Root mean square of what the log ratios of `fast` (eq. 18) and of ``multi_variance(1.0)`` (eq. 11) miss.
+        Root mean square of what the log ratios of `state_dependent_penalty` (eq. 18) and of ``multi_variance(1.0)`` (eq. 11) miss.
     """
 
     cold: str

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, integer, one_of
 from invsamp.diagnostics import weights
 from invsamp.fidelities import reweighting
-from invsamp.ladder import as_fidelity
+from invsamp.ladder.rung import as_fidelity
 from invsamp.protocols import Array, KnownPrior, Problem
 from invsamp.results.run import Run
 

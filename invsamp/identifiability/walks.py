@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.identifiability.intervals import Branch

@@ -13,7 +13,7 @@ from invsamp.kernels.local_langevin import LocalLangevin
 from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.kernels.momentum import Momentum
-from invsamp.kernels.prior_draws import PriorDraws, prior_draws
+from invsamp.kernels.prior_sampler import PriorDraws, prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
 from invsamp.kernels.stein import Stein
 

@@ -121,7 +121,7 @@ class ActiveRung(Protocol):
         ...
 
     def step_factor(self, estimate: Estimate) -> Array:
-        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.tempering.LocallyScaledTarget`)."""
+        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.tempering.target_distribution.LocallyScaledTarget`)."""
         ...
 
     def gradient_noise(self, point: Point) -> Array | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from invsamp.kernels import Hamiltonian, Kernel, Microcanonical
+from invsamp.kernels import Hamiltonian, Microcanonical
+from invsamp.kernels.contract import Kernel
 from invsamp.ladder.preconditioner import Given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
-from invsamp.tempering import TemperedLikelihood
+from invsamp.tempering.linear_targets import TemperedLikelihood
 
 #: Mean lengths of paths, by the square root of d, one after the other where a trial says that they are too short.
 LENGTHS = (1.0, 3.0, 9.0)

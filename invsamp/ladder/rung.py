@@ -6,14 +6,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from invsamp.arguments import instance, integer, one_of, optional, real, store
-from invsamp.estimators import Estimator, Exact, Noisy
+from invsamp.estimators.contract import Estimator
 from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.exact_energies import Exact
+from invsamp.estimators.injected_noise import Noisy
 from invsamp.evaluate.requests import STRUCTURES, Structure
-from invsamp.kernels import CrankNicolson, Kernel, Langevin, LocalLangevin, PriorDraws
+from invsamp.kernels import CrankNicolson, Langevin, LocalLangevin
+from invsamp.kernels.contract import Kernel
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule
 from invsamp.posing.expressions.variable_names import check_statistics
-from invsamp.tempering import LocallyScaledTarget, TargetDistribution, Tempered, as_target
+from invsamp.tempering.checks import as_target
 from invsamp.tempering.cooling import Annealed
+from invsamp.tempering.linear_targets import Tempered
+from invsamp.tempering.target_distribution import LocallyScaledTarget, TargetDistribution
 from invsamp.variances.models import Known, VarianceModel, known
 
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
@@ -79,13 +85,13 @@ class Rung:
     ----------
     law : Law, or float >= 1
         What it samples: `tempered` (a number stands for that temperature), `tempered_likelihood`, or a
-        `invsamp.tempering.TargetDistribution` of your own.
+        `invsamp.extending.TargetDistribution` of your own.
     fidelity : str or int
         Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
         are not that many).
     estimator : Estimator
         What it is told about the energy.
-    kernel : Langevin, Momentum, Hamiltonian, Microcanonical, or a `invsamp.kernels.Kernel` of your own
+    kernel : Langevin, Momentum, Hamiltonian, Microcanonical, or a `invsamp.extending.Kernel` of your own
         How it moves.
     step_size : float, Schedule or None
         None: found by warm-up.

@@ -9,7 +9,7 @@ from typing import Literal
 
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
-from invsamp.estimators import Exact
+from invsamp.estimators.exact_energies import Exact
 from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
@@ -17,10 +17,10 @@ from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import SwapScheme, deo
-from invsamp.tempering import check_ladder
+from invsamp.tempering.checks import check_ladder
 from invsamp.tempering.contours import Contour
 from invsamp.tempering.cooling import Annealed
-from invsamp.tempering.tempered import Tempered, TemperedLikelihood
+from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
 
 #: Where the energies of a swap come from.
 SwapEnergies = Literal["estimated", "exact", "paired"]
@@ -30,7 +30,7 @@ PRECONDITIONERS = ("auto", None, "diagonal", "dense")
 #: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
 MOST_DENSE = 1000
 #: What parts are, in messages.
-SWAP_RULE, SWAP_SCHEME = "a swap rule, such as fast()", "a swap scheme, such as deo()"
+SWAP_RULE, SWAP_SCHEME = "a swap rule, such as state_dependent_penalty()", "a swap scheme, such as deo()"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Swap:
     rule : SwapRule, optional
         Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
         coarse model is), its first stage sharpened by what warm-up learns of their difference
-        (`invsamp.swaps.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
+        (`invsamp.swaps.discrepancy`); `state_dependent_penalty` where they are the same (exact for noise-free energies too).
     scheme : SwapScheme
         Who meets whom.
     fraction : float in (0, 1], optional

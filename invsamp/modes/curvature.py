@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.protocols import Array
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Domain, Unbounded
+from invsamp.domains import Unbounded
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows
 from invsamp.modes.basins import LEFT, Basins
 from invsamp.modes.curvature import hessian

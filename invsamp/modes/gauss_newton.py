@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Box, Domain
+from invsamp.domains import Box
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, Rows
 from invsamp.modes.points import ENOUGH, TRIALS, Points
 from invsamp.protocols import Array

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.protocols import Array, Reference
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import covariance_of, extent_of, hessian

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, Rows
 from invsamp.modes.basins import Basin, Basins
 from invsamp.protocols import Array

@@ -19,7 +19,7 @@ from invsamp import arguments
 from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.posing.expressions.variable_names import labels as labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, InferenceData

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.plots.figure import (
     COLD,
     DENSITY,

@@ -45,7 +45,7 @@ class Swag:
 
 
 def swag(iterates: npt.ArrayLike, rank: int = 20) -> Swag:
-    """The Gaussian of some iterates of `invsamp.sgd`, thinned as one likes.
+    """The Gaussian of some iterates of `invsamp.samplers.sgd`, thinned as one likes.
 
     The covariance of iterates depends on step size and batch; it is the posterior's for one choice of these alone, and
     only if noise and curvature have the same shape.

@@ -22,7 +22,8 @@ from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.diagnostics.tails import TAIL_SHAPES
-from invsamp.domains import Domain, from_dict
+from invsamp.domains.contract import Domain
+from invsamp.domains.saved import from_dict
 from invsamp.posing.expressions.variable_names import check_predicts, check_quantities, check_shapes, labels
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
@@ -406,7 +407,7 @@ class Run(Pictures):
     def expectation(self, quantity: Callable[[Array], npt.ArrayLike]) -> Expectation:
         r"""Posterior mean of any quantity, with its standard error, by all fidelities that the run has draws of.
 
-        Where the fine model only decided (`invsamp.surrogate_exchange` with ``correct``), the coarse rung has made
+        Where the fine model only decided (`invsamp.samplers.surrogate_exchange` with ``correct``), the coarse rung has made
         many steps for each draw, and its law is near the posterior. Then
 
         .. math:: E[f] = E_c[f] + (E[f] - E_c[f]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.domains import from_dict
+from invsamp.domains.saved import from_dict
 from invsamp.protocols import Array, Facts, InferenceData
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data

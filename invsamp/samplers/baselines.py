@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from invsamp.arguments import real
-from invsamp.estimators import Estimator, Exact
-from invsamp.kernels import DeoSgd, GradientDescent, Kernel, RmsLangevin, Stein
+from invsamp.estimators.contract import Estimator
+from invsamp.estimators.exact_energies import Exact
+from invsamp.kernels import DeoSgd, GradientDescent, RmsLangevin, Stein
+from invsamp.kernels.contract import Kernel
 from invsamp.ladder import Rung, Sampler
 
 
@@ -90,7 +92,7 @@ def svgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str 
 def sgd(
     step_size: float, *, momentum: float = 0.0, estimator: Estimator | None = None, fidelity: str | int = 0
 ) -> Sampler:
-    """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.swag`'s Gaussian.
+    """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.results.swag`'s Gaussian.
 
     Chains begin apart and stay apart, so that the last draws of several are a deep ensemble.
 

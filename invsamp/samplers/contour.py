@@ -9,10 +9,13 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional, real
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import Estimator, Exact
-from invsamp.kernels import Kernel, Langevin, LocalLangevin
+from invsamp.estimators.contract import Estimator
+from invsamp.estimators.exact_energies import Exact
+from invsamp.kernels import Langevin, LocalLangevin
+from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
-from invsamp.ladder import COARSEST, Rung, Sampler
+from invsamp.ladder import Rung, Sampler
+from invsamp.ladder.rung import COARSEST
 from invsamp.modes import Modes
 from invsamp.samplers.shared import StepSizes, columns, exchange, plain_kernel
 from invsamp.swaps.rules import SwapRule
@@ -53,12 +56,12 @@ def contour_exchange(
     hottest : float, > 1
         The temperature at which modes are to be connected, as of the hottest rung of a ladder.
     knots, log_psi, zeta
-        As of `invsamp.contour`: by default what suits is found in warm-up.
+        As of `invsamp.tempering.contour`: by default what suits is found in warm-up.
     rungs : int, >= 1
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     kernel : Kernel, optional
-        How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.LocalLangevin`, MALA whose
-        steps are longer where the law is flatter. The energy walks by these; by the paths of `invsamp.Microcanonical`,
+        How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.kernels.LocalLangevin`, MALA whose
+        steps are longer where the law is flatter. The energy walks by these; by the paths of `invsamp.kernels.Microcanonical`,
         at several evaluations of the coarse model in each step, it comes from one end to the other sooner.
     swap_fraction, scheme
         When rungs meet: at a tenth of the steps by default, all of them in turn (`sweep`), so that the cold one is

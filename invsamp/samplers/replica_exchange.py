@@ -9,18 +9,21 @@ import numpy.typing as npt
 
 from invsamp.arguments import instance, optional
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import Estimator
+from invsamp.estimators.contract import Estimator
 from invsamp.estimators.control_variates import ControlVariate, control_variate
 from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.estimators.quadratic_controls import Expansion, fixed_control
 from invsamp.evaluate.requests import Structure
-from invsamp.kernels import Kernel, Langevin, Momentum
-from invsamp.ladder import VARIANCE_MODEL, Beyond, GradientNoise, Sampler, SwapEnergies
+from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels.contract import Kernel
+from invsamp.ladder import GradientNoise, Sampler
+from invsamp.ladder.rung import VARIANCE_MODEL, Beyond
+from invsamp.ladder.sampler import SwapEnergies
 from invsamp.modes import Modes
 from invsamp.samplers.shared import Ladder, StepSizes, exchange, graded, plain_kernel, rungs_of, targets_of
 from invsamp.swaps import rules
 from invsamp.swaps.schemes import SwapScheme
-from invsamp.tempering import TargetDistribution
+from invsamp.tempering.target_distribution import TargetDistribution
 from invsamp.variances.models import Known, VarianceModel, known, running_average
 
 #: Temperatures of a cold and a hot rung, where none are given.
@@ -53,7 +56,7 @@ def relangevin(
     friction : float in (0, 1]
         Less than 1: kernels with momentum, as of `ghmc` (adjusted) or `sghmc`.
     kernel : Kernel, optional
-        Any other one in their place, as `invsamp.Microcanonical()` (that of `mams`).
+        Any other one in their place, as `invsamp.kernels.Microcanonical()` (that of `mams`).
     swap : SwapRule, optional
         Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
 
@@ -99,7 +102,7 @@ def resgld(
     Parameters
     ----------
     swap : SwapRule, optional
-        `naive`, or `corrected` with a factor F. Default: ``corrected()``.
+        `metropolis`, or `noise_penalty` with a factor F. Default: ``noise_penalty()``.
     energy_variance : VarianceModel, optional
         `known`, or estimated on the fly in warm-up by `running_average` (the default, except for control variates,
         whose noise grows until the next snapshot: their energies state it).
@@ -118,7 +121,7 @@ def resgld(
     rungs = rungs_of(
         targets, step_size, graded(flat, targets), estimator, energy_variance=variance, kernel=plain_kernel(friction)
     )
-    rule = rules.corrected() if swap is None else swap
+    rule = rules.noise_penalty() if swap is None else swap
     return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
@@ -258,8 +261,8 @@ def fast_resgld(
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; the budget is the friction times as large then.
     swap : SwapRule, optional
-        Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
-        energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
+        Default: eq. (18) (`state_dependent_penalty`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
+        energies differ by more than noise, so that eq. (18) would be biased. ``state_dependent_penalty(assume_unbiased=True)`` gives
         the published rule all the same.
 
     References
@@ -315,11 +318,11 @@ def vr_resgld(
     Parameters
     ----------
     size, refresh, groups, adaptive
-        As of `invsamp.control_variate` with ``order="constant"``; ``adaptive`` is Algorithm 2.
+        As of `invsamp.estimators.control_variate` with ``order="constant"``; ``adaptive`` is Algorithm 2.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`.
     swap : SwapRule, optional
-        Default: ``corrected()``.
+        Default: ``noise_penalty()``.
     energy_variance : VarianceModel, optional
         Default: `running_average`.
 
@@ -334,7 +337,7 @@ def vr_resgld(
     targets = targets_of(temperatures, ladder, PAIR)
     flat = [0] * len(targets.targets)
     rungs = rungs_of(targets, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
-    rule = rules.corrected() if swap is None else swap
+    rule = rules.noise_penalty() if swap is None else swap
     return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary)
 
 
@@ -357,7 +360,7 @@ def paired_resgld(
     """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a
     swap.
 
-    Terms are taken less their expansions about the modes (`invsamp.fixed_control`); swaps take one batch for
+    Terms are taken less their expansions about the modes (`invsamp.estimators.fixed_control`); swaps take one batch for
     both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
     injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
     ``groups=`` by experiment. Other arguments: see `invsamp.samplers`.
@@ -365,7 +368,7 @@ def paired_resgld(
     Parameters
     ----------
     references, size, groups, order
-        As of `invsamp.fixed_control`; references are positions, such as ``invsamp.maximize(posterior).position``.
+        As of `invsamp.estimators.fixed_control`; references are positions, such as ``invsamp.maximize(posterior).position``.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`.
     structure : "isotropic", "diagonal" or "full"
@@ -380,7 +383,16 @@ def paired_resgld(
     flat = [0] * len(targets.targets)
     noise = GradientNoise(known(), structure)
     rungs = rungs_of(targets, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
-    return exchange(rungs, targets.ladder, rules.fast(), swap_fraction, scheme, preconditioner, boundary, "paired")
+    return exchange(
+        rungs,
+        targets.ladder,
+        rules.state_dependent_penalty(),
+        swap_fraction,
+        scheme,
+        preconditioner,
+        boundary,
+        "paired",
+    )
 
 
 def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:

@@ -9,16 +9,20 @@ import numpy as np
 
 from invsamp.arguments import instance, one_of, optional, real, sequence
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
+from invsamp.estimators.contract import Estimator
 from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.schedules import Schedule
-from invsamp.ladder import SWAP_ENERGIES, SWAP_RULE, Rung, Sampler, Swap, SwapEnergies, as_fidelity
+from invsamp.ladder import Rung, Sampler, Swap
+from invsamp.ladder.rung import as_fidelity
+from invsamp.ladder.sampler import SWAP_ENERGIES, SWAP_RULE, SwapEnergies
 from invsamp.ladder.spacing import AutoLadder, auto_ladder
 from invsamp.modes import Modes
 from invsamp.swaps import rules
 from invsamp.swaps.schemes import SwapScheme, deo
-from invsamp.tempering import TargetDistribution, TemperedLikelihood, as_ladder
+from invsamp.tempering.checks import as_ladder
+from invsamp.tempering.linear_targets import TemperedLikelihood
+from invsamp.tempering.target_distribution import TargetDistribution
 
 StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
 Ladder = AutoLadder | Literal["auto"] | None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from invsamp.arguments import real
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
+from invsamp.estimators.contract import Estimator
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.modes import Modes
-from invsamp.tempering import TargetDistribution
 from invsamp.tempering.cooling import of_temperature
+from invsamp.tempering.target_distribution import TargetDistribution
 
 
 def sgld(

@@ -7,17 +7,21 @@ from typing import Literal
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
 from invsamp.domains.boundary import Boundary, as_boundary
-from invsamp.estimators import Estimator, Exact
-from invsamp.kernels import CrankNicolson, DelayedAcceptance, Kernel, Langevin, Momentum
+from invsamp.estimators.contract import Estimator
+from invsamp.estimators.exact_energies import Exact
+from invsamp.kernels import CrankNicolson, DelayedAcceptance, Langevin, Momentum
+from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
-from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
+from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
-from invsamp.ladder.rung import ESTIMATOR, VARIANCE_MODEL
+from invsamp.ladder.rung import COARSEST, ESTIMATOR, VARIANCE_MODEL, as_fidelity
 from invsamp.modes import Modes
 from invsamp.surrogates.learning import LEAST_PAIRS
 from invsamp.surrogates.pairs import KINDS, Kind
 from invsamp.swaps.rules import product_target
-from invsamp.tempering import TargetDistribution, as_ladder, tempered
+from invsamp.tempering import tempered
+from invsamp.tempering.checks import as_ladder
+from invsamp.tempering.target_distribution import TargetDistribution
 from invsamp.variances.models import VarianceModel, known
 
 #: Steps between two exchanges where nothing is measured.

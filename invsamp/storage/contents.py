@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.protocols import Array, DrawablePrior, InferenceData, Observed, Plain
 from invsamp.storage import layout
 from invsamp.storage.arviz_import import load_arviz

@@ -12,7 +12,7 @@ misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`;
 Gaussian noise of known variance that is the same for the forward and the reverse swap, F = 1 keeps detailed balance
 exactly (Ceperley and Dewing 1999). Rules with all four energies have the same variance both ways by construction; those
 with each rung's own energy have it where the two variances are constant or the same function, and are equalized where
-they are not (see `fast`).
+they are not (see `state_dependent_penalty`).
 A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before. Each
 stage draws its noisy energies afresh and pays its own penalty, so that each keeps detailed balance by itself.
 """
@@ -168,7 +168,7 @@ class ProductTarget:
         return self
 
 
-def naive(*, assume_unbiased: bool = False) -> SwapRule:
+def metropolis(*, assume_unbiased: bool = False) -> SwapRule:
     r"""Exact energies of one fidelity, or noisy ones taken as exact (then biased: the control case).
 
     .. math:: \log S = \delta (U_c(t_c) - U_h(t_h)), \qquad \delta = 1/\tau_c - 1/\tau_h
@@ -178,10 +178,10 @@ def naive(*, assume_unbiased: bool = False) -> SwapRule:
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
     """
-    return OwnEnergies("naive", math.inf, boolean("assume_unbiased", assume_unbiased))
+    return OwnEnergies("metropolis", math.inf, boolean("assume_unbiased", assume_unbiased))
 
 
-def corrected(factor: float = 1.0, *, equalize: bool = True, assume_unbiased: bool = False) -> SwapRule:
+def noise_penalty(factor: float = 1.0, *, equalize: bool = True, assume_unbiased: bool = False) -> SwapRule:
     r"""Noisy energies of one fidelity.
 
     .. math:: \log S = \delta (U_c(t_c) - U_h(t_h)) - \delta^2 (v_c + v_h) / (2F)
@@ -191,7 +191,7 @@ def corrected(factor: float = 1.0, *, equalize: bool = True, assume_unbiased: bo
     factor : float, > 0
         Correction factor F. 1 is unbiased for Gaussian noise; larger values swap more, with bias.
     equalize : bool
-        As in `fast`.
+        As in `state_dependent_penalty`.
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
 
@@ -205,14 +205,14 @@ def corrected(factor: float = 1.0, *, equalize: bool = True, assume_unbiased: bo
     Deng et al. (2020), ICML, eq. (7), whose correction uses one variance for both chains.
     """
     return OwnEnergies(
-        "corrected",
+        "noise_penalty",
         real("factor", factor, above=0, finite=False),
         boolean("assume_unbiased", assume_unbiased),
         boolean("equalize", equalize),
     )
 
 
-def fast(*, equalize: bool = True, assume_unbiased: bool = False) -> SwapRule:
+def state_dependent_penalty(*, equalize: bool = True, assume_unbiased: bool = False) -> SwapRule:
     r"""f-reSGLD: each rung's own energy at its own position, with its own, state-dependent variance.
 
     .. math:: \log S = \delta \left[ U_c(t_c) - U_h(t_h) - \delta\, (v_c(t_c) + v_h(t_h)) / 2 \right]
@@ -237,7 +237,9 @@ def fast(*, equalize: bool = True, assume_unbiased: bool = False) -> SwapRule:
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (18).
     """
-    return OwnEnergies("fast", 1.0, boolean("assume_unbiased", assume_unbiased), boolean("equalize", equalize))
+    return OwnEnergies(
+        "state_dependent_penalty", 1.0, boolean("assume_unbiased", assume_unbiased), boolean("equalize", equalize)
+    )
 
 
 def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False) -> SwapRule:

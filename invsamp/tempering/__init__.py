@@ -1,13 +1,20 @@
 """What a rung samples: see `invsamp.tempering.target_distribution`."""
 
 from invsamp.tempering.checks import as_ladder, as_target, check_ladder, check_temperatures, noise_room, temperatures_of
+from invsamp.tempering.linear_targets import (
+    Linear,
+    Tempered,
+    TemperedLikelihood,
+    combined,
+    tempered,
+    tempered_likelihood,
+)
 from invsamp.tempering.target_distribution import (
     LocallyScaledTarget,
     ReportingTarget,
     ScheduledTarget,
     TargetDistribution,
 )
-from invsamp.tempering.tempered import Linear, Tempered, TemperedLikelihood, combined, tempered, tempered_likelihood
 
 __all__ = [
     "Linear",

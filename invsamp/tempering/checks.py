@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from invsamp.arguments import array, real, sequence
+from invsamp.tempering.linear_targets import Tempered
 from invsamp.tempering.target_distribution import TargetDistribution
-from invsamp.tempering.tempered import Tempered
 
 
 def as_target(name: str, value: TargetDistribution | float) -> TargetDistribution:

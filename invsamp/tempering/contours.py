@@ -28,7 +28,7 @@ Placed = Literal["centers", "ends"]
 Weighting = Literal["exact", "published"]
 WEIGHTING: tuple[Weighting, ...] = ("exact", "published")
 #: What is asked for, in messages.
-GAIN = "a gain, as made by invsamp.gain(...)"
+GAIN = "a gain, as made by invsamp.tempering.gain(...)"
 
 
 def contour(

@@ -15,8 +15,8 @@ from invsamp.arguments import real, store
 from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.kernels.schedules import Schedule, step_size_at
 from invsamp.protocols import Array, Plain
+from invsamp.tempering.linear_targets import AtTemperature, Tempered
 from invsamp.tempering.target_distribution import TargetDistribution
-from invsamp.tempering.tempered import AtTemperature, Tempered
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def cold_posterior(temperature: float) -> Cold:
     Raises
     ------
     ValueError
-        If the temperature is not below 1 (`invsamp.tempered` is for others).
+        If the temperature is not below 1 (`invsamp.tempering.tempered` is for others).
 
     References
     ----------

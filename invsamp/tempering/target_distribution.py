@@ -17,7 +17,7 @@ class TargetDistribution(Protocol):
     """The law of a rung.
 
     ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum; then the rung's energies
-    must be exact, as no penalty makes up for noise in a function of them that is not linear (`invsamp.annealed`, whose
+    must be exact, as no penalty makes up for noise in a function of them that is not linear (`invsamp.tempering.annealed`, whose
     factors fall, may have noise where a kernel follows gradients alone). ``needs_prior``: whether it takes the prior
     energy apart, so that estimates have to tell it, with its gradient. ``step_scale``: how much longer than given the
     steps are that the kernel makes in v; the temperature of a tempered law, for which published step sizes are those of

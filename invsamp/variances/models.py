@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import integer, optional, real
-from invsamp.variances.kernel_ridge import KernelRidge
+from invsamp.variances.kernel_ridge_model import KernelRidge
 from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows
 
 

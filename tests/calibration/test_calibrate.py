@@ -46,7 +46,7 @@ class Mistaken(iv.GaussianNoise):
         return y + 3.0 * (super().sample(rng, y, *values) - y)
 
 
-class Unsampled(iv.Noise):
+class Unsampled(iv.extending.Noise):
     """A likelihood alone."""
 
     def evaluate(self, y, data, *values):
@@ -93,7 +93,7 @@ def test_attributes():
     assert ((found.ranks >= 0) & (found.ranks <= 15)).all()
     assert found.theta.shape == (3, 2)
     assert not found.approximate
-    assert short(posed(), iv.sgld(0.01)).approximate
+    assert short(posed(), iv.samplers.sgld(0.01)).approximate
 
 
 def test_figure():
@@ -146,9 +146,9 @@ def test_an_evaluator_evaluates_for_one_run_after_the_other():
 @pytest.mark.parametrize(
     ("name", "sampler"),
     {
-        "delayed": iv.relangevin(),
-        "surrogate": iv.surrogate_exchange(every=2),
-        "likelihood": iv.relangevin((1.0, iv.tempered_likelihood(0.2))),
+        "delayed": iv.samplers.relangevin(),
+        "surrogate": iv.samplers.surrogate_exchange(every=2),
+        "likelihood": iv.samplers.relangevin((1.0, iv.tempering.tempered_likelihood(0.2))),
         "pcn": iv.pcn(),
     }.items(),
 )
@@ -161,16 +161,16 @@ def test_several_fidelities_and_ladders(name, sampler):
 
 def test_walls_and_weights():
     disc = iv.Posterior(
-        iv.Prior(x=iv.Flat(iv.Ball([0.0, 0.0], 1.0))),
+        iv.Prior(x=iv.Flat(iv.domains.Ball([0.0, 0.0], 1.0))),
         Line(),
         np.zeros(3),
         iv.GaussianNoise(1.0),
-        iv.HalfSpaces([[1.0, 1.0]], [0.8]),
+        iv.domains.HalfSpaces([[1.0, 1.0]], [0.8]),
     )
     found = short(disc)
     assert (np.linalg.norm(found.theta, axis=1) < 1.0).all()
     assert (found.theta.sum(axis=1) < 0.8).all()
-    weighted = short(posed(), iv.csgld(0.05, [2.0, 4.0, 8.0, 16.0]), replicates=2)
+    weighted = short(posed(), iv.samplers.csgld(0.05, [2.0, 4.0, 8.0, 16.0]), replicates=2)
     assert len(weighted.ranks) == 2
     assert weighted.approximate
 
@@ -286,7 +286,7 @@ class TestDirectory:
 
 class TestRefused:
     def test_no_data(self):
-        target = iv.Target(iv.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2 * x), 2))
+        target = iv.Target(iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2 * x), 2))
         with pytest.raises(ValueError, match="posterior must be a Posterior: of a density by itself no data can be"):
             short(target)
         likelihood = iv.LogDensity(lambda x: -(x**2).sum(axis=1), lambda x: -2 * x)
@@ -299,7 +299,7 @@ class TestRefused:
             short(posed(Unsampled()))
 
     def test_prior(self):
-        far = posed(domain=iv.HalfSpaces([[-1.0, 0.0]], [-30.0]))
+        far = posed(domain=iv.domains.HalfSpaces([[-1.0, 0.0]], [-30.0]))
         with pytest.raises(ValueError, match="posterior must have a prior that can be drawn from, within its domain"):
             short(far)
 
@@ -307,7 +307,7 @@ class TestRefused:
         with pytest.raises(ValueError, match="warmup must be at least 100 steps"):
             short(posed(), warmup=3)
         with pytest.raises(ValueError, match="minibatch must be at most the 3 data"):
-            short(posed(), iv.sgld(0.1, estimator=iv.minibatch(5)))
+            short(posed(), iv.samplers.sgld(0.1, estimator=iv.estimators.minibatch(5)))
 
     def test_more_ranks_than_draws(self):
         with pytest.raises(ValueError, match="ranks must be at most the 60 draws of a run, got 61"):

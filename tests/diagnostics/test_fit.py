@@ -73,13 +73,13 @@ def test_nothing_is_said_where_nothing_is_known():
     run = iv.sample(posterior, iv.hmc(), draws=100, warmup=300, seed=1, progress=False)
     assert run.report["misfit"] is None and not any("fit" in line for line in run.warnings())
     # noisy energies, and draws that a large step makes too wide
-    for sampler in (iv.sgld(1e-5, estimator=iv.minibatch(10)), iv.sgld(1e-5)):
+    for sampler in (iv.samplers.sgld(1e-5, estimator=iv.estimators.minibatch(10)), iv.samplers.sgld(1e-5)):
         assert told(bent, iv.GaussianNoise(SCALE), sampler=sampler)[1].report["misfit"] is None
 
 
 def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):
     bent = made(1, bend=0.5)
-    for k, sampler in enumerate((iv.hmc(), iv.relangevin((1.0, 3.0)))):
+    for k, sampler in enumerate((iv.hmc(), iv.samplers.relangevin((1.0, 3.0)))):
         lines, _ = told(bent, iv.GaussianNoise(SCALE), sampler=sampler, directory=tmp_path / str(k))
         assert len(lines) == 1
         assert lines[0] in iv.load(tmp_path / str(k)).warnings()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from invsamp.domains import Ball, Ellipsoid, from_dict
+from invsamp.domains import Ball, Ellipsoid
+from invsamp.domains.saved import from_dict
 
 MATRIX = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, 0.2], [0.0, 0.2, 0.5]])
 TILTED = Ellipsoid([1.0, 2.0, 3.0], MATRIX)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invsamp.domains import MAX_BOUNCES, Box, HalfSpaces, Unbounded
+from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.domains.contract import MAX_BOUNCES
 
 SEEDS = st.integers(0, 2**32 - 1)
 BOX = Box([-1.0, 0.0], [1.0, 0.5])

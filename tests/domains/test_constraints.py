@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.domains import (
-    Ball,
-    Box,
-    Constraint,
-    HalfSpaces,
-    Product,
-    Unbounded,
-    bound_domain,
-    constraint,
-    named_columns,
-)
+from invsamp.domains import Ball, Box, HalfSpaces, Product, Unbounded, constraint
+from invsamp.domains.constraints import Constraint, bound_domain, named_columns
 
 COLUMNS = named_columns({"sigma": (), "beta": (), "k": (2,), "m": (2, 2)})
 D = 8

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invsamp.domains import Box, Domain, HalfSpaces, Reflection, Unbounded, from_dict
+from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.domains.contract import Domain, Reflection
+from invsamp.domains.saved import from_dict
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.domains import Ball, Box, HalfSpaces, Intersection, LevelSet, Polygon, Product, Unbounded, point_inside
+from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Polygon, Product, Unbounded
+from invsamp.domains._interior import point_inside
+from invsamp.domains.intersection import Intersection
 
 SIMPLEX = HalfSpaces(np.vstack([-np.eye(12), np.ones((1, 12))]), np.append(np.zeros(12), 1e-3))
 

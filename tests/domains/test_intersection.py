@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from invsamp.domains import Ball, Box, HalfSpaces, Intersection, Polygon, Product, Unbounded, from_dict
+from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Product, Unbounded
+from invsamp.domains.intersection import Intersection
+from invsamp.domains.saved import from_dict
 
 STAR = Polygon([[0, 2], [0.4, 0.4], [2, 0], [0.4, -0.4], [0, -2], [-0.4, -0.4], [-2, 0], [-0.4, 0.4]])
 BALL = Ball([0.0, 0.0], 1.0)

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from invsamp.domains import Ball, LevelSet, Polygon, SavedLevelSet, from_dict
+from invsamp.domains import Ball, LevelSet, Polygon
 from invsamp.domains._surfaces import bracketed_roots
+from invsamp.domains.level_set import SavedLevelSet
+from invsamp.domains.saved import from_dict
 
 
 def circle(x: np.ndarray) -> np.ndarray:

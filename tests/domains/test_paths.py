@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invsamp.domains import Ball, Box, Domain, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
+from invsamp.domains.contract import Domain
 
 SEEDS = st.integers(0, 2**32 - 1)
 FORMS = st.sampled_from(["identity", "diagonal", "dense"])

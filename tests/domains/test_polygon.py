@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.path import Path
 
-from invsamp.domains import Polygon, from_dict
+from invsamp.domains import Polygon
+from invsamp.domains.saved import from_dict
 
 SQUARE = [[0, 0], [4, 0], [4, 4], [0, 4]]
 HOLE = [[1, 1], [2, 1], [2, 2], [1, 2]]

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Product, Unbounded, from_dict, named_columns
+from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Product, Unbounded
+from invsamp.domains.constraints import named_columns
+from invsamp.domains.saved import from_dict
 
 TRIANGLE = Polygon([[0, 0], [2, 0], [0, 1]])
 PRODUCT = Product({(2, 0): TRIANGLE, 1: Box(lower=0.5)})

@@ -16,8 +16,9 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.stats import chi2
 
-from invsamp.domains import Ball, Box, Domain, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
 from invsamp.domains.boundary import Projecting
+from invsamp.domains.contract import Domain
 
 Reflect = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Within = Callable[..., Any]

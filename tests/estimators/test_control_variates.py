@@ -28,7 +28,7 @@ def estimate(estimator, position, snapshot, structure="full"):
 
 class TestEstimates:
     def test_are_unbiased_and_so_are_their_variances(self, all_pairs):
-        found = estimate(iv.control_variate(SIZE, 5), np.tile(HERE, (len(PAIRS), 1)), THERE)
+        found = estimate(iv.estimators.control_variate(SIZE, 5), np.tile(HERE, (len(PAIRS), 1)), THERE)
         energy, gradient = POTENTIAL.energy_and_gradient(HERE[None])
         np.testing.assert_allclose(found.energy.mean(), energy[0], rtol=1e-12)
         np.testing.assert_allclose(found.gradient.mean(axis=0), gradient[0], rtol=1e-12)
@@ -39,7 +39,7 @@ class TestEstimates:
 
     def test_gradients_are_those_of_the_energies(self, all_pairs):
         position, h = np.tile(HERE, (len(PAIRS), 1)), 1e-6
-        estimator = iv.control_variate(SIZE, 5)
+        estimator = iv.estimators.control_variate(SIZE, 5)
         for k in range(2):
             step = h * np.eye(2)[k]
             up, down = (estimate(estimator, position + s * step, THERE).energy for s in (1.0, -1.0))
@@ -47,7 +47,7 @@ class TestEstimates:
             np.testing.assert_allclose((up - down) / (2.0 * h), exact, rtol=1e-6)
 
     def test_at_a_snapshot_there_is_no_noise_and_that_is_stated(self):
-        found = estimate(iv.control_variate(SIZE, 5), np.tile(HERE, (9, 1)), HERE)
+        found = estimate(iv.estimators.control_variate(SIZE, 5), np.tile(HERE, (9, 1)), HERE)
         energy, gradient = POTENTIAL.energy_and_gradient(HERE[None])
         np.testing.assert_allclose(found.energy, np.repeat(energy, 9), rtol=1e-12)
         np.testing.assert_allclose(found.gradient, np.repeat(gradient, 9, axis=0), rtol=1e-12)
@@ -58,7 +58,7 @@ class TestEstimates:
         distances = np.array([0.005, 0.01, 0.02])
         direction = np.array([0.6, 0.8])
         found = [
-            estimate(iv.control_variate(SIZE, 5), np.tile(THERE + r * direction, (len(PAIRS), 1)), THERE)
+            estimate(iv.estimators.control_variate(SIZE, 5), np.tile(THERE + r * direction, (len(PAIRS), 1)), THERE)
             for r in distances
         ]
         plain = Asked(minibatch(SIZE), POTENTIAL).estimate(np.random.default_rng(0), np.tile(THERE, (len(PAIRS), 1)))
@@ -70,21 +70,21 @@ class TestEstimates:
 
     def test_groups_of_one_datum_are_the_data(self):
         position = HERE + 0.1 * np.random.default_rng(3).standard_normal((20, 2))
-        plain = estimate(iv.control_variate(3, 5), position, THERE)
-        grouped = estimate(iv.control_variate(3, 5, groups=np.arange(DATA)), position, THERE)
+        plain = estimate(iv.estimators.control_variate(3, 5), position, THERE)
+        grouped = estimate(iv.estimators.control_variate(3, 5, groups=np.arange(DATA)), position, THERE)
         for one, other in zip(plain[:4], grouped[:4], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
     def test_all_groups_together_are_exact(self):
-        found = estimate(iv.control_variate(3, 5, groups=[0, 0, 1, 1, 1, 2]), HERE[None], THERE)
+        found = estimate(iv.estimators.control_variate(3, 5, groups=[0, 0, 1, 1, 1, 2]), HERE[None], THERE)
         energy, gradient = POTENTIAL.energy_and_gradient(HERE[None])
         np.testing.assert_allclose(found.energy, energy, rtol=1e-12)
         np.testing.assert_allclose(found.gradient, gradient, rtol=1e-12)
 
     def test_a_snapshot_is_made_in_blocks(self, monkeypatch):
-        whole = estimate(iv.control_variate(2, 5), HERE[None], THERE)
+        whole = estimate(iv.estimators.control_variate(2, 5), HERE[None], THERE)
         monkeypatch.setattr("invsamp.estimators.control_variates.AT_ONCE", 8)
-        blocks = estimate(iv.control_variate(2, 5), HERE[None], THERE)
+        blocks = estimate(iv.estimators.control_variate(2, 5), HERE[None], THERE)
         np.testing.assert_allclose(blocks.energy, whole.energy, rtol=1e-12)
         np.testing.assert_allclose(blocks.gradient, whole.gradient, rtol=1e-12)
 
@@ -100,13 +100,13 @@ class TestFailures:
     @pytest.mark.parametrize(("position", "snapshot"), [([2.0, 0.0], [1.0, 0.0]), ([1.0, 0.0], [2.0, 0.0])])
     def test_a_solve_that_fails_is_infinite(self, monkeypatch, position, snapshot):
         monkeypatch.setitem(globals(), "POTENTIAL", self.FAILING.potential())
-        found = estimate(iv.control_variate(2, 5), np.array([HERE, position]), np.array([HERE, snapshot]))
+        found = estimate(iv.estimators.control_variate(2, 5), np.array([HERE, position]), np.array([HERE, snapshot]))
         assert found.failed
         np.testing.assert_array_equal(np.isfinite(found.energy), [True, False])
         np.testing.assert_array_equal(found.gradient[1], 0.0)
 
     def test_a_snapshot_that_cannot_be_had_is_not_renewed(self):
-        asked = Asked(iv.control_variate(2, 5), self.FAILING.potential())
+        asked = Asked(iv.estimators.control_variate(2, 5), self.FAILING.potential())
         rng, answer = np.random.default_rng(0), asked.source.answer_all
         before = answered(asked.bound.init(rng, np.array([HERE, THERE])), answer)
         position = np.array([[2.0, 0.0], HERE])
@@ -118,7 +118,7 @@ class TestFailures:
 
 class TestRuns:
     SETTINGS: ClassVar = {"draws": 40, "warmup": 30, "chains": 3, "seed": 7, "progress": False}
-    SAMPLER = iv.resgld((1.0, 4.0), 5e-4, estimator=iv.control_variate(2, 7), swap_fraction=0.5)
+    SAMPLER = iv.resgld((1.0, 4.0), 5e-4, estimator=iv.estimators.control_variate(2, 7), swap_fraction=0.5)
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_it_goes_on_between_two_snapshots(self, tmp_path):
@@ -147,7 +147,7 @@ class TestRuns:
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
         monkeypatch.setattr(RungChains, "remember", watched)
-        close = iv.resgld((1.0, 1.2), 5e-4, estimator=iv.control_variate(2, 7), swap_fraction=0.5)
+        close = iv.resgld((1.0, 1.2), 5e-4, estimator=iv.estimators.control_variate(2, 7), swap_fraction=0.5)
         run = iv.sample(POSTERIOR, close, **self.SETTINGS)
         accepted = run.report["swap_accepts"][0]
         assert len(moved) > 10 and accepted > 0
@@ -170,25 +170,33 @@ class TestRuns:
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
         monkeypatch.setattr(RungChains, "remember", watched)
-        sampler = iv.fast_resgld(
-            (1.0, 1.2), 2e-3, estimator=iv.control_variate(2, 7), swap=iv.delayed_acceptance(), swap_fraction=0.5
+        sampler = iv.samplers.fast_resgld(
+            (1.0, 1.2),
+            2e-3,
+            estimator=iv.estimators.control_variate(2, 7),
+            swap=iv.swaps.delayed_acceptance(),
+            swap_fraction=0.5,
         )
         iv.sample(posterior, sampler, **self.SETTINGS | {"draws": 100})
         assert len(moved) > 3 and max(moved) == 0.0
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_the_budget_takes_the_stated_variances(self):
-        sampler = iv.sgld(2e-3, estimator=iv.control_variate(2, 7), gradient_noise=GradientNoise(structure="full"))
+        sampler = iv.samplers.sgld(
+            2e-3, estimator=iv.estimators.control_variate(2, 7), gradient_noise=GradientNoise(structure="full")
+        )
         run = iv.sample(POSTERIOR, sampler, **self.SETTINGS)
         assert np.isfinite(run.theta).all()
 
     def test_arguments(self):
-        assert iv.control_variate(4, 20) == iv.control_variate(4, refresh=20)
-        assert str(iv.control_variate(4, 20)) == "control variate (Minibatch(size=4), refreshed every 20 steps)"
+        assert iv.estimators.control_variate(4, 20) == iv.estimators.control_variate(4, refresh=20)
+        assert (
+            str(iv.estimators.control_variate(4, 20)) == "control variate (Minibatch(size=4), refreshed every 20 steps)"
+        )
         with pytest.raises(ValueError, match="refresh must be"):
-            iv.control_variate(4, 0)
+            iv.estimators.control_variate(4, 0)
         with pytest.raises(ValueError, match="size must be"):
-            iv.control_variate(1, 10)
+            iv.estimators.control_variate(1, 10)
 
 
 @pytest.mark.slow
@@ -210,12 +218,12 @@ class TestLaw:
         return np.stack([theta, theta**2, np.abs(theta) < 0.5], axis=-1).mean(axis=1)
 
     def test_is_that_of_exact_energies(self, draw, agrees, monkeypatch):
-        exact = self.run(draw, iv.exact(), 1)
+        exact = self.run(draw, iv.estimators.exact(), 1)
         truth = exact.mean(axis=0), exact.std(axis=0, ddof=1) / np.sqrt(len(exact))
-        assert agrees(self.run(draw, iv.control_variate(20, 5), 2), *truth)
+        assert agrees(self.run(draw, iv.estimators.control_variate(20, 5), 2), *truth)
         # wrong: sums that stay behind at swaps
         remember = RungChains.remember
         monkeypatch.setattr(
             RungChains, "remember", lambda self, rows, memory: remember(self, rows, {"snapshot": memory["snapshot"]})
         )
-        assert not agrees(self.run(draw, iv.control_variate(20, 5), 2), *truth)
+        assert not agrees(self.run(draw, iv.estimators.control_variate(20, 5), 2), *truth)

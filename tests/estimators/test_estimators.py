@@ -9,7 +9,8 @@ import pytest
 from asking import Asked
 from functions import quartic
 
-from invsamp.estimators import exact, expand_isotropic, minibatch, minibatches, noisy
+from invsamp.estimators import exact, minibatch, minibatches, noisy
+from invsamp.estimators.contract import expand_isotropic
 from invsamp.evaluate.requests import sample_variance
 from invsamp.posing.distributions.univariate import Normal
 from invsamp.posing.noise.continuous import GaussianNoise

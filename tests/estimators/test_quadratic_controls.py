@@ -13,7 +13,8 @@ import invsamp as iv
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_acceptance import Meeting
-from invsamp.estimators import Pairing, minibatch
+from invsamp.estimators import minibatch
+from invsamp.estimators.contract import Pairing
 from invsamp.estimators.control_variates import COEFFICIENT_GAIN
 from invsamp.evaluate.requests import answered
 from invsamp.problems import reactions
@@ -21,12 +22,12 @@ from invsamp.problems import reactions
 __all__ = ["all_pairs"]  # a fixture
 BATCHES = len(PAIRS)
 TABLES = {
-    "snapshot": iv.control_variate(SIZE, 5, order="constant"),
-    "adaptive": iv.control_variate(SIZE, 5, order="constant", adaptive=True),
-    "saga": iv.saga(SIZE),
-    "linear": iv.fixed_control(SIZE, [THERE], order="linear"),
-    "Gauss-Newton": iv.fixed_control(SIZE, [THERE], order="gauss_newton"),
-    "quadratic": iv.fixed_control(SIZE, [THERE]),
+    "snapshot": iv.estimators.control_variate(SIZE, 5, order="constant"),
+    "adaptive": iv.estimators.control_variate(SIZE, 5, order="constant", adaptive=True),
+    "saga": iv.estimators.saga(SIZE),
+    "linear": iv.estimators.fixed_control(SIZE, [THERE], order="linear"),
+    "Gauss-Newton": iv.estimators.fixed_control(SIZE, [THERE], order="gauss_newton"),
+    "quadratic": iv.estimators.fixed_control(SIZE, [THERE]),
 }
 #: By how many powers of the distance the noise of energies and of gradients falls.
 ORDERS = {
@@ -120,13 +121,13 @@ def test_saga_remembers_what_it_sees_and_sums_stay_right():
 
 class TestReferences:
     def test_the_nearest_counts(self):
-        two = iv.fixed_control(SIZE, [THERE, HERE])
+        two = iv.estimators.fixed_control(SIZE, [THERE, HERE])
         found = estimate(two, np.stack([THERE, HERE]))
         np.testing.assert_allclose(found.energy, POTENTIAL.energy(np.stack([THERE, HERE])), rtol=1e-10)
         np.testing.assert_allclose(found.energy_variance, 0.0, atol=1e-20)
 
     def test_groups_and_the_cost_of_a_batch(self):
-        estimator = iv.fixed_control(2, [THERE], groups=[0, 0, 1, 1, 2, 2])
+        estimator = iv.estimators.fixed_control(2, [THERE], groups=[0, 0, 1, 1, 2, 2])
         one, memory = asked(estimator, rows=3)
         assert memory["hessians"].shape == (3, 1, 3, 2, 2)
         before = one.source.evaluations
@@ -149,7 +150,7 @@ class TestReferences:
         data = POSTERIOR.data if kind != "Poisson" else counts
         posterior = iv.Posterior(prior, iv.with_jacobian(curve, slopes), data, noise)
         groups = None if kind == "of single data" else [0, 0, 0, 1, 1, 2]
-        estimator = iv.fixed_control(2, np.log(rate), groups, order="gauss_newton")
+        estimator = iv.estimators.fixed_control(2, np.log(rate), groups, order="gauss_newton")
         one = Asked(estimator, posterior.potential())
         memory = answered(one.bound.init(np.random.default_rng(0), np.log(rate)), one.source.answer_all)
         labels = np.arange(DATA) if groups is None else np.array(groups)
@@ -166,15 +167,24 @@ class TestReferences:
         with pytest.raises(
             ValueError, match="order must not be 'gauss_newton' for a potential without `sensitivities`"
         ):
-            iv.sample(bare, iv.sgld(0.1, estimator=iv.fixed_control(2, [[0.0, 0.0]], order="gauss_newton")), warmup=0)
+            iv.sample(
+                bare,
+                iv.samplers.sgld(0.1, estimator=iv.estimators.fixed_control(2, [[0.0, 0.0]], order="gauss_newton")),
+                warmup=0,
+            )
         with pytest.raises(ValueError, match="references must"):
-            iv.fixed_control(2, [1.0, 2.0])
+            iv.estimators.fixed_control(2, [1.0, 2.0])
         with pytest.raises(ValueError, match="references must have the problem's 2 coordinates, got 3"):
-            iv.sample(POSTERIOR, iv.sgld(0.1, estimator=iv.fixed_control(2, [[0.0, 0.0, 0.0]])), draws=1, warmup=0)
+            iv.sample(
+                POSTERIOR,
+                iv.samplers.sgld(0.1, estimator=iv.estimators.fixed_control(2, [[0.0, 0.0, 0.0]])),
+                draws=1,
+                warmup=0,
+            )
         with pytest.raises(ValueError, match="adaptive must be False unless order is 'constant'"):
-            iv.control_variate(2, 5, adaptive=True)
+            iv.estimators.control_variate(2, 5, adaptive=True)
         with pytest.raises(ValueError, match="order must be one of"):
-            iv.control_variate(2, 5, order="cubic")
+            iv.estimators.control_variate(2, 5, order="cubic")
 
 
 class TestExperiments:
@@ -203,11 +213,11 @@ class TestExperiments:
         """The figures of docs/papers.md, to a quarter: 2,000 draws give each to some 5%."""
         groups = reactions.GROUPS
         estimators = {
-            "plain": lambda at: iv.minibatch(8, groups),
-            "snapshot": lambda at: iv.control_variate(8, 1, groups, order="constant"),
-            "linear": lambda at: iv.fixed_control(8, at, groups, order="linear"),
-            "Gauss-Newton": lambda at: iv.fixed_control(8, at, groups, order="gauss_newton"),
-            "quadratic": lambda at: iv.fixed_control(8, at, groups),
+            "plain": lambda at: iv.estimators.minibatch(8, groups),
+            "snapshot": lambda at: iv.estimators.control_variate(8, 1, groups, order="constant"),
+            "linear": lambda at: iv.estimators.fixed_control(8, at, groups, order="linear"),
+            "Gauss-Newton": lambda at: iv.estimators.fixed_control(8, at, groups, order="gauss_newton"),
+            "quadratic": lambda at: iv.estimators.fixed_control(8, at, groups),
         }
         found = {name: [self.sds(make, r) for r in (1.0, 3.0)] for name, make in estimators.items()}
         wanted = {
@@ -224,7 +234,9 @@ class TestExperiments:
 class TestPairs:
     """One batch for both chains of a swap."""
 
-    @pytest.mark.parametrize("estimator", [iv.minibatch(SIZE), TABLES["quadratic"], TABLES["linear"]], ids=str)
+    @pytest.mark.parametrize(
+        "estimator", [iv.estimators.minibatch(SIZE), TABLES["quadratic"], TABLES["linear"]], ids=str
+    )
     def test_differences_are_unbiased_and_symmetric(self, all_pairs, estimator):
         one = Asked(estimator, POTENTIAL)
         assert isinstance(one.bound, Pairing)
@@ -243,7 +255,7 @@ class TestPairs:
         np.testing.assert_allclose(forward.energy_variance.mean(), misfits[0].var(), rtol=1e-8)
 
     def test_of_neighbors_noise_nearly_cancels(self):
-        one = Asked(iv.minibatch(SIZE), POTENTIAL)
+        one = Asked(iv.estimators.minibatch(SIZE), POTENTIAL)
         here, rng = np.tile(HERE, (50, 1)), np.random.default_rng(0)
         found = answered(one.bound.pair(rng, here, here + 1e-3), one.source.answer_all)
         plain = one.estimate(rng, here)
@@ -254,14 +266,31 @@ class TestPairs:
         two = iv.Posterior(
             POSTERIOR.prior, {"a": coarse, "b": iv.with_jacobian(curve, slopes)}, POSTERIOR.data, iv.GaussianNoise(0.3)
         )
-        pair = {"estimator": iv.minibatch(2), "swap_energies": "paired"}
+        pair = {"estimator": iv.estimators.minibatch(2), "swap_energies": "paired"}
         for problem, sampler in (
-            (two, iv.resgld((1.0, 2.0), 0.01, **pair, fidelities=(0, 1), swap=iv.fast(assume_unbiased=True))),
-            (POSTERIOR, iv.resgld((1.0, 2.0), 0.01, **pair, swap=iv.product_target())),
-            (POSTERIOR, iv.resgld((1.0, 2.0), 0.01, estimator=iv.control_variate(2, 5), swap_energies="paired")),
+            (
+                two,
+                iv.resgld(
+                    (1.0, 2.0),
+                    0.01,
+                    **pair,
+                    fidelities=(0, 1),
+                    swap=iv.swaps.state_dependent_penalty(assume_unbiased=True),
+                ),
+            ),
+            (POSTERIOR, iv.resgld((1.0, 2.0), 0.01, **pair, swap=iv.swaps.product_target())),
             (
                 POSTERIOR,
-                iv.resgld((1.0, 2.0), 0.01, estimator=(iv.minibatch(2), iv.minibatch(3)), swap_energies="paired"),
+                iv.resgld((1.0, 2.0), 0.01, estimator=iv.estimators.control_variate(2, 5), swap_energies="paired"),
+            ),
+            (
+                POSTERIOR,
+                iv.resgld(
+                    (1.0, 2.0),
+                    0.01,
+                    estimator=(iv.estimators.minibatch(2), iv.estimators.minibatch(3)),
+                    swap_energies="paired",
+                ),
             ),
         ):
             with pytest.raises(ValueError, match="swap energies 'paired' need rungs of one fidelity with equal"):
@@ -289,7 +318,7 @@ class TestLaw:
         steps = (5e-4, 2e-3)
         _, exact = self.run(draw, iv.resgld((1.0, 6.0), steps, swap_fraction=0.5), 1)
         truth = exact.mean(axis=0), exact.std(axis=0, ddof=1) / np.sqrt(len(exact))
-        sampler = iv.paired_resgld([[-1.0], [1.0]], (1.0, 6.0), steps, size=6, swap_fraction=0.5)
+        sampler = iv.samplers.paired_resgld([[-1.0], [1.0]], (1.0, 6.0), steps, size=6, swap_fraction=0.5)
         run, found = self.run(draw, sampler, 2)
         assert agrees(found, *truth)
         assert run.report["swap_accepts"][0] > 0.1 * run.report["swap_attempts"][0]
@@ -316,18 +345,20 @@ def test_penalty_of_a_pair_keeps_detailed_balance():
 
 class TestPresets:
     def test_vr_resgld(self):
-        sampler = iv.vr_resgld((1.0, 100.0), (1e-7, 1e-6), size=1000, refresh=40)
+        sampler = iv.samplers.vr_resgld((1.0, 100.0), (1e-7, 1e-6), size=1000, refresh=40)
         for rung in sampler.rungs:
-            assert rung.estimator == iv.control_variate(1000, 40, order="constant")
-            assert rung.energy_variance == iv.running_average() and rung.gradient_noise is None
-            assert rung.kernel == iv.Langevin()
-        assert sampler.swap.rule == iv.corrected()
-        assert iv.vr_resgld(adaptive=True).rungs[0].estimator.adaptive
-        assert iv.vr_resgld(friction=0.1).rungs[1].kernel == iv.Momentum(0.1)
+            assert rung.estimator == iv.estimators.control_variate(1000, 40, order="constant")
+            assert rung.energy_variance == iv.variances.running_average() and rung.gradient_noise is None
+            assert rung.kernel == iv.kernels.Langevin()
+        assert sampler.swap.rule == iv.swaps.noise_penalty()
+        assert iv.samplers.vr_resgld(adaptive=True).rungs[0].estimator.adaptive
+        assert iv.samplers.vr_resgld(friction=0.1).rungs[1].kernel == iv.kernels.Momentum(0.1)
 
     def test_paired_resgld(self):
-        sampler = iv.paired_resgld([[0.0, 1.0]], (1.0, 6.0), 0.1, size=4, groups=[0, 0, 1, 1, 2, 3], friction=0.5)
+        sampler = iv.samplers.paired_resgld(
+            [[0.0, 1.0]], (1.0, 6.0), 0.1, size=4, groups=[0, 0, 1, 1, 2, 3], friction=0.5
+        )
         for rung in sampler.rungs:
-            assert rung.estimator == iv.fixed_control(4, [[0.0, 1.0]], [0, 0, 1, 1, 2, 3])
-            assert rung.gradient_noise == iv.GradientNoise() and rung.kernel == iv.Momentum(0.5)
+            assert rung.estimator == iv.estimators.fixed_control(4, [[0.0, 1.0]], [0, 0, 1, 1, 2, 3])
+            assert rung.gradient_noise == iv.ladder.GradientNoise() and rung.kernel == iv.kernels.Momentum(0.5)
         assert sampler.swap.energies == "paired" and "one batch for both" in str(sampler)

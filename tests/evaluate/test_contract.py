@@ -128,7 +128,7 @@ class TestOwn:
 
     def test_a_flat_density_is_no_late_answer(self):
         flat = iv.Target(
-            iv.FunctionPotential(lambda x: (np.zeros(len(x)), np.zeros(x.shape)), 2), iv.Box([0, 0], [1, 1])
+            iv.extending.FunctionPotential(lambda x: (np.zeros(len(x)), np.zeros(x.shape)), 2), iv.Box([0, 0], [1, 1])
         )
         alone = iv.sample(flat, iv.mala(), **LENGTH)
         same(iv.sample(flat, iv.mala(), executor=Own(), **LENGTH), alone)
@@ -181,7 +181,9 @@ class TestOwn:
                 return [wrong(found) for found in super().evaluate(requests)]
 
         with pytest.raises(EvaluatorError, match=f"the queue must give {message}"):
-            sampler = iv.sgld(1e-4, estimator=iv.minibatch(4), gradient_noise=iv.GradientNoise())
+            sampler = iv.samplers.sgld(
+                1e-4, estimator=iv.estimators.minibatch(4), gradient_noise=iv.ladder.GradientNoise()
+            )
             iv.sample(POSTERIOR, sampler, executor=GradientMistake(), check_gradient=False, **LENGTH)
 
     def test_what_writes_into_its_requests_harms_nobody(self):

@@ -88,7 +88,7 @@ def test_ranks_of_mpi():
 def test_workers_of_dask(monkeypatch):
     """One process of two threads; of several is `test_a_pool_of_processes`."""
     distributed = pytest.importorskip("distributed")
-    sampler = iv.relangevin((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
+    sampler = iv.samplers.relangevin((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
     settings = LENGTH | {"warmup": 20}
     with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         executor = client.get_executor()
@@ -214,11 +214,11 @@ class TestThatNeverEnd:
             said = "failed: TimeoutError: no answer within time_limit, 0.5 s"
             if later:
                 with pytest.warns(UserWarning, match=said):
-                    run = iv.sample(stuck, iv.sgld(0.1), executor=executor, **SHORT)
+                    run = iv.sample(stuck, iv.samplers.sgld(0.1), executor=executor, **SHORT)
                 assert 0 < run.theta.shape[1] < 50
             else:
                 with pytest.raises(EvaluatorError, match=said):
-                    iv.sample(stuck, iv.sgld(0.1), executor=executor, **SHORT)
+                    iv.sample(stuck, iv.samplers.sgld(0.1), executor=executor, **SHORT)
             stuck.free.set()
 
     @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ class TestRefusals:
             iv.sample(POSTERIOR, iv.mala(), executor=Own(), comm="all", **LENGTH)
 
     def test_of_what_cannot_be_sent(self):
-        here = iv.Target(iv.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2.0 * x), 2))
+        here = iv.Target(iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2.0 * x), 2))
         with (
             ThreadPoolExecutor(1) as executor,
             pytest.raises(ValueError, match="executor needs a posterior that can be"),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from invsamp.diagnostics.weights import effective
 from invsamp.estimators import minibatch, noisy
-from invsamp.fidelities.comparison import compare_fidelities
+from invsamp.fidelities.comparison import compare
 from invsamp.fidelities.reweighting import log_mixture, weights
 from invsamp.fidelities.swap_forecast import acceptance
 from invsamp.posing.distributions.univariate import Normal
@@ -42,7 +42,7 @@ def normals(n, seed=0, scale=1.0):
 
 class TestLevels:
     def test_a_constant_is_an_offset_and_nothing_else(self):
-        coarse, fine = compare_fidelities(target(constant=3.0), normals(50)).levels
+        coarse, fine = compare(target(constant=3.0), normals(50)).levels
         assert coarse.energy_offset == pytest.approx(3.0)
         assert coarse.energy_sd == pytest.approx(0.0, abs=1e-12)
         assert coarse.energy_correlation == pytest.approx(1.0)
@@ -52,7 +52,7 @@ class TestLevels:
 
     def test_a_wider_level(self):
         theta = normals(400)
-        coarse, _ = compare_fidelities(target(sd=2.0), theta).levels
+        coarse, _ = compare(target(sd=2.0), theta).levels
         # the energy is a quarter of the fine one, and so is the gradient
         difference = -0.75 * (theta**2).sum(axis=1) / 2
         assert coarse.energy_offset == pytest.approx(difference.mean())
@@ -66,15 +66,13 @@ class TestLevels:
             return np.where(x[:, 0] > 1.0, np.nan, energy), gradient
 
         theta = normals(200)
-        found = compare_fidelities(Target({"coarse": FunctionPotential(fails, 2), "fine": gaussian()}), theta)
+        found = compare(Target({"coarse": FunctionPotential(fails, 2), "fine": gaussian()}), theta)
         assert found.levels[0].failed == (theta[:, 0] > 1.0).sum() > 10
         assert found.levels[1].failed == 0
         assert found.states.energies.shape == (2, 200 - found.levels[0].failed)
 
     def test_noise_of_an_estimator(self, within):
-        found = compare_fidelities(
-            target(), normals(300), (1.0, 2.0), estimator={"coarse": noisy(2.0, 0.5)}, probes=40, seed=1
-        )
+        found = compare(target(), normals(300), (1.0, 2.0), estimator={"coarse": noisy(2.0, 0.5)}, probes=40, seed=1)
         coarse, fine = found.levels
         # 300 * 39 degrees of freedom: a sd is known to 0.65%
         assert within([coarse.energy_noise_sd / 2.0 - 1.0, coarse.gradient_noise_sd / 0.5 - 1.0], 0.03)
@@ -88,7 +86,7 @@ class TestLevels:
         identity = with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))
         shifted = with_jacobian(lambda t: t + 0.3, lambda t: np.ones((len(t), 1, 1)))
         posterior = Posterior(Prior(x=Normal(0, 1)), {"coarse": shifted, "fine": identity}, [0.0], GaussianNoise(1.0))
-        found = compare_fidelities(posterior, 2000, (1.0, 3.0), seed=1)
+        found = compare(posterior, 2000, (1.0, 3.0), seed=1)
         x, weight = found.states.theta[:, 0], found.states.weight
         assert weight.sum() == pytest.approx(1.0)
         assert 1000 < effective(weight) < 2000
@@ -100,7 +98,7 @@ class TestLevels:
 class TestSwaps:
     def test_two_harmonic_rungs(self, within):
         """Energies of a plane's Gaussian are exponential: a rate of 2 / (1 + T) for swaps of 1 and T."""
-        (pair,) = compare_fidelities(target(), normals(1000), (1.0, 1.5), ("fine", "fine")).pairs
+        (pair,) = compare(target(), normals(1000), (1.0, 1.5), ("fine", "fine")).pairs
         # pairs of 400 draws of each rung: a standard error of about 0.01
         assert within(pair.swap_rate - 2 / 2.5, 0.045)
         assert pair.second_stage == pytest.approx(1.0)
@@ -113,7 +111,7 @@ class TestSwaps:
             draw(problem, relangevin(ladder, swap=rule), draws=600, thin=2, warmup=800)
             for rule in (delayed_acceptance(), product_target())
         )
-        (pair,) = compare_fidelities(problem, run, most=8000).pairs
+        (pair,) = compare(problem, run, most=8000).pairs
         assert (pair.cold, pair.hot, pair.cold_temperature, pair.hot_temperature) == ("fine", "coarse", 1.0, 3.0)
         # 31,000 attempts, not quite independent, and 4,000 states of each rung: about 0.006
         found, products = (one.report["swap_accepts"][0] / one.report["swap_attempts"][0] for one in (run, product))
@@ -123,13 +121,13 @@ class TestSwaps:
         assert not within(pair.first_stage - found, 0.045)
 
     def test_what_biased_rules_miss(self):
-        (pair,) = compare_fidelities(target(constant=3.0), normals(400), (1.0, 1.5)).pairs
+        (pair,) = compare(target(constant=3.0), normals(400), (1.0, 1.5)).pairs
         assert pair.own_energies_error == pytest.approx(3.0 * (1 - 1 / 1.5))
         assert pair.cold_energies_error == pytest.approx(0.0, abs=1e-12)
         assert pair.second_stage == pytest.approx(1.0)
 
     def test_states_that_do_not_reach_a_rung_say_nothing(self):
-        found = compare_fidelities(target(mean=8.0), normals(100), (1.0, 2.0))
+        found = compare(target(mean=8.0), normals(100), (1.0, 2.0))
         assert math.isnan(found.pairs[0].swap_rate)
         assert found.pairs[0].hot_effective < 20
         assert "too few to forecast" in str(found)
@@ -167,26 +165,26 @@ class TestReweighting:
 
 class TestAdvice:
     def test_one_fidelity_on_both_rungs(self):
-        found = compare_fidelities(target(), normals(300), (1.0, 1.5), ("fine", "fine"))
+        found = compare(target(), normals(300), (1.0, 1.5), ("fine", "fine"))
         assert "own energies decide exactly" in found.advice[-1]
 
     def test_levels_that_agree(self):
-        found = compare_fidelities(target(constant=0.01), normals(300), (1.0, 1.5))
-        assert "fast(assume_unbiased=True)" in found.advice[-1]
+        found = compare(target(constant=0.01), normals(300), (1.0, 1.5))
+        assert "state_dependent_penalty(assume_unbiased=True)" in found.advice[-1]
 
     def test_levels_that_do_not(self):
-        found = compare_fidelities(target(mean=0.8), normals(600), (1.0, 1.5))
+        found = compare(target(mean=0.8), normals(600), (1.0, 1.5))
         assert "delayed_acceptance(), exact" in found.advice[-1]
         assert "biased" in found.advice[-1]
 
     def test_noise_that_ends_all_swaps(self):
-        found = compare_fidelities(target(), normals(300), (1.0, 1.5), estimator=noisy(8.0))
+        found = compare(target(), normals(300), (1.0, 1.5), estimator=noisy(8.0))
         assert any("hardly a swap" in sentence for sentence in found.advice)
 
     def test_a_temperature_is_named(self, draw, within):
         """2 / (1 + 9) is a fifth."""
         run = draw(target(), relangevin((1.0, 20.0), swap=product_target()), draws=40, thin=20)
-        found = compare_fidelities(target(), run, temperatures=(1.0, 3.0), most=4000)
+        found = compare(target(), run, temperatures=(1.0, 3.0), most=4000)
         # 400 draws of each rung: .015 of the rate, .08 of the logarithm; steps of .18
         assert within(np.log(found.hot_temperatures["coarse"] / 9.0), 0.5)
         assert any("Hotter needs a rung between" in sentence for sentence in found.advice)
@@ -194,7 +192,7 @@ class TestAdvice:
     @pytest.mark.parametrize("seed", range(5))
     def test_draws_of_the_cold_rung_do_not_tell_about_hot_ones(self, seed):
         """Weights exp((1 - 1/T) U) have no finite variance from T = 2 on, and no mean at infinite T."""
-        found = compare_fidelities(target(), normals(4000, seed))
+        found = compare(target(), normals(4000, seed))
         # with 120 seeds 2.05 to 4.99
         assert 1.6 <= found.hot_temperatures["coarse"] <= 7.2
         assert found.pairs[0].hot_temperature == found.hot_temperatures["coarse"]
@@ -204,7 +202,7 @@ class TestAdvice:
 @pytest.mark.parametrize("levels", [2, 3, pytest.param(6, marks=pytest.mark.slow)])
 def test_prints_and_plots(levels):
     potentials = {f"level {k}": gaussian(mean=0.1 * k) for k in range(levels - 1, -1, -1)}
-    found = compare_fidelities(Target(potentials), normals(100))
+    found = compare(Target(potentials), normals(100))
     text = str(found)
     assert all(name in text for name in potentials)
     assert list(found.to_dataframe().index) == list(potentials)
@@ -219,7 +217,7 @@ def test_plots_one_parameter_and_states_that_tell_nothing():
         return 50.0 * (x[:, 0] - 3.0) ** 2, 100.0 * (x - 3.0)
 
     narrow = FunctionPotential(function, 1)
-    found = compare_fidelities(Target({"coarse": narrow, "fine": narrow}), np.zeros((20, 1)) + 0.0)
+    found = compare(Target({"coarse": narrow, "fine": narrow}), np.zeros((20, 1)) + 0.0)
     found.plot().savefig(io.BytesIO(), format="png", dpi=40)
     assert math.isnan(found.levels[0].energy_correlation)
 
@@ -245,20 +243,20 @@ def test_plots_one_parameter_and_states_that_tell_nothing():
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
-        compare_fidelities(**({"posterior": target(), "thetas": normals(20)} | arguments))
+        compare(**({"posterior": target(), "thetas": normals(20)} | arguments))
 
 
 def test_needs_two_fidelities():
     with pytest.raises(ValueError, match="at least two fidelities to compare"):
-        compare_fidelities(Target(gaussian()), normals(20))
+        compare(Target(gaussian()), normals(20))
 
 
 def test_a_run_of_another_problem(draw):
     run = draw(Target(FunctionPotential(lambda x: ((x**2).sum(axis=1) / 2, x), 3)), None, draws=5, warmup=500, chains=4)
     with pytest.raises(ValueError, match="thetas must be a run of this posterior"):
-        compare_fidelities(target(), run)
+        compare(target(), run)
 
 
 def test_part_of_the_data_frame():
     with pytest.raises(ValueError, match="part must be 'levels' or 'pairs'"):
-        compare_fidelities(target(), normals(20)).to_dataframe("rungs")
+        compare(target(), normals(20)).to_dataframe("rungs")

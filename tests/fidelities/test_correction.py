@@ -207,7 +207,7 @@ class TestCorrect:
 class TestExchange:
     def test_draws_the_fine_posterior_whatever_the_coarse_model_is(self, draw, agrees) -> None:
         mean, covariance = exact()
-        sampler = iv.surrogate_exchange(every=3, local=4, kernel=iv.Langevin(adjusted=True))
+        sampler = iv.samplers.surrogate_exchange(every=3, local=4, kernel=iv.kernels.Langevin(adjusted=True))
 
         def moments(posterior: iv.Posterior, sampler: object) -> np.ndarray:
             run = draw(posterior, sampler, draws=120, warmup=300, thin=3, start=states(256))
@@ -216,7 +216,9 @@ class TestExchange:
 
         truth = np.r_[np.zeros(3), np.ones(3)]
         assert agrees(moments(posed(), sampler), truth)
-        wrong = iv.Sampler(sampler.rungs, iv.Swap(iv.naive(assume_unbiased=True), every=3), sampler.preconditioner)
+        wrong = iv.ladder.Sampler(
+            sampler.rungs, iv.ladder.Swap(iv.swaps.metropolis(assume_unbiased=True), every=3), sampler.preconditioner
+        )
         assert not agrees(moments(posed(), wrong), truth)
 
     def test_takes_one_fine_energy_for_each_attempt_and_local_move(self) -> None:
@@ -229,7 +231,7 @@ class TestExchange:
         posterior = iv.correct(posed(coarse=COARSE, fine=iv.with_jacobian(fine, slopes)), states()).posterior
         run = iv.sample(
             posterior,
-            iv.surrogate_exchange(every=5, local=4),
+            iv.samplers.surrogate_exchange(every=5, local=4),
             draws=100,
             warmup=100,
             thin=5,
@@ -247,7 +249,7 @@ class TestExchange:
         with pytest.warns(UserWarning, match=r"chains \d .*, \d .* exchanged with the coarse model in fewer than 10%"):
             iv.sample(
                 posed(coarse=far, fine=iv.with_jacobian(fine, fine_slopes)),
-                iv.surrogate_exchange(every=5),
+                iv.samplers.surrogate_exchange(every=5),
                 draws=100,
                 warmup=100,
                 thin=5,
@@ -258,8 +260,8 @@ class TestExchange:
 
     def test_bad_input_is_told(self) -> None:
         with pytest.raises(ValueError, match="coarse must be another fidelity"):
-            iv.surrogate_exchange(coarse=0)
+            iv.samplers.surrogate_exchange(coarse=0)
         with pytest.raises(ValueError, match="every must"):
-            iv.surrogate_exchange(every=0)
+            iv.samplers.surrogate_exchange(every=0)
         with pytest.raises(ValueError, match="every must be None where fraction"):
-            iv.Swap(fraction=0.5, every=3)
+            iv.ladder.Swap(fraction=0.5, every=3)

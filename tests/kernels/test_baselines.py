@@ -17,18 +17,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 class TestRmsLangevin:
     def test_with_steady_scales_it_is_langevin(self, draw, agrees):
         """V of gradients that are over many data is nothing: the step is that of SGLD, over the floor."""
-        run = draw(NORMAL, iv.psgld(0.02, data=1e9), draws=200, thin=2, warmup=100)
+        run = draw(NORMAL, iv.samplers.psgld(0.02, data=1e9), draws=200, thin=2, warmup=100)
         assert agrees((run.theta[..., 0] ** 2).mean(axis=1), 1.0 / (1.0 - 0.1))
 
     def test_where_curvature_changes_it_is_biased(self, draw, agrees):
         """Without Gamma, with a short memory, on exp(-x^4 / 4): the steps are shorter further out, and nothing makes
         up."""
-        target = iv.Target(iv.FunctionPotential(lambda x: (0.25 * x[:, 0] ** 4, x**3), 1))
+        target = iv.Target(iv.extending.FunctionPotential(lambda x: (0.25 * x[:, 0] ** 4, x**3), 1))
         x = np.linspace(-5.0, 5.0, 20_001)
         density = np.exp(-0.25 * x**4)
         truth = (x**2 * density).sum() / density.sum()
         second = {}
-        for name, sampler in (("psgld", iv.psgld(0.005, decay=0.0)), ("sgld", iv.sgld(0.005))):
+        for name, sampler in (("psgld", iv.samplers.psgld(0.005, decay=0.0)), ("sgld", iv.samplers.sgld(0.005))):
             run = draw(target, sampler, draws=200, thin=10, warmup=1000)
             second[name] = (run.theta[..., 0] ** 2).mean(axis=1)
         assert agrees(second["sgld"], truth, 0.01)
@@ -58,7 +58,7 @@ class TestStein:
         assert forty < 0.35
 
     def test_particles_run_as_chains(self):
-        run = iv.sample(NORMAL, iv.svgd(0.5), draws=400, warmup=0, chains=40, seed=1, progress=False)
+        run = iv.sample(NORMAL, iv.samplers.svgd(0.5), draws=400, warmup=0, chains=40, seed=1, progress=False)
         last = run.theta[:, -1, 0]
         assert abs(last.mean()) < 0.05 and 0.7 < last.var() < 1.1
         assert np.abs(np.diff(run.theta[:, -2:, 0])).max() < 1e-2  # no noise
@@ -72,7 +72,7 @@ class TestSwag:
         rng = np.random.default_rng(3)
         iterates = rng.standard_normal((200, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 0.6, 0.2], [0.0, 0.0, 2.0]])
         iterates[-30:] *= 2.0  # the last ones spread more than all do
-        found = iv.swag(iterates, rank=30)
+        found = iv.results.swag(iterates, rank=30)
         np.testing.assert_allclose(found.mean, iterates.mean(axis=0))
         own = np.cov(iterates[-30:].T, ddof=1) + np.outer(*(2 * [iterates[-30:].mean(axis=0) - found.mean])) * 30 / 29
         np.testing.assert_allclose(found.covariance, 0.5 * np.diag(iterates.var(axis=0)) + 0.5 * own)
@@ -84,16 +84,16 @@ class TestSwag:
 
     def test_the_spread_is_that_of_the_gradients_noise(self, draw, agrees):
         """SGD on N(0, 1) with noise s: variance h s^2 / (2 - h), whatever the posterior's is."""
-        run = draw(NORMAL, iv.sgd(0.1, estimator=iv.noisy(0.0, 2.0)), draws=300, thin=2, warmup=200)
+        run = draw(NORMAL, iv.samplers.sgd(0.1, estimator=iv.estimators.noisy(0.0, 2.0)), draws=300, thin=2, warmup=200)
         assert agrees((run.theta[..., 0] ** 2).mean(axis=1), 0.1 * 4.0 / 1.9)
         assert not agrees((run.theta[..., 0] ** 2).mean(axis=1), 1.0)
 
     def test_refused(self):
         with pytest.raises(ValueError, match="iterates must be at least rank=20, got 5"):
-            iv.swag(np.zeros((5, 2)))
+            iv.results.swag(np.zeros((5, 2)))
 
 
-WAVES = iv.FunctionPotential(
+WAVES = iv.extending.FunctionPotential(
     lambda x: (
         0.2 * (x**2).sum(axis=1) - 2.0 * np.cos(2 * np.pi * x).sum(axis=1),
         0.4 * x + 4 * np.pi * np.sin(2 * np.pi * x),
@@ -105,10 +105,10 @@ WAVES = iv.FunctionPotential(
 class TestDeoSgd:
     def test_rates_that_fall_are_refused(self):
         with pytest.raises(ValueError, match=r"highest must be a finite number > 0\.1, got 0\.01"):
-            iv.deo_sgd(0.1, highest=0.01)
+            iv.samplers.deo_sgd(0.1, highest=0.01)
 
     def run(self, **settings):
-        sampler = iv.deo_sgd(0.003, processes=8, estimator=iv.noisy(2.0, 2.0), **settings)
+        sampler = iv.samplers.deo_sgd(0.003, processes=8, estimator=iv.estimators.noisy(2.0, 2.0), **settings)
         return iv.sample(
             iv.Target(WAVES), sampler, draws=1500, warmup=0, chains=6, seed=2, progress=False, start=np.zeros(2)
         )
@@ -124,7 +124,9 @@ class TestDeoSgd:
     def test_its_swaps_keep_no_density(self, draw, agrees, within):
         """On N(0, 1): what descends without noise lies at the mode, and swaps bring that to the draws again and
         again."""
-        run = draw(NORMAL, iv.deo_sgd(0.05, processes=3, highest=0.2, buffer=0.0), draws=200, warmup=200, chains=64)
+        run = draw(
+            NORMAL, iv.samplers.deo_sgd(0.05, processes=3, highest=0.2, buffer=0.0), draws=200, warmup=200, chains=64
+        )
         second = (run.theta[..., 0] ** 2).mean(axis=1)
         assert within(second.mean(), 0.75)  # half of the posterior's
         assert not agrees(second, 1.0 / (1.0 - 0.025))
@@ -154,7 +156,7 @@ class TestDeoSgd:
 
 @pytest.mark.parametrize(
     "sampler",
-    [iv.deo_sgd(0.003, processes=4), iv.psgld(0.01), iv.svgd(0.1), iv.sgd(0.01)],
+    [iv.samplers.deo_sgd(0.003, processes=4), iv.samplers.psgld(0.01), iv.samplers.svgd(0.1), iv.samplers.sgd(0.01)],
     ids=lambda s: s.rungs[0].kernel.name,
 )
 class TestAll:
@@ -176,7 +178,7 @@ class TestAll:
         assert "approximate" in str(sampler) or "samples nothing" in str(sampler)
 
     def test_leave_out_solves_that_fail(self, sampler):
-        broken = iv.FunctionPotential(
+        broken = iv.extending.FunctionPotential(
             lambda x: (np.where(x[:, 0] > 0.3, np.inf, WAVES.energy(x)), WAVES.energy_and_gradient(x)[1]), 2
         )
         run = iv.sample(

@@ -10,7 +10,8 @@ from targets import gaussian
 from tempering import LINE, Field, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
-from invsamp.kernels import CrankNicolson, Info, Point, decided
+from invsamp.kernels import CrankNicolson
+from invsamp.kernels.contract import Info, Point, decided
 from invsamp.protocols import GaussianReference
 
 
@@ -28,7 +29,7 @@ class TestLaw:
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
         run = self.run(draw, posterior)
         assert run.report["kernels"] == ["pcn"]
-        truth = LINE.truth(posterior.potential(), [iv.tempered(1.0)])
+        truth = LINE.truth(posterior.potential(), [iv.tempering.tempered(1.0)])
         assert agrees(LINE.shares(run), truth)
         monkeypatch.setattr("invsamp.kernels.crank_nicolson.reference_energy", lambda z: np.zeros(len(z)))
         assert not agrees(LINE.shares(self.run(draw, posterior)), truth)
@@ -128,7 +129,7 @@ class TestDimension:
         posterior = iv.Posterior(
             iv.Prior(k=iv.Normal(0.0, 1.0, shape=modes)), Field(modes), Field.data, iv.GaussianNoise(0.3)
         )
-        sampler = iv.Sampler([iv.Rung(kernel=kernel, step_size=0.4)])
+        sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.4)])
         return posterior, draw(posterior, sampler, **({"draws": 400, "thin": 2, "warmup": 200} | settings))
 
     def acceptance(self, draw, modes, kernel, **settings):
@@ -151,7 +152,7 @@ class TestDimension:
         assert agrees(seen.mean(axis=1), gain @ Field.data)
 
     def test_gradients_are_where_a_rung_wants_them(self, draw):
-        posterior, _ = self.run(draw, 20, iv.Langevin(adjusted=True))
+        posterior, _ = self.run(draw, 20, iv.kernels.Langevin(adjusted=True))
         assert posterior.forward["model"].linearized > 0
 
 
@@ -165,17 +166,17 @@ class TestNoisyEnergies:
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
 
         def shares(**told):
-            rung = iv.Rung(estimator=iv.noisy(self.spread), kernel=CrankNicolson(), **told)
-            return LINE.shares(draw(posterior, iv.Sampler((rung,)), draws=150, thin=3, warmup=200))
+            rung = iv.ladder.Rung(estimator=iv.estimators.noisy(self.spread), kernel=CrankNicolson(), **told)
+            return LINE.shares(draw(posterior, iv.ladder.Sampler((rung,)), draws=150, thin=3, warmup=200))
 
-        truth = LINE.truth(posterior.potential(), [iv.tempered(1.0)])
+        truth = LINE.truth(posterior.potential(), [iv.tempering.tempered(1.0)])
         assert agrees(shares(), truth)
-        assert not agrees(shares(energy_variance=iv.known(0.0)), truth)  # as if they were exact
+        assert not agrees(shares(energy_variance=iv.variances.known(0.0)), truth)  # as if they were exact
 
     def test_noise_does_not_shorten_steps_for_ever(self, draw):
         """Of an sd of 3, it leaves few moves however short they are."""
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
-        sampler = iv.Sampler((iv.Rung(estimator=iv.noisy(3.0), kernel=CrankNicolson()),))
+        sampler = iv.ladder.Sampler((iv.ladder.Rung(estimator=iv.estimators.noisy(3.0), kernel=CrankNicolson()),))
         run = draw(posterior, sampler, draws=10, warmup=200)
         assert run.report["step_sizes"][0] > 0.3 and run.report["acceptance"][0] < 0.1
 
@@ -184,24 +185,29 @@ class TestLadder:
     """With gradients on the cold rung and without on the hot ones, which the likelihood hardly moves."""
 
     posterior = two_modes_posterior()
-    targets = tuple(iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05))
+    targets = tuple(iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.05))
 
     def sampler(self, *kernels, rule=None):
-        rungs = [iv.Rung(target, kernel=kernel) for target, kernel in zip(self.targets, kernels, strict=True)]
-        return iv.Sampler(rungs, iv.Swap(rule, fraction=0.5), "dense")
+        rungs = [iv.ladder.Rung(target, kernel=kernel) for target, kernel in zip(self.targets, kernels, strict=True)]
+        return iv.ladder.Sampler(rungs, iv.ladder.Swap(rule, fraction=0.5), "dense")
 
-    @pytest.mark.parametrize("rule", [None, iv.product_target(), iv.delayed_acceptance()], ids=str)
+    @pytest.mark.parametrize("rule", [None, iv.swaps.product_target(), iv.swaps.delayed_acceptance()], ids=str)
     def test_every_rung_has_its_law(self, draw, agrees, rule):
-        sampler = self.sampler(iv.Langevin(adjusted=True), CrankNicolson(), CrankNicolson(), rule=rule)
+        sampler = self.sampler(iv.kernels.Langevin(adjusted=True), CrankNicolson(), CrankNicolson(), rule=rule)
         run = draw(self.posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.5]))
         assert run.report["kernels"] == ["mala", "pcn", "pcn"]
         assert agrees(LINE.shares(run), LINE.truth(self.posterior.potential(), self.targets))
 
     def test_at_a_temperature_the_reference_is_as_wide(self, draw, agrees):
         """The prior, too, is tempered: a proposal from its law at that temperature."""
-        rungs = [iv.Rung(t, kernel=CrankNicolson()) for t in (1.0, 4.0)]
-        run = draw(self.posterior, iv.Sampler(rungs, iv.Swap(fraction=0.5)), draws=400, thin=2, warmup=600)
-        assert agrees(LINE.shares(run), LINE.truth(self.posterior.potential(), [iv.tempered(1.0), iv.tempered(4.0)]))
+        rungs = [iv.ladder.Rung(t, kernel=CrankNicolson()) for t in (1.0, 4.0)]
+        run = draw(
+            self.posterior, iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5)), draws=400, thin=2, warmup=600
+        )
+        assert agrees(
+            LINE.shares(run),
+            LINE.truth(self.posterior.potential(), [iv.tempering.tempered(1.0), iv.tempering.tempered(4.0)]),
+        )
 
 
 class TestSettings:

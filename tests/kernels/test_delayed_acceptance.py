@@ -11,7 +11,7 @@ from invsamp.kernels import DelayedAcceptance, delayed_acceptance
 from invsamp.results.run import Run
 
 QUICK = {"draws": 30, "warmup": 200, "chains": 4, "seed": 3, "progress": False}
-MALA = iv.Langevin(adjusted=True)
+MALA = iv.kernels.Langevin(adjusted=True)
 
 
 def near():
@@ -35,10 +35,12 @@ TRUTH = np.r_[np.zeros(3), np.ones(3)]
 
 class TestLaw:
     @pytest.mark.parametrize(
-        ("kernel", "steps"), [(MALA, 1), (MALA, 4), (iv.Hamiltonian(), 3), (iv.Microcanonical(), 1)], ids=str
+        ("kernel", "steps"),
+        [(MALA, 1), (MALA, 4), (iv.kernels.Hamiltonian(), 3), (iv.kernels.Microcanonical(), 1)],
+        ids=str,
     )
     def test_is_that_of_the_fine_model(self, draw, agrees, kernel, steps):
-        run = draw(near(), iv.two_stage(kernel=kernel, steps=steps), draws=100, warmup=200)
+        run = draw(near(), iv.samplers.two_stage(kernel=kernel, steps=steps), draws=100, warmup=200)
         assert agrees(moments(run), TRUTH)
 
     def test_without_the_second_ratio_s_correction_it_is_not(self, draw, agrees, monkeypatch):
@@ -50,13 +52,13 @@ class TestLaw:
                 monkeypatch.setattr(delayed_acceptance, "_corrected", lambda log_ratio, change: log_ratio)
                 return (yield from asking)
 
-        sampler = iv.Sampler([iv.Rung(kernel=Forgetful(MALA))], preconditioner="auto")
+        sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=Forgetful(MALA))], preconditioner="auto")
         assert not agrees(moments(draw(near(), sampler, draws=100, warmup=200)), TRUTH)
 
 
 class TestSolves:
     def test_the_fine_model_is_asked_about_what_passes_alone(self, quiet):
-        sampler = iv.two_stage()
+        sampler = iv.samplers.two_stage()
         run = iv.sample(near(), sampler, **QUICK)
         drawn = {name: n - run.report["warmup_evaluations"][name] for name, n in run.report["evaluations"].items()}
         assert drawn["coarse"] == 4 * 30  # remembered where the chains are
@@ -67,7 +69,7 @@ class TestSolves:
 
     def test_an_equal_coarse_model_leaves_nothing_to_decide(self, quiet):
         """The draws are those of the kernel by itself, on the same random numbers but those of the second stage."""
-        run = iv.sample(posed(coarse=Line(), fine=Line()), iv.two_stage(), **QUICK)
+        run = iv.sample(posed(coarse=Line(), fine=Line()), iv.samplers.two_stage(), **QUICK)
         assert run.data["sample_stats"]["second_stage"].values == pytest.approx(1.0, abs=1e-9)
 
     @pytest.mark.parametrize("failing", ["coarse", "fine"])
@@ -80,14 +82,14 @@ class TestSolves:
 
         models = {"coarse": Line(FINE, 0.1), "fine": Line()} | {failing: Failing()}
         start = exact()[0] - np.array([0.1, 0.0, 0.0])
-        run = iv.sample(posed(**models), iv.two_stage(), start=start, **QUICK)
+        run = iv.sample(posed(**models), iv.samplers.two_stage(), start=start, **QUICK)
         assert run.report["failed_solves"][failing] > 0 and np.isfinite(run.theta).all()
         # the law is the fine one's: nowhere where that fails, and not kept away from where the other does
         assert (run.theta[..., 0] > edge).any() == (failing == "coarse")
 
 
 def test_goes_on_to_the_bit(tmp_path, quiet):
-    sampler = iv.two_stage(kernel=iv.Hamiltonian(), steps=2)
+    sampler = iv.samplers.two_stage(kernel=iv.kernels.Hamiltonian(), steps=2)
     whole = iv.sample(near(), sampler, **QUICK | {"draws": 50})
     iv.sample(near(), sampler, **QUICK, directory=tmp_path / "run")
     more = iv.resume(tmp_path / "run", draws=50, progress=False)
@@ -96,14 +98,20 @@ def test_goes_on_to_the_bit(tmp_path, quiet):
 
 class TestBadInput:
     def test_is_told_by_name(self):
-        for kernel in (iv.Momentum(0.1, True), iv.Langevin(), iv.prior_draws()):
+        for kernel in (iv.kernels.Momentum(0.1, True), iv.kernels.Langevin(), iv.kernels.prior_draws()):
             with pytest.raises(ValueError, match="kernel must be an adjusted kernel whose steps are reversible"):
                 DelayedAcceptance(kernel)
         with pytest.raises(ValueError, match="coarse must be"):
             DelayedAcceptance(MALA, coarse=0)
         with pytest.raises(ValueError, match="coarse must be another fidelity than the finest"):
-            iv.two_stage(coarse=0)
+            iv.samplers.two_stage(coarse=0)
         with pytest.raises(ValueError, match="coarse of delayed acceptance must be a fidelity below 'fine'"):
-            iv.sample(posed(fine=Line()), iv.two_stage(), **QUICK)
+            iv.sample(posed(fine=Line()), iv.samplers.two_stage(), **QUICK)
         with pytest.raises(ValueError, match="must be alone, got 2 rungs"):
-            iv.sample(near(), iv.Sampler([iv.Rung(kernel=DelayedAcceptance()), iv.Rung(iv.tempered(2.0))]), **QUICK)
+            iv.sample(
+                near(),
+                iv.ladder.Sampler(
+                    [iv.ladder.Rung(kernel=DelayedAcceptance()), iv.ladder.Rung(iv.tempering.tempered(2.0))]
+                ),
+                **QUICK,
+            )

@@ -8,7 +8,8 @@ from scipy.stats import norm
 
 import invsamp as iv
 from invsamp.domains import HalfSpaces
-from invsamp.kernels import Langevin, ModeJumps
+from invsamp.kernels import Langevin
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Rung, Sampler
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target

@@ -22,7 +22,7 @@ def cut_off(height):
         energy = 0.5 * np.square(x).sum(axis=1) + np.where(x[:, 0] > EDGE, height, 0.0)
         return energy, np.where(np.isfinite(energy)[:, None], x, 0.0)
 
-    return iv.Target(iv.FunctionPotential(function, 2))
+    return iv.Target(iv.extending.FunctionPotential(function, 2))
 
 
 @pytest.mark.parametrize("height", [50.0, np.inf])
@@ -57,7 +57,9 @@ def test_what_a_path_tells():
 def test_a_steep_way_up_is_no_cliff(sampler):
     """Steps as long as a narrow direction just bears, nearly twice its width: energies rise by tens, as slopes say."""
     widths = np.array([1.0, 1.0, 1.0, 0.01])
-    target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * np.square(x / widths).sum(axis=1), x / widths**2), 4))
+    target = iv.Target(
+        iv.extending.FunctionPotential(lambda x: (0.5 * np.square(x / widths).sum(axis=1), x / widths**2), 4)
+    )
     kernel = sampler(0.5 * (1.9 * widths[-1]) ** 2, preconditioner=None)
     run = iv.sample(target, kernel, draws=40, warmup=0, chains=16, seed=1, start=np.zeros(4), progress=False)
     assert 0.1 < run.report["acceptance"][0] < 0.9

@@ -11,7 +11,7 @@ from invsamp.estimators import exact, minibatch, noisy
 from invsamp.kernels import Langevin
 from invsamp.kernels.schedules import constant
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
-from invsamp.tempering import check_temperatures
+from invsamp.tempering.checks import check_temperatures
 from invsamp.variances.models import kernel_ridge, running_average
 
 

@@ -18,7 +18,7 @@ def rejections(betas, barrier):
 @pytest.mark.parametrize("barrier", [lambda b: 3.0 * b, lambda b: np.log1p(1e3 * b), lambda b: 4.0 * np.sqrt(b)])
 def test_neighbors_reject_equally_often(barrier, rungs):
     """After three rounds of exact rejections, whatever the path's density is."""
-    betas = iv.auto_ladder().start()
+    betas = iv.ladder.auto_ladder().start()
     for _ in range(3):
         betas = respaced(betas, np.maximum(rejections(betas, barrier), 1e-3), rungs)
     assert betas[0] == 1.0 and betas[-1] == 0.0
@@ -81,4 +81,4 @@ def test_another_hottest_beta():
 )
 def test_limits(settings, message):
     with pytest.raises(ValueError, match=message):
-        iv.auto_ladder(**settings)
+        iv.ladder.auto_ladder(**settings)

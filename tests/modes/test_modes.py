@@ -187,7 +187,9 @@ class TestDescent:
 
 class TestModes:
     def two(self, **settings):
-        target = iv.Target(iv.FunctionPotential(two_modes, 2), start=lambda rng, n: 5.0 * rng.standard_normal((n, 2)))
+        target = iv.Target(
+            iv.extending.FunctionPotential(two_modes, 2), start=lambda rng, n: 5.0 * rng.standard_normal((n, 2))
+        )
         return iv.maximize(target, seed=1, **settings)
 
     def test_two_with_their_weights(self):
@@ -242,17 +244,17 @@ class TestModes:
         def falls(x):
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
-        target = iv.Target(iv.FunctionPotential(falls, 2), names=("level", "slope"))
+        target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
         told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, most=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
         told = r"gradient of fidelity 'target' .*Descents follow gradients"
-        uphill = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
+        uphill = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
         with pytest.warns(UserWarning, match=told):
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
-        falls = iv.Target(iv.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
+        falls = iv.Target(iv.extending.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
         with pytest.raises(iv.ModelError, match=told):
             iv.maximize(falls, 3, seed=1, most=100)
 
@@ -284,12 +286,12 @@ class TestModes:
         assert "did not end" not in str(modes)
 
     def test_a_gradient_that_is_not_finite_is_told_as_that(self):
-        target = iv.Target(iv.FunctionPotential(lambda x: ((x**2).sum(axis=1), np.full(x.shape, np.nan)), 2))
+        target = iv.Target(iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), np.full(x.shape, np.nan)), 2))
         with pytest.raises(RuntimeError, match=r"the gradient of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
 
     def test_nothing_that_can_be_solved_is_told(self):
-        target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
+        target = iv.Target(iv.extending.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
         with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
 
@@ -320,11 +322,13 @@ class TestModes:
             iv.maximize(posterior, starts=0.5)
 
     def test_starts_a_run(self, draw):
-        run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two().draws(256, seed=1))
+        run = draw(
+            iv.Target(iv.extending.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two().draws(256, seed=1)
+        )
         assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
 
     def test_starts_a_run_by_itself(self, draw):
-        run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two())
+        run = draw(iv.Target(iv.extending.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two())
         assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
 
     @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_what_is_the_same_passes():
 def test_solves_that_fail_on_one_process_do_not_differ():
     def work(comm):
         value = np.nan if comm.rank else 1.0
-        potential = iv.FunctionPotential(lambda x: (np.full(len(x), value), x), 1)
+        potential = iv.extending.FunctionPotential(lambda x: (np.full(len(x), value), x), 1)
         return consistency_check.unequal_energies(comm, {"fine": potential}, np.zeros(1))
 
     assert threads.run(2, work) == [None, None]

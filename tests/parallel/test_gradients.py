@@ -33,8 +33,8 @@ def attempt(comm, sampler, coarse=1.0, fine=1.0):
 
 
 def ladder(adjusted):
-    return iv.relangevin(
-        (1.0, 3.0), 0.05, fidelities=(0, 1), adjusted=adjusted, preconditioner=None, swap=iv.delayed_acceptance()
+    return iv.samplers.relangevin(
+        (1.0, 3.0), 0.05, fidelities=(0, 1), adjusted=adjusted, preconditioner=None, swap=iv.swaps.delayed_acceptance()
     )
 
 

@@ -59,8 +59,8 @@ def engine_of(models, chains):
     """One with a rung for each model."""
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1))
     posterior = iv.Posterior(prior, models, np.array([0.3, 0.7]), iv.GaussianNoise(0.2))
-    rungs = [iv.Rung(1.0 + k, fidelity=name, step_size=0.1) for k, name in enumerate(reversed(models))]
-    return Engine(posterior, iv.Sampler(rungs), Plan(5, 0, 1, chains, 0))
+    rungs = [iv.ladder.Rung(1.0 + k, fidelity=name, step_size=0.1) for k, name in enumerate(reversed(models))]
+    return Engine(posterior, iv.ladder.Sampler(rungs), Plan(5, 0, 1, chains, 0))
 
 
 def answers(comm, requests, models, chains=6, apart=False):

@@ -24,19 +24,19 @@ from invsamp.parallel import load_balancing, mpi_coordinator, mpi_run
 from invsamp.sampling import sample
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
-NOISY = iv.noisy(0.3, 0.3)
+NOISY = iv.estimators.noisy(0.3, 0.3)
 SAMPLERS = layout_runs.SAMPLERS | {
-    "adjusted momentum": iv.relangevin(TEMPERATURES, friction=0.3),
-    "noise of one fidelity": iv.fast_resgld(
-        TEMPERATURES, fidelities=[0] * 4, estimator=[iv.noisy(0.1 * k, 0.3) for k in range(4)], beyond="clip"
+    "adjusted momentum": iv.samplers.relangevin(TEMPERATURES, friction=0.3),
+    "noise of one fidelity": iv.samplers.fast_resgld(
+        TEMPERATURES, fidelities=[0] * 4, estimator=[iv.estimators.noisy(0.1 * k, 0.3) for k in range(4)], beyond="clip"
     ),
-    "pilots of two fidelities": iv.fast_resgld(
-        TEMPERATURES, estimator=NOISY, fidelities=[0, 0, 1, 1], variance=iv.kernel_ridge()
+    "pilots of two fidelities": iv.samplers.fast_resgld(
+        TEMPERATURES, estimator=NOISY, fidelities=[0, 0, 1, 1], variance=iv.variances.kernel_ridge()
     ),
     "minibatches and exact swaps": iv.resgld(
-        TEMPERATURES, estimator=iv.minibatch(3), swap_energies="exact", scheme=iv.adjacent()
+        TEMPERATURES, estimator=iv.estimators.minibatch(3), swap_energies="exact", scheme=iv.swaps.adjacent()
     ),
-    "groups": iv.sgld(0.01, estimator=iv.minibatch(2, [k // 3 for k in range(12)])),
+    "groups": iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(2, [k // 3 for k in range(12)])),
 }
 
 #: Each has something of its own to send; "four rungs" are below.

@@ -70,7 +70,9 @@ def test_weights_count():
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     monkeypatch.setattr(Run, "warnings", lambda self: [])
-    sampler = iv.surrogate_exchange(correct="auto", pairs=30, every=10, local=5, kernel=iv.Langevin(adjusted=True))
+    sampler = iv.samplers.surrogate_exchange(
+        correct="auto", pairs=30, every=10, local=5, kernel=iv.kernels.Langevin(adjusted=True)
+    )
     settings = {"draws": 30, "warmup": 100, "chains": 64, "seed": 2, "progress": False}
     made = iv.sample(posed(), sampler, **settings)
     stored = iv.sample(posed(), sampler, **settings, directory=tmp_path / "run")

@@ -19,7 +19,7 @@ from invsamp.results.run import Run
 from invsamp.storage import contents
 
 SETTINGS = {"draws": 10, "warmup": 6, "chains": 2, "seed": 5, "progress": False}
-SAMPLER = iv.relangevin((1.0, 3.0), step_size=0.01, preconditioner=None)
+SAMPLER = iv.samplers.relangevin((1.0, 3.0), step_size=0.01, preconditioner=None)
 
 
 def posed():
@@ -178,7 +178,7 @@ def test_the_first_step_waits_for_what_the_last_one_needs(monkeypatch):
 
     monkeypatch.setattr("invsamp.sampling.load_arviz", no)
     with pytest.raises(ImportError, match="no arviz"):
-        iv.sample(iv.Target(iv.FunctionPotential(never, 1)), iv.mala(0.1), **SETTINGS)
+        iv.sample(iv.Target(iv.extending.FunctionPotential(never, 1)), iv.mala(0.1), **SETTINGS)
 
 
 def test_where_no_home_can_be_written(monkeypatch, tmp_path):
@@ -191,7 +191,7 @@ def test_where_no_home_can_be_written(monkeypatch, tmp_path):
         """
         import os, sys
         import invsamp as iv
-        target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1))
+        target = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1))
         run = iv.sample(target, iv.mala(0.1), draws=30, warmup=0, chains=2, seed=1, progress=False)
         run.save(sys.argv[1])
         print(iv.load(sys.argv[1]).theta.shape, run.data.posterior.sizes["draw"], os.environ["HOME"])

@@ -16,7 +16,7 @@ from invsamp.results.run import Run
 from invsamp.storage import segments
 
 SETTINGS = {"draws": 200, "warmup": 500, "chains": 2, "seed": 5, "progress": False}
-SAMPLER = iv.fast_resgld(temperatures=(1.0, 3.0))
+SAMPLER = iv.samplers.fast_resgld(temperatures=(1.0, 3.0))
 
 
 def posed():

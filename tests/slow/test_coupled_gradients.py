@@ -22,7 +22,7 @@ from invsamp.problems import heat_source
 from invsamp.problems.heat_source import END_TIME
 from invsamp.samplers import fast_resgld, mala, sgld
 from invsamp.solvers.heat import GaussianBump, HeatEquation
-from invsamp.swaps.rules import fast
+from invsamp.swaps.rules import state_dependent_penalty
 from invsamp.variances.models import running_average
 
 pytestmark = pytest.mark.slow
@@ -124,5 +124,5 @@ def test_two_modes_at_a_tenth_of_the_cost(two_modes, draw, agrees, within):
     spent = sum(solves[f"{c}"] * cost for c, cost in zip(CELLS, COSTS, strict=True)) / COSTS[-1] / steps
     # swaps and the hot rung included
     assert spent < 0.08
-    wrong = run(fast(assume_unbiased=True))
+    wrong = run(state_dependent_penalty(assume_unbiased=True))
     assert not agrees(heat_source.is_upper(wrong.theta).mean(axis=1), modes[1].weight)

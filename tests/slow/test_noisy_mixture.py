@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from invsamp.samplers import fast_resgld
-from invsamp.swaps.rules import naive
+from invsamp.swaps.rules import metropolis
 from invsamp.variances.models import known
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def rows():
     samplers = example["samplers"](noise)
     chosen = {label: samplers[label] for label in ("reSGLD", "f-reSGLD, constant", "f-reSGLD, kernel ridge")}
     # wrong on purpose
-    chosen["no swap penalty"] = fast_resgld(*example["LADDER"], estimator=noise, variance=known(), swap=naive())
+    chosen["no swap penalty"] = fast_resgld(*example["LADDER"], estimator=noise, variance=known(), swap=metropolis())
     found = {
         label: example["describe"](example["sample"](sampler, 500, seed=1, batches=2, chains=256))
         for label, sampler in chosen.items()

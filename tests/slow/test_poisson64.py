@@ -33,15 +33,17 @@ def test_draws_keep_the_identities_of_stein(draw, agrees) -> None:
     # from near the truth, where 64 chains settle sooner than from the prior
     start = np.log(poisson64.truth()).ravel() + 0.3 * np.random.default_rng(0).standard_normal((64, 64))
     settings = {"thin": 4, "chains": 64, "start": start}
-    run = draw(posterior, iv.ghmc(friction=0.025), draws=60, warmup=400, **settings)
+    run = draw(posterior, iv.samplers.ghmc(friction=0.025), draws=60, warmup=400, **settings)
     center = run.theta.mean(axis=(0, 1))
     assert run.report["acceptance"][0] == pytest.approx(0.93, abs=0.05)
     assert agrees(products(posterior, run.theta, center), 1.0)
     # wrong: draws that are an eighth too wide, and those on their way to temperature 16
     potential = posterior.potential()
     assert not agrees(products(posterior, center + 1.125 * (run.theta - center), center), 1.0)
-    flatter = iv.FunctionPotential(lambda p: tuple(part / 16.0 for part in potential.energy_and_gradient(p)), 64)
-    hot = draw(iv.Target(flatter), iv.ghmc(friction=0.025), draws=20, warmup=100, **settings)
+    flatter = iv.extending.FunctionPotential(
+        lambda p: tuple(part / 16.0 for part in potential.energy_and_gradient(p)), 64
+    )
+    hot = draw(iv.Target(flatter), iv.samplers.ghmc(friction=0.025), draws=20, warmup=100, **settings)
     assert not agrees(products(posterior, hot.theta, center), 1.0)
 
 

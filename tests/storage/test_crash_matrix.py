@@ -51,7 +51,7 @@ def posed(fine=square):
     return iv.Posterior(prior, forward, [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
 
 
-SAMPLER = iv.fast_resgld(temperatures=(1.0, 3.0), step_size=0.01, preconditioner=None)
+SAMPLER = iv.samplers.fast_resgld(temperatures=(1.0, 3.0), step_size=0.01, preconditioner=None)
 
 
 def sampled(folder, **changed):

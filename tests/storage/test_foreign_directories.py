@@ -21,7 +21,7 @@ from invsamp.storage.lock import Lock
 from invsamp.storage.state import read_state, write_state
 
 SETTINGS = {"draws": 4, "warmup": 4, "chains": 2, "seed": 5, "progress": False, "segment": 2}
-SAMPLER = iv.sgld(step_size=0.01, preconditioner=None)
+SAMPLER = iv.samplers.sgld(step_size=0.01, preconditioner=None)
 SECRET = b"somebody's own\n"
 
 

@@ -48,11 +48,11 @@ def other_name(theta):
         (posterior(prior=iv.Prior(b=iv.Normal(0, 1, shape=2))), iv.mala(), "parameters.a was [2], is absent"),
         (posterior(domain=iv.Box(-1.0, 1.0)), iv.mala(), "domain was"),
         (posterior(forward=other_name), iv.mala(), "forward.model.function was <function double>, is <function other"),
-        (posterior(), iv.sgld(), "sampler.rungs[0].kernel.adjusted was True, is False"),
+        (posterior(), iv.samplers.sgld(), "sampler.rungs[0].kernel.adjusted was True, is False"),
         (posterior(), iv.mala(preconditioner="diagonal"), "sampler.preconditioner was 'auto', is 'diagonal'"),
         (
             posterior(),
-            iv.fast_resgld(temperatures=(1.0, 2.0)),
+            iv.samplers.fast_resgld(temperatures=(1.0, 2.0)),
             "sampler.rungs[1] was absent, is Rung(law=Tempered(temp",
         ),
     ],
@@ -66,7 +66,7 @@ def test_what_differs_is_named_with_both_values(changed, sampler, named):
 
 def test_only_the_setting_that_differs_is_named():
     def told(temperature):
-        sampler = iv.fast_resgld(temperatures=(1.0, temperature))
+        sampler = iv.samplers.fast_resgld(temperatures=(1.0, temperature))
         return json.loads(json.dumps(manifest.describe(posterior(), sampler)))
 
     assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].law.temperature was 2.0, is 2.5"]

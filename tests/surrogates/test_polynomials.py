@@ -70,7 +70,7 @@ class TestChosen:
         with pytest.raises(ValueError, match=words):
             iv.correct(problem, at, "polynomial")
         with pytest.raises(ValueError, match=words):  # before anything is solved
-            iv.sample(problem, iv.surrogate_exchange(correct="polynomial"), draws=4, progress=False)
+            iv.sample(problem, iv.samplers.surrogate_exchange(correct="polynomial"), draws=4, progress=False)
 
     def test_a_part_of_the_data_and_the_enhanced_error_model(self):
         class Part(Line):
@@ -127,7 +127,7 @@ class TestWhatModelsGet:
             return self(theta), lambda cotangent: np.einsum("bm,bmp->bp", cotangent, matrix)
 
     @pytest.mark.parametrize(
-        "coarse", [Curve(0.0, 1.0), iv.polynomial_model(Curve(0.0, 1.0))], ids=["own", "surrogate"]
+        "coarse", [Curve(0.0, 1.0), iv.surrogates.polynomial_model(Curve(0.0, 1.0))], ids=["own", "surrogate"]
     )
     def test_all_of_it_is_taken(self, coarse):
         models = {"coarse": coarse, "fine": self.Curve(0.3, 20.0)}

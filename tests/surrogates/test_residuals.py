@@ -10,7 +10,7 @@ import invsamp as iv
 
 RNG = np.random.default_rng(3)
 THETA, AWAY = RNG.normal(size=(60, 3)), RNG.normal(size=(20, 3))
-MADE = {"polynomial": iv.polynomial_model, "process": iv.gaussian_process_model}
+MADE = {"polynomial": iv.surrogates.polynomial_model, "process": iv.surrogates.gaussian_process_model}
 
 
 @pytest.fixture(params=MADE)
@@ -49,7 +49,7 @@ class TestFit:
         theta = RNG.normal(size=(12, 3))
         fine = Line(FINE, 0.0, 0.1)
         values = fine(theta) + 0.5 * RNG.normal(size=(12, 6))
-        fitted = iv.polynomial_model(degree=3).fit(theta, values)  # 19 products
+        fitted = iv.surrogates.polynomial_model(degree=3).fit(theta, values)  # 19 products
         assert np.abs(fitted(AWAY)).max() < 10.0 * np.abs(fine(AWAY)).max()
 
 
@@ -92,4 +92,4 @@ class TestBadInput:
         with pytest.raises(iv.ModelError, match="has not been fitted"):
             make()(THETA)
         with pytest.raises(ValueError, match="degree must be"):
-            iv.polynomial_model(degree=0)
+            iv.surrogates.polynomial_model(degree=0)

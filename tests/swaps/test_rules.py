@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 from scipy.special import ndtr
 
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swaps.rules import (
+    delayed_acceptance,
+    metropolis,
+    multi_variance,
+    noise_penalty,
+    product_target,
+    state_dependent_penalty,
+)
 
 COLD, HOT = 1.5, 4.0
 GAP = 1.0 / COLD - 1.0 / HOT
 RULES = {
-    "naive": naive(),
-    "corrected": corrected(2.0),
-    "fast": fast(),
+    "metropolis": metropolis(),
+    "noise_penalty": noise_penalty(2.0),
+    "state_dependent_penalty": state_dependent_penalty(),
     "multi_variance": multi_variance(0.3),
     "product_target": product_target(),
     "delayed_acceptance": delayed_acceptance(),
@@ -50,9 +57,9 @@ def test_equations(u, v):
     def close(rule, wanted):
         assert log_ratio(rule, u, v) == pytest.approx(wanted, abs=1e-9)
 
-    close(naive(), GAP * (cc - hh))
-    close(corrected(2.0), GAP * (cc - hh) - GAP**2 * (v_cc + v_hh) / 4.0)
-    close(fast(), GAP * (cc - hh - GAP * (v_cc + v_hh) / 2.0))
+    close(metropolis(), GAP * (cc - hh))
+    close(noise_penalty(2.0), GAP * (cc - hh) - GAP**2 * (v_cc + v_hh) / 4.0)
+    close(state_dependent_penalty(), GAP * (cc - hh - GAP * (v_cc + v_hh) / 2.0))
     a, b = 0.3, 0.7
     differences = a * (cc - ch) + b * (hc - hh)
     noise = (a**2 * (v_cc + v_ch) + b**2 * (v_hh + v_hc)) / 2.0
@@ -123,7 +130,9 @@ class TestPenalty:
         ratio = coefficients @ u + math.sqrt(variance) * z - variance / (2.0 * factor)
         return trapezoid(np.minimum(1.0, np.exp(ratio)) * density, z)
 
-    @pytest.mark.parametrize("name", ["fast", "multi_variance", "product_target", "delayed_acceptance"])
+    @pytest.mark.parametrize(
+        "name", ["state_dependent_penalty", "multi_variance", "product_target", "delayed_acceptance"]
+    )
     def test_keeps_detailed_balance(self, name):
         for stage in stages_of(RULES[name]):
             d, v = np.array(stage) @ self.u, np.array(stage) ** 2 @ self.v
@@ -135,14 +144,16 @@ class TestPenalty:
 
     @pytest.mark.parametrize("factor", [math.inf, 2.0])
     def test_less_of_it_does_not(self, factor):
-        (stage,) = stages_of(fast())
+        (stage,) = stages_of(state_dependent_penalty())
         d = np.array(stage) @ self.u
         there, back = self.acceptance(stage, self.u, factor), self.acceptance(stage, -self.u, factor)
         assert abs(math.log(there / back) - d) > 0.01 * abs(d)
 
     def test_swap_rate_without_a_gap(self):
         """2 Phi(-sqrt(v) / 2): 13% at sqrt v = 3."""
-        stage = np.array([weights.cold for weights in fast().stages()[0][:4]])  # 1 and infinite temperature
+        stage = np.array(
+            [weights.cold for weights in state_dependent_penalty().stages()[0][:4]]
+        )  # 1 and infinite temperature
         self.v = np.array([4.5, 0.0, 4.5, 0.0])
         assert self.acceptance(stage, np.zeros(4), 1.0) == pytest.approx(2.0 * ndtr(-1.5), rel=1e-6)
         assert 2.0 * ndtr(-1.5) == pytest.approx(0.13, abs=0.005)
@@ -175,15 +186,15 @@ class TestMultiVariance:
 @pytest.mark.parametrize("factor", [0.0, -1.0, math.nan])
 def test_corrected_refuses(factor):
     with pytest.raises(ValueError, match=f"factor must be a positive number, got {factor}"):
-        corrected(factor)
+        noise_penalty(factor)
 
 
 def test_which_rules_need_one_energy():
     assert [name for name, rule in RULES.items() if rule.needs_common_energy] == [
-        "naive",
-        "corrected",
-        "fast",
+        "metropolis",
+        "noise_penalty",
+        "state_dependent_penalty",
         "multi_variance",
     ]
-    for make in (naive, corrected, fast, multi_variance):
+    for make in (metropolis, noise_penalty, state_dependent_penalty, multi_variance):
         assert not make(assume_unbiased=True).needs_common_energy

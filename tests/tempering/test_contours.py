@@ -15,16 +15,16 @@ from invsamp.engine.exchange.swap_acceptance import Meeting
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import LocalLangevin, local_langevin
 from invsamp.problems.mixtures import far_modes, two_modes
-from invsamp.tempering import LocallyScaledTarget, ReportingTarget
 from invsamp.tempering.contour_learning import Learning
 from invsamp.tempering.contours import Contour, contour
+from invsamp.tempering.target_distribution import LocallyScaledTarget, ReportingTarget
 
 MIXTURE = two_modes()
 TARGET = iv.Target(MIXTURE)
 KNOTS, LOG_PSI = (1.5, 4.0, 9.0, 18.0), (0.0, -2.0, -6.5, -15.0)
 KNOWN = contour(KNOTS, LOG_PSI, hottest=8.0)
 ENDS = np.arange(2.5, 21.0, 1.0)  # the first above the lowest energies, .74 and 1.48
-PUBLISHED = iv.csgld(0.1, ENDS, zeta=0.75, log_psi=np.linspace(0.0, -14.0, len(ENDS) + 1)).rungs[0].target
+PUBLISHED = iv.samplers.csgld(0.1, ENDS, zeta=0.75, log_psi=np.linspace(0.0, -14.0, len(ENDS) + 1)).rungs[0].target
 
 
 def at(energy):
@@ -36,7 +36,13 @@ def at(energy):
 class TestLaw:
     @pytest.mark.parametrize(
         "target",
-        [KNOWN, contour(KNOTS, LOG_PSI, zeta=0.5), PUBLISHED, contour(KNOTS), iv.awsgld(0.1, ENDS).rungs[0].target],
+        [
+            KNOWN,
+            contour(KNOTS, LOG_PSI, zeta=0.5),
+            PUBLISHED,
+            contour(KNOTS),
+            iv.samplers.awsgld(0.1, ENDS).rungs[0].target,
+        ],
         ids=str,
     )
     def test_gradients_are_those_of_the_energies(self, target):
@@ -52,7 +58,7 @@ class TestLaw:
         masses = np.log([0.1, 0.2, 0.5, 1.0])
         rising, falling = (
             make(0.1, [1.0, 2.0, 3.0], zeta=0.5, temperature=2.0).rungs[0].target.frozen(masses)
-            for make in (iv.awsgld, iv.csgld)
+            for make in (iv.samplers.awsgld, iv.samplers.csgld)
         )
         np.testing.assert_allclose(rising.slope(at([9.0]), rising.init()), [0.5 + 0.5 * np.log(2.0)])
         np.testing.assert_allclose(falling.slope(at([9.0]), falling.init()), [0.5])
@@ -66,7 +72,9 @@ class TestLaw:
     def test_published_psi_is_theta_at_the_upper_ends_of_bins(self):
         """M = 1 + zeta tau (log theta_J - log theta_(J-1)) / du, 1 in the first bin and in the last."""
         target = (
-            iv.csgld(0.1, [1.0, 2.0, 3.0], zeta=0.5, temperature=2.0, log_psi=[0.0, -1.0, -4.0, -9.0]).rungs[0].target
+            iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], zeta=0.5, temperature=2.0, log_psi=[0.0, -1.0, -4.0, -9.0])
+            .rungs[0]
+            .target
         )
         np.testing.assert_allclose(2.0 * target.slope(at([0.5, 1.5, 2.5, 9.0]), target.init()), [1.0, 0.0, -2.0, 1.0])
         bins = target.bin_of(np.array([0.5, 1.0, 1.5, 3.5]), np.array([1.0, 2.0, 3.0]))
@@ -82,20 +90,20 @@ class TestLaw:
             weight = target.log_weight(at(u), target.init())
             np.testing.assert_allclose(weight, target.energy(at(u), target.init()) - u, rtol=1e-12)
         masses = {"log_psi": [0.0, -1.0, -4.0, -9.0], "weights": "published"}
-        target = iv.csgld(0.1, [1.0, 2.0, 3.0], temperature=2.0, **masses).rungs[0].target
+        target = iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], temperature=2.0, **masses).rungs[0].target
         np.testing.assert_allclose(
             target.log_weight(at(u), target.init()), 0.75 * np.array([0.0, -1.0, -9.0, -9.0]) - 0.5 * u
         )
 
     def test_with_equal_masses_it_is_the_posterior(self, draw):
         """Limit: the published law, nothing learned, makes the draws of SGLD, to the bit."""
-        flat = iv.csgld(0.1, ENDS, log_psi=np.zeros(len(ENDS) + 1))
-        run, plain = (draw(TARGET, s, draws=20, warmup=0, chains=8) for s in (flat, iv.sgld(0.1)))
+        flat = iv.samplers.csgld(0.1, ENDS, log_psi=np.zeros(len(ENDS) + 1))
+        run, plain = (draw(TARGET, s, draws=20, warmup=0, chains=8) for s in (flat, iv.samplers.sgld(0.1)))
         np.testing.assert_array_equal(run.theta, plain.theta)
         assert run.weights is None
 
     def test_laws_of_chains_apart_are_asked_row_for_row(self):
-        target = iv.csgld(0.1, ENDS).rungs[0].target
+        target = iv.samplers.csgld(0.1, ENDS).rungs[0].target
         memory = target.updated(target.init(), at([2.0, 9.0, 14.0]), 1, True)
         assert memory["log_psi"].shape == (3, len(ENDS) + 1)
         u = np.array([5.3, 9.2, 14.9])
@@ -127,34 +135,46 @@ class TestRungs:
     """A cold rung and a contour rung of known masses, or one that learns: both have their law, in one dimension."""
 
     def run(self, draw, target=KNOWN, kernel=None, **settings):
-        mala = iv.Langevin(adjusted=True)
-        rungs = [iv.Rung(kernel=mala, step_size=0.2), iv.Rung(target, kernel=kernel or LocalLangevin(), step_size=0.2)]
+        mala = iv.kernels.Langevin(adjusted=True)
+        rungs = [
+            iv.ladder.Rung(kernel=mala, step_size=0.2),
+            iv.ladder.Rung(target, kernel=kernel or LocalLangevin(), step_size=0.2),
+        ]
         length = {"draws": 300, "thin": 4, "warmup": 600} | settings  # half of the chains begin on either side
-        return draw(TARGET, iv.Sampler(rungs, iv.Swap(fraction=0.5)), **length)
+        return draw(TARGET, iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5)), **length)
 
     @pytest.mark.parametrize(
         "kernel",
-        [LocalLangevin(), iv.Langevin(adjusted=True), pytest.param(iv.Hamiltonian(2.0), marks=pytest.mark.slow)],
+        [
+            LocalLangevin(),
+            iv.kernels.Langevin(adjusted=True),
+            pytest.param(iv.kernels.Hamiltonian(2.0), marks=pytest.mark.slow),
+        ],
         ids=str,
     )
     def test_both_have_their_law(self, draw, agrees, kernel):
         run = self.run(draw, kernel=kernel)
-        truth = MODES.truth(MIXTURE, (iv.tempered(1.0), KNOWN))
+        truth = MODES.truth(MIXTURE, (iv.tempering.tempered(1.0), KNOWN))
         assert agrees(MODES.shares(run), truth)
         # and the contour rung's draws are the posterior's by their weights
         hot, weight = run.rung_theta(1)[..., 0], run.rung_weights(1)
         assert run.weights is None  # those of the cold rung count alike
         assert agrees((weight * ((hot > 0.0) - 0.6)).mean(axis=1), 0.0)
-        assert not agrees(MODES.shares(run), MODES.truth(MIXTURE, (iv.tempered(1.0), iv.tempered(1.0))))
+        assert not agrees(
+            MODES.shares(run), MODES.truth(MIXTURE, (iv.tempering.tempered(1.0), iv.tempering.tempered(1.0)))
+        )
 
     def test_local_steps_without_their_jacobian_are_rejected(self, draw, agrees, monkeypatch):
         monkeypatch.setattr(local_langevin.np, "log", lambda ratio: 0.0 * ratio)
         run = self.run(draw)
-        assert not agrees(MODES.shares(run), MODES.truth(MIXTURE, (iv.tempered(1.0), KNOWN)))
+        assert not agrees(MODES.shares(run), MODES.truth(MIXTURE, (iv.tempering.tempered(1.0), KNOWN)))
 
     @pytest.mark.slow
     def test_the_posterior_is_right_whatever_was_learned(self, draw, agrees, monkeypatch):
-        sampler, truth = iv.contour_exchange(8.0, swap_fraction=0.5), MODES.truth(MIXTURE, (iv.tempered(1.0),))
+        sampler, truth = (
+            iv.samplers.contour_exchange(8.0, swap_fraction=0.5),
+            MODES.truth(MIXTURE, (iv.tempering.tempered(1.0),)),
+        )
         length = {"thin": 4, "warmup": 1000, "chains": 128, "start": np.array([-4.0])}
         run = draw(TARGET, sampler, draws=400, **length)
         assert agrees(MODES.shares(run)[:, : MODES.intervals], truth)
@@ -169,7 +189,7 @@ class TestRungs:
         """Walls at -1 and 1; the contour rung has a model of its own, of which the cold rung's law knows nothing."""
         potentials = {"coarse": gaussian(3.0, 0.4), "fine": gaussian(1.0, 0.2)}
         target = iv.Target(potentials, domain=iv.Box([-1.0], [1.0]))
-        sampler = iv.contour_exchange(4.0, (0.3, 0.3), knots=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
+        sampler = iv.samplers.contour_exchange(4.0, (0.3, 0.3), knots=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
         run = draw(target, sampler, draws=300, thin=2, warmup=300)
         assert run.report["fidelities"] == ["fine", *["coarse"] * 3]
         theta = run.theta[..., 0]
@@ -204,17 +224,17 @@ class TestPublished:
         Masses that fall so steeply that chains go from mode to mode: they forget within 134 steps, or 500 short ones.
         """
         points, falling = grid(-9.0, 8.0, 600), np.linspace(0.0, -24.0, len(ENDS) + 1)
-        target = iv.csgld(0.1, ENDS, log_psi=falling).rungs[0].target
+        target = iv.samplers.csgld(0.1, ENDS, log_psi=falling).rungs[0].target
         energy = MIXTURE.energy(points[:, None])
         value = target.energy(at(energy), target.init())
         density = np.exp(value.min() - value) / np.exp(value.min() - value).sum()
         posterior = np.exp(-energy) / np.exp(-energy).sum()
         if name == "csghmc":
-            sampler = iv.csgld(0.02, ENDS, log_psi=falling, friction=0.3)
+            sampler = iv.samplers.csgld(0.02, ENDS, log_psi=falling, friction=0.3)
             run = draw(TARGET, sampler, draws=400, thin=10, warmup=2000)
             right, wrong = density, [posterior]
         else:
-            run = draw(TARGET, iv.csgld(0.2, ENDS, log_psi=falling), draws=400, thin=8, warmup=800)
+            run = draw(TARGET, iv.samplers.csgld(0.2, ENDS, log_psi=falling), draws=400, thin=8, warmup=800)
             right, wrong = stationary(target, 0.2, points), [density, posterior]
         shares = LINE.shares(run)
         assert agrees(shares, self.in_intervals(points, right))
@@ -223,7 +243,10 @@ class TestPublished:
 
     def test_chains_that_learn_nothing_together_are_those_apart(self, draw):
         """Limit: of known masses ICSGLD makes the draws of CSGLD, to the bit."""
-        both = (preset(0.2, ENDS, log_psi=np.linspace(0.0, -24.0, len(ENDS) + 1)) for preset in (iv.csgld, iv.icsgld))
+        both = (
+            preset(0.2, ENDS, log_psi=np.linspace(0.0, -24.0, len(ENDS) + 1))
+            for preset in (iv.samplers.csgld, iv.samplers.icsgld)
+        )
         apart, together = (draw(TARGET, sampler, draws=20, warmup=10, chains=8) for sampler in both)
         np.testing.assert_array_equal(apart.theta, together.theta)
         np.testing.assert_array_equal(apart.weights, together.weights)
@@ -235,7 +258,7 @@ class TestPublished:
     def test_what_is_learned_and_its_weights_in_the_mixture_of_the_thesis(self):
         """By quadrature, at the fixed point of the published field: the right mode's weight of .6 by either weights."""
         mixture, points = far_modes(), grid(-14.0, 12.0, 26_000)
-        target = iv.csgld(0.1, np.arange(2.0, 52.0), weights="published").rungs[0].target
+        target = iv.samplers.csgld(0.1, np.arange(2.0, 52.0), weights="published").rungs[0].target
         told, theta = at(mixture.energy(points[:, None])), np.full(target.bins, 1.0 / target.bins)
         for _ in range(60):  # theta_i goes as E[theta_J^zeta 1(i = J)]
             known = target.frozen(np.log(theta))
@@ -258,7 +281,7 @@ class TestPublished:
         counted = np.bincount(PUBLISHED.bin_of(energy, ENDS), np.exp(-energy), minlength=len(ENDS) + 1)
         log_psi = np.log(counted / counted.sum())
         for weights in ("exact", "published"):
-            target = iv.csgld(0.01, ENDS, log_psi=log_psi, weights=weights).rungs[0].target
+            target = iv.samplers.csgld(0.01, ENDS, log_psi=log_psi, weights=weights).rungs[0].target
             density = np.exp(-target.energy(at(energy), target.init()))
             share = density * np.exp(target.log_weight(at(energy), target.init()))
             found[weights] = share[right].sum() / share.sum()
@@ -266,26 +289,28 @@ class TestPublished:
         assert abs(found["published"] - 0.6) > 0.004
 
     def test_masses_that_underflow_are_told(self):
-        target = iv.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].target
+        target = (
+            iv.samplers.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].target
+        )
         assert target.told(target.init())["least_over_most"] == 0.0
 
-    @pytest.mark.parametrize("preset", [iv.csgld, iv.icsgld, iv.awsgld])
+    @pytest.mark.parametrize("preset", [iv.samplers.csgld, iv.samplers.icsgld, iv.samplers.awsgld])
     def test_they_learn_for_ever(self, draw, preset):
-        sampler = preset(0.03, ENDS, gain=iv.gain(20.0, 1000.0, 0.75))
+        sampler = preset(0.03, ENDS, gain=iv.tempering.gain(20.0, 1000.0, 0.75))
         run = draw(TARGET, sampler, draws=50, thin=20, warmup=1000, chains=64, start=np.array([-4.0]))
-        plain = draw(TARGET, iv.sgld(0.03), draws=50, thin=20, warmup=1000, chains=64, start=np.array([-4.0]))
+        plain = draw(TARGET, iv.samplers.sgld(0.03), draws=50, thin=20, warmup=1000, chains=64, start=np.array([-4.0]))
         energy, usual = (r.data.sample_stats.energy.to_numpy().mean() for r in (run, plain))
         told = run.report["learned_targets"][0]
-        if preset is iv.awsgld:  # which never climbs
+        if preset is iv.samplers.awsgld:  # which never climbs
             assert (np.diff(told["log_psi"][0]) > 0).all()
         else:
             assert energy > usual + 0.5
-        assert len(told["log_psi"]) == (64 if preset is iv.csgld else 1)
-        assert (told["least_over_most"] is None) == (preset is not iv.csgld)
+        assert len(told["log_psi"]) == (64 if preset is iv.samplers.csgld else 1)
+        assert (told["least_over_most"] is None) == (preset is not iv.samplers.csgld)
 
     def test_learning_begins_where_it_is_told_to(self):
         masses = -0.5 * np.arange(len(ENDS) + 1)
-        for preset in (iv.csgld, iv.icsgld):
+        for preset in (iv.samplers.csgld, iv.samplers.icsgld):
             target = preset(0.1, ENDS, initial_log_psi=masses).rungs[0].target
             memory = target.init()
             np.testing.assert_array_equal(memory["log_psi"], masses[None])
@@ -296,20 +321,20 @@ class TestPublished:
                 preset(0.1, ENDS, initial_log_psi=masses[1:])
 
     def test_their_parts(self):
-        target = iv.icsgld(0.1, ENDS, zeta=0.9, temperature=2.0).rungs[0].target
-        assert target.learning == Learning("icsgld", iv.gain(1.0, 100.0, 0.6), forever=True, shared=True)
+        target = iv.samplers.icsgld(0.1, ENDS, zeta=0.9, temperature=2.0).rungs[0].target
+        assert target.learning == Learning("icsgld", iv.tempering.gain(1.0, 100.0, 0.6), forever=True, shared=True)
         assert (target.zeta, target.temperature, target.placed, target.bins) == (0.9, 2.0, "ends", 20)
-        assert not iv.csgld(0.1, ENDS).rungs[0].target.together
-        assert iv.awsgld(0.1, ENDS).rungs[0].target.learning.field == "awsgld"
-        noisy = iv.csgld(0.1, ENDS, estimator=iv.noisy(0.0, 0.1))
-        assert noisy.rungs[0].estimator == iv.noisy(0.0, 0.1)
+        assert not iv.samplers.csgld(0.1, ENDS).rungs[0].target.together
+        assert iv.samplers.awsgld(0.1, ENDS).rungs[0].target.learning.field == "awsgld"
+        noisy = iv.samplers.csgld(0.1, ENDS, estimator=iv.estimators.noisy(0.0, 0.1))
+        assert noisy.rungs[0].estimator == iv.estimators.noisy(0.0, 0.1)
 
 
 SAMPLERS = {
-    "exchange": iv.contour_exchange(8.0, swap_fraction=0.5),
-    "csgld": iv.csgld(0.03, ENDS),
-    "icsgld": iv.icsgld(0.03, ENDS),
-    "awsgld": iv.awsgld(0.03, ENDS),
+    "exchange": iv.samplers.contour_exchange(8.0, swap_fraction=0.5),
+    "csgld": iv.samplers.csgld(0.03, ENDS),
+    "icsgld": iv.samplers.icsgld(0.03, ENDS),
+    "awsgld": iv.samplers.awsgld(0.03, ENDS),
 }
 
 
@@ -330,28 +355,36 @@ def test_they_are_stored_and_resumed_to_the_bit(tmp_path, name):
 
 class TestRefused:
     def test_noisy_energies(self):
-        for estimator in (iv.minibatch(5), iv.noisy(0.1), iv.control_variate(5, 10), iv.coupled_sum()):
-            for preset in (iv.csgld, iv.icsgld, iv.awsgld):
+        for estimator in (
+            iv.estimators.minibatch(5),
+            iv.estimators.noisy(0.1),
+            iv.estimators.control_variate(5, 10),
+            iv.estimators.coupled_sum(),
+        ):
+            for preset in (iv.samplers.csgld, iv.samplers.icsgld, iv.samplers.awsgld):
                 with pytest.raises(ValueError, match="not linear in the energies needs exact ones"):
                     preset(0.1, ENDS, estimator=estimator)
 
     def test_noise_taken_out(self):
         with pytest.raises(ValueError, match="gradient_noise must be None under a law that is not linear"):
-            iv.Rung(KNOWN, estimator=iv.noisy(0.0, 0.1), gradient_noise=iv.GradientNoise())
+            iv.ladder.Rung(KNOWN, estimator=iv.estimators.noisy(0.0, 0.1), gradient_noise=iv.ladder.GradientNoise())
 
     def test_local_steps_of_a_law_that_is_the_same_everywhere(self):
         with pytest.raises(ValueError, match=r"local steps are for a law with a slope that changes.*T = 2"):
-            iv.Rung(2.0, kernel=LocalLangevin())
+            iv.ladder.Rung(2.0, kernel=LocalLangevin())
 
     def test_laws_of_chains_apart_on_a_ladder(self):
-        target = iv.csgld(0.1, ENDS).rungs[0].target
-        for more in ({"preconditioner": "dense"}, {"rungs": [iv.Rung(step_size=0.1), iv.Rung(target, step_size=0.1)]}):
+        target = iv.samplers.csgld(0.1, ENDS).rungs[0].target
+        for more in (
+            {"preconditioner": "dense"},
+            {"rungs": [iv.ladder.Rung(step_size=0.1), iv.ladder.Rung(target, step_size=0.1)]},
+        ):
             with pytest.raises(ValueError, match="each chain learns for itself is for one rung"):
-                iv.Sampler(**{"rungs": [iv.Rung(target, step_size=0.1)]} | more)
+                iv.ladder.Sampler(**{"rungs": [iv.ladder.Rung(target, step_size=0.1)]} | more)
 
     def test_warm_up_too_short_for_knots(self):
         with pytest.raises(ValueError, match="warmup must be at least 500 steps to find the knots of contour"):
-            iv.sample(TARGET, iv.contour_exchange(), draws=1, warmup=499)
+            iv.sample(TARGET, iv.samplers.contour_exchange(), draws=1, warmup=499)
 
     @pytest.mark.parametrize(
         ("make", "message"),
@@ -364,11 +397,17 @@ class TestRefused:
             (lambda: contour(zeta=0.0), "zeta must be a positive"),
             (lambda: contour(hottest=1.0), "hottest must be above the temperature 1, got 1"),
             (lambda: contour(gain=0.1), "gain must be a gain, as made by"),
-            (lambda: iv.csgld(None, ENDS), "step_size must be given"),
-            (lambda: iv.csgld(0.1, [1.0, 2.0]), "ends must be at least three energies"),
-            (lambda: iv.csgld(0.1, ENDS, weights="both"), "weights must be one of 'exact', 'published'"),
-            (lambda: iv.contour_exchange(kernel=iv.Langevin()), "kernel must accept or refuse its steps"),
-            (lambda: iv.contour_exchange(fidelities=("a",)), "fidelities must have one entry for each of the 2"),
+            (lambda: iv.samplers.csgld(None, ENDS), "step_size must be given"),
+            (lambda: iv.samplers.csgld(0.1, [1.0, 2.0]), "ends must be at least three energies"),
+            (lambda: iv.samplers.csgld(0.1, ENDS, weights="both"), "weights must be one of 'exact', 'published'"),
+            (
+                lambda: iv.samplers.contour_exchange(kernel=iv.kernels.Langevin()),
+                "kernel must accept or refuse its steps",
+            ),
+            (
+                lambda: iv.samplers.contour_exchange(fidelities=("a",)),
+                "fidelities must have one entry for each of the 2",
+            ),
         ],
     )
     def test_arguments(self, make, message):
@@ -384,7 +423,7 @@ class TestRefused:
 def test_warnings_of_bins_and_trips(draw):
     """Bins below the lowest energy are never visited; a rung that hardly moves makes no trips."""
     knots = [-8.0, -6.0, *KNOTS]
-    run = draw(TARGET, iv.contour_exchange(8.0, 1e-4, knots=knots), draws=40, warmup=20, chains=4)
+    run = draw(TARGET, iv.samplers.contour_exchange(8.0, 1e-4, knots=knots), draws=40, warmup=20, chains=4)
     found = [m for m in diagnose(run.summary(), run.report) if "rung 1 (contour" in m or "rung 1" in m[:7]]
     assert len(found) == 2
     assert "visited unevenly, the least 0.000 times" in found[0] and "begin above the lowest energy" in found[0]

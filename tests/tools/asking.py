@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from invsamp.estimators import probe
+from invsamp.estimators.contract import probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 

@@ -13,7 +13,7 @@ from fuzzing import Call
 
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
-from invsamp.domains import from_dict
+from invsamp.domains.saved import from_dict
 from invsamp.solvers.fem.fields import Constant
 from invsamp.solvers.fem.mesh import unit_square
 
@@ -53,7 +53,7 @@ def posing_calls() -> dict[str, Call]:
             kinds[argument] = {*SHAPELESS, "text"} - (set() if signed else {"signed"})
         calls[name] = Call(getattr(iv, name), arguments, kinds)
     normal = iv.Normal(0.0, 1.0)
-    potential = iv.FunctionPotential(bowl, 2)
+    potential = iv.extending.FunctionPotential(bowl, 2)
     return calls | {
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
         "Ordered": Call(iv.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
@@ -63,7 +63,7 @@ def posing_calls() -> dict[str, Call]:
         ),
         "LKJ": Call(iv.LKJ, {"size": 3, "concentration": 1.0}),
         "LKJ.matrix": Call(iv.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}),
-        "Flat": Call(iv.Flat, {"domain": iv.Ball([0.0, 0.0], 1.0)}),
+        "Flat": Call(iv.Flat, {"domain": iv.domains.Ball([0.0, 0.0], 1.0)}),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
         "Normal.gradient": Call(normal.gradient, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
@@ -126,8 +126,10 @@ def posing_calls() -> dict[str, Call]:
         "Population": Call(
             iv.Population, {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "own": ["a"]}
         ),
-        "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
-        "SumPotential": Call(iv.SumPotential, {"data": np.zeros(3), "term": bowl, "dimension": 2}, {"data": SHAPELESS}),
+        "extending.FunctionPotential": Call(iv.extending.FunctionPotential, {"function": bowl, "dimension": 2}),
+        "extending.SumPotential": Call(
+            iv.extending.SumPotential, {"data": np.zeros(3), "term": bowl, "dimension": 2}, {"data": SHAPELESS}
+        ),
         "Target": Call(
             iv.Target,
             {"potentials": potential, "names": ["a", "b"]},
@@ -178,7 +180,9 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.sample_start": Call(posterior.sample_start, {"rng": rng, "n": 2}),
         "Posterior.to_position": Call(posterior.to_position, {"theta": theta}),
         "Posterior.to_theta": Call(posterior.to_theta, {"position": theta}),
-        "isolated": Call(iv.isolated, {"model": iv.with_jacobian(line, slopes)}, {"model": {"function"}}),
+        "parallel.isolated": Call(
+            iv.parallel.isolated, {"model": iv.with_jacobian(line, slopes)}, {"model": {"function"}}
+        ),
         "parallel.map": Call(parallel.map, {"model": model, "thetas": theta, "workers": 1}, {"model": {"function"}}),
         "parallel.distributed": Call(parallel.distributed, {"build": line}),
         "maximize": Call(
@@ -186,21 +190,23 @@ def posing_calls() -> dict[str, Call]:
             {"problem": posterior, "starts": 2, "of": "posterior", "seed": 1, "most": 100, "directions": 2},
             {"of": {"text"}},
         ),
-        "Modes.draws": Call(iv.maximize(posterior, starts=2, seed=1).draws, {"n": 2, "seed": 1}),
+        "modes.Modes.draws": Call(iv.maximize(posterior, starts=2, seed=1).draws, {"n": 2, "seed": 1}),
         "profile": Call(
             iv.profile,
             {"problem": posterior, "of": "likelihood", "level": 0.5, "most": 50, "seed": 1},
             {"of": {"text"}},
         ),
         "information": Call(iv.information, {"posterior": posterior, "at": None, "datasets": 10, "seed": 1}),
-        "Information.standard_deviations": Call(iv.information(posterior, datasets=10, seed=1).standard_deviations, {}),
-        "Information.plot": Call(iv.information(posterior, datasets=10, seed=1).plot, {}),
-        "Profiles.intervals": Call(iv.profile(posterior, seed=1).intervals, {"level": 0.5}),
-        "Profiles.plot": Call(
+        "identifiability.Information.standard_deviations": Call(
+            iv.information(posterior, datasets=10, seed=1).standard_deviations, {}
+        ),
+        "identifiability.Information.plot": Call(iv.information(posterior, datasets=10, seed=1).plot, {}),
+        "identifiability.Profiles.intervals": Call(iv.profile(posterior, seed=1).intervals, {"level": 0.5}),
+        "identifiability.Profiles.plot": Call(
             iv.profile(posterior, seed=1).plot, {"names": None}, {"names": {"text", "none", "entries"}}
         ),
-        "measure_levels": Call(
-            iv.measure_levels, {"problem": posterior, "theta": np.random.default_rng(0).normal(size=(8, 2))}
+        "fidelities.measure_levels": Call(
+            iv.fidelities.measure_levels, {"problem": posterior, "theta": np.random.default_rng(0).normal(size=(8, 2))}
         ),
         "from_umbridge": Call(
             without(iv.from_umbridge),
@@ -212,7 +218,7 @@ def posing_calls() -> dict[str, Call]:
 
 
 def samplers_calls() -> dict[str, Call]:
-    rungs = [iv.Rung(step_size=0.1), iv.Rung(2.0, step_size=0.1)]
+    rungs = [iv.ladder.Rung(step_size=0.1), iv.ladder.Rung(2.0, step_size=0.1)]
     fidelities = {"fidelity": LEVELS, "fidelities": {"entries", "repeated", "none"}, "begin": {"integer"}}
     preconditioner = {"preconditioner": {"none"}, "boundary": {"part"}, "energies": {"part"}, "structure": {"part"}}
     preconditioner["target"] = {"integer", "real"}  # a temperature
@@ -268,7 +274,7 @@ def samplers_calls() -> dict[str, Call]:
         "auto_ladder": {},
         "tempered": {"temperature": 2.0},
         "cold_posterior": {"temperature": 0.5},
-        "annealed": {"temperature": iv.exponential(10.0, 0.9)},
+        "annealed": {"temperature": iv.kernels.schedules.exponential(10.0, 0.9)},
         "tempered_likelihood": {"beta": 0.5},
         "contour": {"knots": [1.0, 2.0, 5.0]},
         "gain": {"scale": 1.0},
@@ -343,11 +349,11 @@ def runs_calls() -> dict[str, Call]:
         "resume": Call(
             iv.resume, {"directory": path, "posterior": posterior, "progress": False}, {"record": {"empty mapping"}}
         ),
-        "predicted_classes": Call(
-            iv.predicted_classes, {"draws": np.zeros((2, 3, 4))}, {"draws": {"numbers", "signed", "any shape"}}
+        "results.predicted_classes": Call(
+            iv.results.predicted_classes, {"draws": np.zeros((2, 3, 4))}, {"draws": {"numbers", "signed", "any shape"}}
         ),
-        "auroc": Call(
-            iv.auroc,
+        "results.auroc": Call(
+            iv.results.auroc,
             {"inside": [0.1, 0.2], "outside": [0.3]},
             {name: {"signed", "infinite", "any shape"} for name in ("inside", "outside")},
         ),
@@ -357,8 +363,8 @@ def runs_calls() -> dict[str, Call]:
             {"posterior": posterior, "states": np.linspace(0.1, 1.0, 24).reshape(12, 2), "progress": False},
             {"states": {"none"}, "sampler": {"none"}},
         ),
-        "compare_fidelities": Call(
-            iv.compare_fidelities,
+        "fidelities.compare": Call(
+            iv.fidelities.compare,
             {"posterior": posterior, "thetas": 12},
             {
                 "thetas": {"integer", "numbers"},
@@ -382,8 +388,8 @@ def runs_calls() -> dict[str, Call]:
             },
             {"directory": {"text", "none"}},
         ),
-        "Calibration.bands": Call(calibration.bands),
-        "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none", "entries"}}),
+        "calibration.Calibration.bands": Call(calibration.bands),
+        "calibration.Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none", "entries"}}),
         "Run.expectation": Call(longer.expectation, {"quantity": np.square}),
         "Run.derive": Call(
             longer.derive,
@@ -439,26 +445,30 @@ def runs_calls() -> dict[str, Call]:
 
 
 def domains_calls() -> dict[str, Call]:
-    ball = iv.Ball([0.0, 0.0], 1.0)
+    ball = iv.domains.Ball([0.0, 0.0], 1.0)
     numbers = {"signed", "numbers"}
     return {
-        "Ball": Call(iv.Ball, {"center": [0.0, 0.0], "radius": 1.0}),
+        "domains.Ball": Call(iv.domains.Ball, {"center": [0.0, 0.0], "radius": 1.0}),
         "Box": Call(iv.Box, {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}),
-        "Ellipsoid": Call(iv.Ellipsoid, {"center": [0.0, 0.0], "axes": [1.0, 2.0]}, {"matrix": {"none", *numbers}}),
-        "HalfSpaces": Call(iv.HalfSpaces, {"normals": [[1.0, 0.0]], "offsets": [1.0]}),
-        "LevelSet": Call(
-            iv.LevelSet,
+        "domains.Ellipsoid": Call(
+            iv.domains.Ellipsoid, {"center": [0.0, 0.0], "axes": [1.0, 2.0]}, {"matrix": {"none", *numbers}}
+        ),
+        "domains.HalfSpaces": Call(iv.domains.HalfSpaces, {"normals": [[1.0, 0.0]], "offsets": [1.0]}),
+        "domains.LevelSet": Call(
+            iv.domains.LevelSet,
             {"level": lambda x: (x**2).sum(axis=1) - 1.0, "gradient": lambda x: 2.0 * x, "dimension": 2},
             {"resolution": {"real", "integer", "none"}, "bounds": {"none"}},
         ),
-        "Polygon": Call(
-            iv.Polygon, {"vertices": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]}, {"holes": {"empty", "empty mapping"}}
+        "domains.Polygon": Call(
+            iv.domains.Polygon,
+            {"vertices": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]},
+            {"holes": {"empty", "empty mapping"}},
         ),
-        "Polygon.from_curve": Call(
-            iv.Polygon.from_curve, {"function": lambda t: np.column_stack([np.cos(t), np.sin(t)]), "points": 20}
+        "domains.Polygon.from_curve": Call(
+            iv.domains.Polygon.from_curve, {"function": lambda t: np.column_stack([np.cos(t), np.sin(t)]), "points": 20}
         ),
-        "Product": Call(iv.Product, {"blocks": {(0, 1): ball}}),
-        "Ball.sample_uniform": Call(ball.sample_uniform, {"rng": np.random.default_rng(0), "n": 2}),
+        "domains.Product": Call(iv.domains.Product, {"blocks": {(0, 1): ball}}),
+        "domains.Ball.sample_uniform": Call(ball.sample_uniform, {"rng": np.random.default_rng(0), "n": 2}),
         "constraint": Call(iv.constraint, {"text": "a < b"}, {"text": {"part"}}),
         "domains.from_dict": Call(from_dict, {"description": ball.to_dict()}, {"description": {"part"}}),
     }

@@ -107,7 +107,7 @@ VALUES: tuple[Junk, ...] = (
     junk("empty", "empty mapping")(dict),
     junk("mapping")(lambda: {"no such name": 1.0}),
     junk("function")(lambda: lambda: None),
-    junk("function")(lambda: iv.exact),
+    junk("function")(lambda: iv.estimators.exact),
     junk("function")(lambda: iv.Normal),
     junk("distribution")(lambda: iv.Normal(0.0, 1.0)),
     junk()(lambda: [[1.0], [2.0, 3.0]]),

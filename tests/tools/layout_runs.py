@@ -26,56 +26,76 @@ from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 
 FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
-NOISY = iv.noisy(0.5, 0.5)
+NOISY = iv.estimators.noisy(0.5, 0.5)
 SAMPLERS = {
     "one rung": iv.mala(),
-    "minibatch": iv.sgld(0.01, estimator=iv.minibatch(4), gradient_noise=GradientNoise(structure="full")),
-    "momentum": iv.sghmc(),
+    "minibatch": iv.samplers.sgld(
+        0.01, estimator=iv.estimators.minibatch(4), gradient_noise=GradientNoise(structure="full")
+    ),
+    "momentum": iv.samplers.sghmc(),
     "hmc": iv.hmc(),
     "crank nicolson": iv.pcn(),
-    "prior to posterior": iv.Sampler(
+    "prior to posterior": iv.ladder.Sampler(
         [
-            iv.Rung(iv.tempered_likelihood(beta), fidelity, kernel=kernel)
+            iv.ladder.Rung(iv.tempering.tempered_likelihood(beta), fidelity, kernel=kernel)
             for beta, fidelity, kernel in (
-                (1.0, "fine", iv.Langevin(adjusted=True)),
-                (0.4, "fine", iv.CrankNicolson()),
-                (0.1, "coarse", iv.Langevin(adjusted=True)),
-                (0.0, "coarse", iv.prior_draws()),
+                (1.0, "fine", iv.kernels.Langevin(adjusted=True)),
+                (0.4, "fine", iv.kernels.CrankNicolson()),
+                (0.1, "coarse", iv.kernels.Langevin(adjusted=True)),
+                (0.0, "coarse", iv.kernels.prior_draws()),
             )
         ],
-        iv.Swap(fraction=0.5),
+        iv.ladder.Swap(fraction=0.5),
         "dense",
     ),
-    "three fidelities": iv.relangevin(THREE, swap_fraction=0.5),
-    "four rungs": iv.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
-    "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
-    "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
-    "windows": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.deo(window=3), swap_fraction=0.5),
-    "all pairs": iv.relangevin(FOUR, fidelities=["fine", "fine", "fine", "coarse"], scheme=iv.all_pairs()),
-    "sweeps": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.sweep(), swap_fraction=0.5),
-    "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
-    "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),
-    "snapshots of energies": iv.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),
-    "one batch for both": iv.paired_resgld([[0.3, 0.2]], THREE, 0.01, size=6, order="gauss_newton", swap_fraction=0.5),
-    "table of terms": iv.sgld(0.01, estimator=iv.saga(6)),
-    "surrogate exchange": iv.surrogate_exchange((1.0, 3.0), every=3, local=2),
-    "corrected coarse model": iv.surrogate_exchange((1.0, 3.0), correct="auto", pairs=10, every=3, local=2),
-    "contour": iv.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
-    "interacting contours": iv.icsgld(0.01, [9.0, 10.0, 12.0]),
-    "multi-variance": iv.multi_variance_resgld(
+    "three fidelities": iv.samplers.relangevin(THREE, swap_fraction=0.5),
+    "four rungs": iv.samplers.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
+    "adjacent pairs": iv.samplers.relangevin(
+        FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.adjacent(), swap_fraction=0.5
+    ),
+    "product target": iv.samplers.relangevin(
+        THREE, swap=iv.swaps.product_target(), scheme=iv.swaps.seo(), swap_fraction=0.5
+    ),
+    "windows": iv.samplers.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.deo(window=3), swap_fraction=0.5),
+    "all pairs": iv.samplers.relangevin(
+        FOUR, fidelities=["fine", "fine", "fine", "coarse"], scheme=iv.swaps.all_pairs()
+    ),
+    "sweeps": iv.samplers.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.sweep(), swap_fraction=0.5),
+    "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.estimators.minibatch(6), swap_fraction=0.5),
+    "control variates": iv.resgld(THREE, 0.01, estimator=iv.estimators.control_variate(6, 7), swap_fraction=0.5),
+    "snapshots of energies": iv.samplers.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),
+    "one batch for both": iv.samplers.paired_resgld(
+        [[0.3, 0.2]], THREE, 0.01, size=6, order="gauss_newton", swap_fraction=0.5
+    ),
+    "table of terms": iv.samplers.sgld(0.01, estimator=iv.estimators.saga(6)),
+    "surrogate exchange": iv.samplers.surrogate_exchange((1.0, 3.0), every=3, local=2),
+    "corrected coarse model": iv.samplers.surrogate_exchange((1.0, 3.0), correct="auto", pairs=10, every=3, local=2),
+    "contour": iv.samplers.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
+    "interacting contours": iv.samplers.icsgld(0.01, [9.0, 10.0, 12.0]),
+    "multi-variance": iv.samplers.multi_variance_resgld(
         THREE, 0.01, estimator=NOISY, fidelities=["fine"] * 3, swap_fraction=0.5
     ),
-    "shared pilot": iv.fast_resgld(
-        FOUR, 0.01, estimator=NOISY, fidelities=["fine"] * 4, variance=iv.kernel_ridge(20, 1.0, 1.0), swap_fraction=0.5
+    "shared pilot": iv.samplers.fast_resgld(
+        FOUR,
+        0.01,
+        estimator=NOISY,
+        fidelities=["fine"] * 4,
+        variance=iv.variances.kernel_ridge(20, 1.0, 1.0),
+        swap_fraction=0.5,
     ),
-    "running average": iv.fast_resgld(
-        THREE, estimator=NOISY, fidelities=["fine"] * 3, variance=iv.running_average(), scheme=iv.seo()
+    "running average": iv.samplers.fast_resgld(
+        THREE, estimator=NOISY, fidelities=["fine"] * 3, variance=iv.variances.running_average(), scheme=iv.swaps.seo()
     ),
     "nothing chosen": None,
-    "coupled sums": iv.fast_resgld(THREE, 0.01, estimator=[iv.coupled_sum(), iv.exact(), iv.exact()], structure="full"),
+    "coupled sums": iv.samplers.fast_resgld(
+        THREE,
+        0.01,
+        estimator=[iv.estimators.coupled_sum(), iv.estimators.exact(), iv.estimators.exact()],
+        structure="full",
+    ),
 }
 #: Of ladders that warm-up finds, in two rounds.
-FOUND = {"found": iv.relangevin(ladder="auto"), "found, noisy": iv.resgld(ladder="auto", estimator=NOISY)}
+FOUND = {"found": iv.samplers.relangevin(ladder="auto"), "found, noisy": iv.resgld(ladder="auto", estimator=NOISY)}
 LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 #: What two runs cannot share: how long they took, and which processes made them.
 OWN = ("seconds", "evaluation_seconds", "versions", "processes")

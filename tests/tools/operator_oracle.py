@@ -37,7 +37,7 @@ from invsamp.protocols import Potential
 from invsamp.swaps.rules import SwapRule
 
 Array = npt.NDArray[np.float64]
-#: A number, or a function of (position (n, 1), energy (n,)) -> (n,), as `invsamp.noisy` takes it.
+#: A number, or a function of (position (n, 1), energy (n,)) -> (n,), as `invsamp.estimators.noisy` takes it.
 Noise = float | Callable[[Array, Array], Array]
 
 

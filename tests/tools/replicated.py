@@ -15,7 +15,7 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.diagnostics import weights
-from invsamp.estimators import Exact
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Batch, Request
 
 
@@ -91,7 +91,7 @@ class Family:
     prior: iv.Prior
     forward: Mapping[str, Callable]
     size: int
-    noise: iv.Noise
+    noise: iv.extending.Noise
     domain: Any = None
 
     def posterior(self, data):

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.special import expit, polygamma
 
-from invsamp.variances.kernel_ridge import KernelRidgeState
+from invsamp.variances.kernel_ridge_model import KernelRidgeState
 from invsamp.variances.models import kernel_ridge
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -14,12 +14,19 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.posing.posterior.function_potential import FunctionPotential
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swaps.rules import (
+    delayed_acceptance,
+    metropolis,
+    multi_variance,
+    noise_penalty,
+    product_target,
+    state_dependent_penalty,
+)
 
 RULES = {
-    "naive": naive(assume_unbiased=True),
-    "corrected": corrected(assume_unbiased=True),
-    "fast": fast(assume_unbiased=True),
+    "metropolis": metropolis(assume_unbiased=True),
+    "noise_penalty": noise_penalty(assume_unbiased=True),
+    "state_dependent_penalty": state_dependent_penalty(assume_unbiased=True),
     "multi_variance": multi_variance(0.5, assume_unbiased=True),
     "product_target": product_target(),
     "delayed_acceptance": delayed_acceptance(),

@@ -93,7 +93,7 @@ def test_chains_begin_at_the_same_places_and_torch_is_left_alone(device):
 
 @pytest.mark.parametrize("device", ["cpu", GPU])
 def test_runs_are_those_of_the_processor(device, draw, tmp_path):
-    sampler = iv.sghmc(1e-3, estimator=iv.minibatch(10))
+    sampler = iv.samplers.sghmc(1e-3, estimator=iv.estimators.minibatch(10))
     settings = {"warmup": 10, "chains": 4}
 
     def logits(where, draws=10, **more):

@@ -52,7 +52,7 @@ def test_poisson_with_noisy_sensors(draw):
     for sd in (0.3, 30.0):
         posterior = module_posterior(Solution().double(), (x, targets), likelihood(sd), prior=3.0)
         wanted = {"u": posterior.outputs(grid)}
-        run = draw(posterior, iv.ghmc(), draws=100, warmup=200, chains=3, record=wanted, keep=False)
+        run = draw(posterior, iv.samplers.ghmc(), draws=100, warmup=200, chains=3, record=wanted, keep=False)
         u = run.draws("u")[..., 0]
         spread[sd] = u.std(axis=(0, 1)).mean()
         assert np.abs(u.mean(axis=(0, 1)) - np.sin(np.pi * grid[:, 0])).max() < (0.05 if sd < 1 else 0.3)

@@ -230,13 +230,13 @@ class TestBatches:
     @pytest.mark.parametrize(
         "sampler",
         [
-            iv.sgld(1e-3, estimator=iv.minibatch(8)),
-            iv.sghmc(1e-3, estimator=iv.minibatch(8)),
-            iv.cyclic_sgld(1e-3, estimator=iv.minibatch(8), friction=0.1),
-            iv.psgld(1e-3, estimator=iv.minibatch(8)),
-            iv.resgld((1, 2), 1e-3, estimator=iv.minibatch(8), swap=iv.corrected(1e4)),
-            iv.vr_resgld((1, 2), 1e-3, size=8, refresh=5),
-            iv.deo_sgd(1e-4, highest=1e-3, processes=3, estimator=iv.minibatch(8)),
+            iv.samplers.sgld(1e-3, estimator=iv.estimators.minibatch(8)),
+            iv.samplers.sghmc(1e-3, estimator=iv.estimators.minibatch(8)),
+            iv.samplers.cyclic_sgld(1e-3, estimator=iv.estimators.minibatch(8), friction=0.1),
+            iv.samplers.psgld(1e-3, estimator=iv.estimators.minibatch(8)),
+            iv.resgld((1, 2), 1e-3, estimator=iv.estimators.minibatch(8), swap=iv.swaps.noise_penalty(1e4)),
+            iv.samplers.vr_resgld((1, 2), 1e-3, size=8, refresh=5),
+            iv.samplers.deo_sgd(1e-4, highest=1e-3, processes=3, estimator=iv.estimators.minibatch(8)),
         ],
         ids=lambda sampler: str(sampler)[:20],
     )
@@ -247,12 +247,12 @@ class TestBatches:
         monkeypatch.setattr(type(self.posterior.potential()), "terms", refuse)
         run = draw(self.posterior, sampler, draws=10, warmup=100, chains=4)
         assert np.isfinite(run.theta).all()
-        noisy = iv.sgld(1e-3, estimator=iv.minibatch(8), gradient_noise=iv.GradientNoise())
+        noisy = iv.samplers.sgld(1e-3, estimator=iv.estimators.minibatch(8), gradient_noise=iv.ladder.GradientNoise())
         with pytest.raises(AssertionError, match="a gradient for each datum"):
             draw(self.posterior, noisy, draws=20, warmup=20, chains=4)
 
     def test_the_draws_are_those_of_terms_summed(self, monkeypatch, draw):
-        sampler = iv.vr_resgld((1, 2), 1e-3, size=8, refresh=5, adaptive=True)
+        sampler = iv.samplers.vr_resgld((1, 2), 1e-3, size=8, refresh=5, adaptive=True)
         settings = {"draws": 20, "warmup": 100, "chains": 4}
         one = draw(self.posterior, sampler, **settings)
         monkeypatch.delattr(type(self.posterior.potential()), "batch_terms")
@@ -288,7 +288,7 @@ class TestStarts:
         start, prior = (draw(np.random.default_rng(0), 5) for draw in (posterior.sample_start, posterior.sample_prior))
         assert np.abs(start[:, :-1]).max() <= 0.4 and np.abs(prior[:, :-1]).max() <= 0.4
         settings = {"draws": 50, "warmup": 10, "chains": 4}
-        run = draw(posterior, iv.r2sgld((1, 10), (5e-3, 1e-2)), **settings)
+        run = draw(posterior, iv.samplers.r2sgld((1, 10), (5e-3, 1e-2)), **settings)
         assert np.abs(run.theta[:, :, :-1]).max() <= 0.4 and sum(run.report["reflections"]) > 0
         free = draw(posterior, iv.resgld((1, 10), (5e-3, 1e-2), boundary="ignore"), **settings)
         assert np.abs(free.theta[:, :, :-1]).max() > 0.4
@@ -314,7 +314,7 @@ class TestRuns:
     def test_stored_and_resumed(self, tmp_path, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         settings = {"warmup": 10, "chains": 4}
-        sampler = iv.sghmc(1e-3, estimator=iv.minibatch(8))
+        sampler = iv.samplers.sghmc(1e-3, estimator=iv.estimators.minibatch(8))
         whole = draw(posterior, sampler, draws=20, **settings)
         draw(posterior, sampler, draws=8, directory=tmp_path / "run", **settings)
         again = iv.resume(tmp_path / "run", draws=20, progress=False)
@@ -326,7 +326,9 @@ class TestRuns:
     def test_chains_that_run_away_are_told(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         with pytest.raises(RuntimeError, match="they have run away, as the step size 100 is too long"):
-            draw(posterior, iv.sgld(100.0, estimator=iv.minibatch(8)), draws=10, warmup=500, chains=2)
+            draw(
+                posterior, iv.samplers.sgld(100.0, estimator=iv.estimators.minibatch(8)), draws=10, warmup=500, chains=2
+            )
 
     def test_cross_validation(self, draw):
         posterior = module_posterior(nn.Linear(3, 4).double(), (X, LABELS), categorical())
@@ -355,17 +357,17 @@ class TestPredictions:
     def test_recorded_in_place_of_weights(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         settings = {"draws": 10, "warmup": 10, "chains": 4}
-        sampler = iv.sgld(1e-3, estimator=iv.minibatch(8))
+        sampler = iv.samplers.sgld(1e-3, estimator=iv.estimators.minibatch(8))
         weights = draw(posterior, sampler, **settings).theta
         run = draw(posterior, sampler, record={"logits": posterior.outputs(X)}, keep=False, **settings)
         expected = [by_hand(row) for row in weights.reshape(-1, posterior.dimension)]
         np.testing.assert_allclose(run.draws("logits").reshape(40, 30, 4), expected)
-        assert iv.predicted_classes(run, "logits").scores(LABELS).nll < 2 * np.log(4)
+        assert iv.results.predicted_classes(run, "logits").scores(LABELS).nll < 2 * np.log(4)
 
     def test_a_module_is_no_function_of_theta(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         with pytest.raises(TypeError, match="must be Tensor") as raised:
-            draw(posterior, iv.sgld(1e-3), draws=2, warmup=2, chains=2, record={"logits": network()})
+            draw(posterior, iv.samplers.sgld(1e-3), draws=2, warmup=2, chains=2, record={"logits": network()})
         assert raised.value.__notes__ == ["in record['logits'], of theta as an array (2, 44)"]
 
 

@@ -4,7 +4,7 @@ A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gr
 
 .. math:: s^2 \le 2 \alpha \tau / \eta,
 
-:math:`\alpha` the friction, 1 without momentum; other laws as `invsamp.tempering.noise_room` says. See
+:math:`\alpha` the friction, 1 without momentum; other laws as `invsamp.tempering.checks.noise_room` says. See
 `invsamp.ladder.GradientNoise` for what can be done beyond it.
 """
 
@@ -18,7 +18,8 @@ from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSE
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.protocols import Array
-from invsamp.tempering import Tempered, noise_room
+from invsamp.tempering.checks import noise_room
+from invsamp.tempering.linear_targets import Tempered
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
 FITTING = 0.999

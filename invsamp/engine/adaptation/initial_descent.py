@@ -9,7 +9,7 @@ import numpy as np
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.metric_from_curvature import floored
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import Exact
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.kernels.metric import DenseMetric, Metric
 from invsamp.modes.curvature import hessian

@@ -49,12 +49,12 @@ from invsamp.engine.adaptation.metric_estimation import (
 from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import Exact
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
 from invsamp.ladder.preconditioner import Given
 from invsamp.protocols import Array, Problem, StartsAround
-from invsamp.tempering import noise_room
+from invsamp.tempering.checks import noise_room
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.

@@ -13,12 +13,13 @@ from invsamp.diagnostics.report import FoundLadder, Round
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.kernels import PriorDraws
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Rung, Sampler
 from invsamp.ladder.spacing import AutoLadder, distances, flattened, respaced, rounds
 from invsamp.protocols import Array
-from invsamp.tempering import TargetDistribution, Tempered, TemperedLikelihood
+from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
+from invsamp.tempering.target_distribution import TargetDistribution
 
 #: Rejection between two fidelities above which the finer one goes one rung further up.
 TOO_COARSE = 0.75

@@ -15,12 +15,12 @@ from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests
-from invsamp.kernels import ModeJumps
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Rung
 from invsamp.ladder.preconditioner import Given
 from invsamp.protocols import Problem
 from invsamp.tempering.contours import Contour
-from invsamp.variances.kernel_ridge import KernelRidge
+from invsamp.variances.kernel_ridge_model import KernelRidge
 
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
 WINDOWS: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)

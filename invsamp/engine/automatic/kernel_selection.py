@@ -14,8 +14,8 @@ from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
 from invsamp.engine.rungs.random_streams import Saved
-from invsamp.kernels import Kernel, ModeJumps
-from invsamp.kernels.contract import Mask
+from invsamp.kernels.contract import Kernel, Mask
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS, Automatic
 from invsamp.protocols import Array

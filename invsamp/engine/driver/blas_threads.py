@@ -15,7 +15,7 @@ def one_thread() -> Iterator[None]:
     """Within, BLAS and LAPACK (of NumPy, SciPy and whatever else is loaded by now) use one thread.
 
     Other threads, those of compiled loops for example, stay as they are. A forward model that gains by several in BLAS
-    can have them in processes of its own (`invsamp.isolated`).
+    can have them in processes of its own (`invsamp.parallel.isolated`).
     """
     with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield

@@ -12,10 +12,12 @@ from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
-from invsamp.ladder import MOST_DENSE, Sampler
+from invsamp.ladder import Sampler
+from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
 from invsamp.storage.contents import versions
-from invsamp.tempering import ReportingTarget, temperatures_of
+from invsamp.tempering.checks import temperatures_of
+from invsamp.tempering.target_distribution import ReportingTarget
 
 
 def report(

@@ -20,9 +20,11 @@ from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.mode_search.multistart import ModeSearchResult
 from invsamp.engine.rungs.stationarity import Stationarity
-from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.estimators.control_variates import ControlVariate
 from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.exact_energies import Exact
+from invsamp.estimators.injected_noise import Noisy
+from invsamp.estimators.minibatches import Minibatch
 from invsamp.estimators.quadratic_controls import FixedControl
 from invsamp.estimators.stored_terms import Saga
 from invsamp.evaluate.requests import Estimate
@@ -35,14 +37,14 @@ from invsamp.kernels import (
     Langevin,
     LocalLangevin,
     Microcanonical,
-    ModeJumps,
     Momentum,
-    Point,
-    PriorDraws,
     RmsLangevin,
     Stein,
 )
+from invsamp.kernels.contract import Point
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, LowRankMetric
+from invsamp.kernels.mode_jumps import ModeJumps
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.ladder.automatic import Automatic
@@ -55,11 +57,11 @@ from invsamp.protocols import AnyArray
 from invsamp.swaps.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swaps.rules import MultiVariance, OwnEnergies, ProductTarget
 from invsamp.swaps.schemes import Adjacent, AllPairs, DeterministicEvenOdd, StochasticEvenOdd, Sweep, Upwards
-from invsamp.tempering import Tempered, TemperedLikelihood
 from invsamp.tempering.contour_learning import Gain, Learning
 from invsamp.tempering.contours import Contour
 from invsamp.tempering.cooling import Annealed, Cold
-from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
+from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
+from invsamp.variances.kernel_ridge_model import KernelRidge, KernelRidgeState
 from invsamp.variances.models import Known, KnownState, RunningAverage, RunningAverageState
 from invsamp.variances.ridge import RidgeFit, Table
 

@@ -10,12 +10,12 @@ import numpy as np
 from invsamp.engine.exchange.swap_acceptance import Meeting, estimates_alike, variances_may_differ
 from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import Pairing
+from invsamp.estimators.contract import Pairing
 from invsamp.evaluate.requests import EvaluationRequests, Rows
 from invsamp.ladder import Swap
 from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import Discrepancy
-from invsamp.swaps.rules import SwapRule, delayed_acceptance, fast
+from invsamp.swaps.rules import SwapRule, delayed_acceptance, state_dependent_penalty
 from invsamp.swaps.schemes import window_of
 
 _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
@@ -174,8 +174,8 @@ class Pair:
         where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
         if math.isinf(self.rule.factor):
             return (
-                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
-                "corrected(), or exact energies for swaps."
+                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use state_dependent_penalty() or "
+                "noise_penalty(), or exact energies for swaps."
             )
         if (
             self._swap.energies == "estimated"
@@ -185,7 +185,7 @@ class Pair:
         ):
             return (
                 f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
-                "Use fast(), which equalizes it, or a rule with all four energies (multi_variance, product_target)."
+                "Use state_dependent_penalty(), which equalizes it, or a rule with all four energies (multi_variance, product_target)."
             )
         return None
 
@@ -230,7 +230,7 @@ def check_paired(swap: Swap, cold: RungChains, hot: RungChains) -> None:
         return
     raise ValueError(
         "swap energies 'paired' need rungs of one fidelity with equal estimators that take one batch for two positions "
-        f"(minibatch, fixed_control), and fast() or corrected(), got {cold.settings.estimator} of {cold.fidelity!r}, "
+        f"(minibatch, fixed_control), and state_dependent_penalty() or noise_penalty(), got {cold.settings.estimator} of {cold.fidelity!r}, "
         f"{hot.settings.estimator} of {hot.fidelity!r} and {rule}"
     )
 
@@ -244,6 +244,6 @@ def _rule(swap: Swap, cold: RungChains, hot: RungChains) -> SwapRule:
     if swap.rule is not None:
         return swap.rule
     if cold.potential is hot.potential:
-        return fast()
+        return state_dependent_penalty()
     # what was learned of a difference of misfits is no difference of a law's values where that is not linear
     return delayed_acceptance(Discrepancy() if cold.target.factors else None)

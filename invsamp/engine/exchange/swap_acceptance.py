@@ -8,12 +8,13 @@ import numpy as np
 
 from invsamp.engine.exchange.swap_energies import Side, Wanted, energies
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import Noisy, Pairing, remembered
+from invsamp.estimators.contract import Pairing, remembered
+from invsamp.estimators.injected_noise import Noisy
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows, gathered
 from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import DiscrepancyState
 from invsamp.swaps.rules import Stage, SwapRule, Weights
-from invsamp.tempering import combined
+from invsamp.tempering.linear_targets import combined
 from invsamp.variances.models import Known, RunningAverage
 
 _OTHER = {"cold": "hot", "hot": "cold"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import remembered
+from invsamp.estimators.contract import remembered
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Rows
 from invsamp.kernels.contract import Point
 from invsamp.protocols import Array, Gradients

@@ -17,7 +17,7 @@ from invsamp.engine.exchange.round_trips import Integers, ReplicaIndices
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.contract import decided
 from invsamp.protocols import Array
-from invsamp.tempering import TargetDistribution
+from invsamp.tempering.target_distribution import TargetDistribution
 
 #: In place of the factors of a law that has none; pairs of such laws are not at hand.
 _NEITHER = np.nan, np.nan

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.engine.mode_search.multistart import NEGLIGIBLE, PATIENCE, TOLERANCE
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request
-from invsamp.kernels import ModeJumps
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import distinct

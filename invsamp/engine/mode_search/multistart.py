@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows
 from invsamp.modes.basins import Basins

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import EvaluationRequests, Request
 from invsamp.protocols import Array
 

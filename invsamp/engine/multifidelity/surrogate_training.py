@@ -19,7 +19,7 @@ from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import EvaluationRequests, Request
-from invsamp.kernels import PriorDraws
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange, exchange

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from invsamp.domains import Domain, Unbounded
+from invsamp.domains import Unbounded
+from invsamp.domains.contract import Domain
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.estimators import Exact
 from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.kernels import Baseline, DelayedAcceptance
+from invsamp.kernels import DelayedAcceptance
+from invsamp.kernels.baseline import Baseline
 from invsamp.ladder import Sampler
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.protocols import Problem, SampledProblem

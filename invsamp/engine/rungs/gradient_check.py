@@ -10,7 +10,8 @@ import numpy as np
 
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.errors import ModelError
-from invsamp.estimators import BoundEstimator, BoundMinibatch
+from invsamp.estimators.contract import BoundEstimator
+from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
@@ -36,7 +37,7 @@ GROSS = 0.3
 NOISY = (
     "The sampler takes energies for exact: a chain stands still where the noise was low, the longer the noisier. Fix "
     "the random numbers that the model draws, so that it is a function; or sample as noisy what is noisy, "
-    "iv.fast_resgld([1, 4], estimator=iv.noisy(), variance=iv.running_average())"
+    "iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), variance=iv.variances.running_average())"
 )
 #: Sd of the noise of energies that is worth a word, and from which on hardly a move is accepted.
 NOISE, HOPELESS_NOISE = 0.01, 3.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from invsamp.arguments import numbers
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, Rows, answered

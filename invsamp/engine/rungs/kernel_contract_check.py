@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Memory, Request, Rows
 from invsamp.kernels.contract import RESTED, Info, Kernel, Mask, Moved, Point
 from invsamp.protocols import Array

@@ -10,7 +10,7 @@ import numpy as np
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.ladder import Rung
 from invsamp.protocols import Array
-from invsamp.variances.kernel_ridge import KernelRidge
+from invsamp.variances.kernel_ridge_model import KernelRidge
 from invsamp.variances.models import Known, VarianceModel
 from invsamp.variances.sample_variances import Mask
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.domains.boundary import Boundary, Ignore, Reflect
-from invsamp.kernels import PriorDraws
 from invsamp.kernels.contract import Whitened
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Rung
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, DrawablePrior, Problem, Reference, SampledProblem
-from invsamp.tempering import TargetDistribution
+from invsamp.tempering.target_distribution import TargetDistribution
 
 
 class Priors:

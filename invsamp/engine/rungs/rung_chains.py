@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Domain, Unbounded
+from invsamp.domains import Unbounded
+from invsamp.domains.contract import Domain
 from invsamp.engine.rungs.kernel_contract_check import check_memory, checked_step, steps_to_check
 from invsamp.engine.rungs.noise_estimates import NoiseModels, Samples
 from invsamp.engine.rungs.prior_access import Priors
 from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform, single_normal
 from invsamp.engine.rungs.stationarity import Stationarity
-from invsamp.estimators import BoundEstimator, Exact, MultilevelEstimator, Remembering, probe, remembered
+from invsamp.estimators.contract import BoundEstimator, MultilevelEstimator, Remembering, probe, remembered
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import (
     Answer,
@@ -29,14 +31,15 @@ from invsamp.evaluate.requests import (
     check_shapes,
     done,
 )
-from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
-from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened, number
+from invsamp.kernels import Langevin
+from invsamp.kernels.contract import NOTHING, RESTED, Info, Kernel, Path, Point, StepSize, Whitened, number
 from invsamp.kernels.metric import IdentityMetric, Metric
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
 from invsamp.protocols import Array, Gradients
-from invsamp.tempering import LocallyScaledTarget, ScheduledTarget, TargetDistribution
+from invsamp.tempering.target_distribution import LocallyScaledTarget, ScheduledTarget, TargetDistribution
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200

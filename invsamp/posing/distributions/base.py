@@ -26,7 +26,7 @@ LARGEST = 1e70
 RESOLVED = 50.0
 
 
-class FrozenTarget(Protocol):
+class FrozenDistribution(Protocol):
     """A distribution of `scipy.stats` with its parameters."""
 
     def cdf(self, x: Array, /) -> Array: ...
@@ -205,7 +205,7 @@ class ScalarFamily(Distribution):
         return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
 
     @abstractmethod
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
 
     @property

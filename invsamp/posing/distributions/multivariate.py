@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import special
 
 from invsamp.arguments import array, generator, instance, integer, real, store
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.posing.distributions.base import Distribution, ScalarFamily, ends, freeze
 from invsamp.posing.distributions.truncated import Truncated
 from invsamp.posing.transforms.multivariate import Correlations, Increasing, Shares, VectorTransform

@@ -25,7 +25,7 @@ from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import (
     Coefficients,
     Distribution,
-    FrozenTarget,
+    FrozenDistribution,
     PositiveFamily,
     ScalarFamily,
     Shape,
@@ -81,7 +81,7 @@ class Uniform(ScalarFamily):
         lower, upper = parameters
         return rng.uniform(lower, upper, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
 
 
@@ -118,7 +118,7 @@ class Normal(ScalarFamily):
         mean, sd = parameters
         return rng.normal(mean, sd, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.norm(self.flat("mean"), self.flat("sd"))
 
 
@@ -153,7 +153,7 @@ class LogNormal(PositiveFamily):
         log_mean, log_sd = parameters
         return rng.lognormal(log_mean, log_sd, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
 
 
@@ -185,7 +185,7 @@ class HalfNormal(PositiveFamily):
         (sd,) = parameters
         return np.abs(rng.normal(0.0, sd, size))
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.halfnorm(scale=self.flat("sd"))
 
 
@@ -221,7 +221,7 @@ class Gamma(PositiveFamily):
         concentration, rate = parameters
         return rng.gamma(concentration, 1.0 / rate, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
 
 
@@ -257,7 +257,7 @@ class Beta(ScalarFamily):
         a, b = parameters
         return rng.beta(a, b, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.beta(self.flat("a"), self.flat("b"))
 
 
@@ -295,7 +295,7 @@ class Cauchy(ScalarFamily):
         location, scale = parameters
         return location + scale * rng.standard_cauchy(size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.cauchy(self.flat("location"), self.flat("scale"))
 
 

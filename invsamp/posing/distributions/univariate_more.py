@@ -14,7 +14,7 @@ from scipy import special
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import (
     Coefficients,
-    FrozenTarget,
+    FrozenDistribution,
     PositiveFamily,
     ScalarFamily,
     Shape,
@@ -66,7 +66,7 @@ class StudentT(ScalarFamily):
         nu, location, scale = parameters
         return location + scale * rng.standard_t(nu, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.t(self.flat("degrees_of_freedom"), self.flat("location"), self.flat("scale"))
 
 
@@ -103,7 +103,7 @@ class HalfStudentT(PositiveFamily):
         nu, scale = parameters
         return np.abs(scale * rng.standard_t(nu, size))
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return _Folded(self._whole.scipy())
 
 
@@ -136,7 +136,7 @@ class HalfCauchy(PositiveFamily):
         (scale,) = parameters
         return np.abs(scale * rng.standard_cauchy(size))
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.halfcauchy(scale=self.flat("scale"))
 
 
@@ -168,7 +168,7 @@ class Exponential(PositiveFamily):
         (rate,) = parameters
         return rng.exponential(1.0 / rate, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.expon(scale=1.0 / self.flat("rate"))
 
 
@@ -202,7 +202,7 @@ class InverseGamma(PositiveFamily):
         concentration, rate = parameters
         return rate / rng.gamma(concentration, 1.0, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.invgamma(self.flat("concentration"), scale=self.flat("rate"))
 
 
@@ -250,7 +250,7 @@ class LogUniform(ScalarFamily):
         lower, upper = parameters
         return np.clip(np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.loguniform(self.flat("lower"), self.flat("upper"))
 
 
@@ -284,7 +284,7 @@ class Weibull(PositiveFamily):
         exponent, scale = parameters
         return np.asarray(scale * rng.weibull(exponent, size))
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         return scipy.stats.weibull_min(self.flat("exponent"), scale=self.flat("scale"))
 
 
@@ -329,7 +329,7 @@ class Triangular(ScalarFamily):
         lower, mode, upper = parameters
         return rng.triangular(lower, mode, upper, size)
 
-    def scipy(self) -> FrozenTarget:
+    def scipy(self) -> FrozenDistribution:
         lower, width = self.flat("lower"), self.flat("upper") - self.flat("lower")
         return scipy.stats.triang((self.flat("mode") - lower) / width, lower, width)
 
@@ -337,7 +337,7 @@ class Triangular(ScalarFamily):
 class _Folded:
     """The absolute value of a symmetric law about 0, with what `Truncated` asks of it."""
 
-    def __init__(self, whole: FrozenTarget) -> None:
+    def __init__(self, whole: FrozenDistribution) -> None:
         self._whole = whole
 
     def cdf(self, x: Array) -> Array:

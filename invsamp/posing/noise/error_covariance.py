@@ -31,12 +31,12 @@ class Covariance(ABC):
 
     @property
     def quantities(self) -> Mapping[str, object]:
-        """As in `invsamp.Noise`."""
+        """As in `invsamp.extending.Noise`."""
         return {}
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
-        """As in `invsamp.Noise`."""
+        """As in `invsamp.extending.Noise`."""
         return {}
 
     @abstractmethod

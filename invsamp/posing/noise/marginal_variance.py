@@ -66,11 +66,11 @@ class MarginalNoise(Noise):
         return _Bound(self, shape, chosen)
 
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        """As of data of one axis; see `invsamp.Noise`."""
+        """As of data of one axis; see `invsamp.extending.Noise`."""
         return self.bind(y.shape[1:], np.arange(y.shape[1])).evaluate(y, data, *values)
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
-        """As of data of one axis; see `invsamp.Noise`."""
+        """As of data of one axis; see `invsamp.extending.Noise`."""
         return self.bind(y.shape[1:], np.arange(y.shape[1])).sample(rng, y, *values)
 
 
@@ -85,7 +85,7 @@ class _Bound(Noise):
         self._a, self._b = marginal.concentration, marginal.rate
 
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        """Log-likelihoods, the same for all data, and their derivatives; see `invsamp.Noise`."""
+        """Log-likelihoods, the same for all data, and their derivatives; see `invsamp.extending.Noise`."""
         a, b, m = self._a, self._b, y.shape[1]
         square = self._square(y, data, *values)
         precision = (a + 0.5 * m) / (b + 0.5 * square)  # mean of 1 / sigma^2 given the data

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.protocols import Array
 
 #: Moves of the one half or the other: so many for each coordinate, but not fewer nor more than these.

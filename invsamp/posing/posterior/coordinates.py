@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from invsamp.domains import Domain
+from invsamp.domains.contract import Domain
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Logit, Transform

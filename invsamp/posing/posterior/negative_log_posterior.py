@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import Box, Domain, Unbounded
+from invsamp.domains import Box, Unbounded
+from invsamp.domains.contract import Domain
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.compiled.density_loops import Posed
 from invsamp.posing.forward_models.guarded_model import GuardedModel

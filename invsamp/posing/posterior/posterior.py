@@ -13,7 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, real, wrong
-from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
+from invsamp.domains import Box, Product, Unbounded
+from invsamp.domains._interior import point_inside
+from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
+from invsamp.domains.contract import Domain
 from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat

@@ -14,7 +14,10 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store
-from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
+from invsamp.domains import Unbounded
+from invsamp.domains._interior import point_inside
+from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
+from invsamp.domains.contract import Domain
 from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.expressions.variable_names import check_names

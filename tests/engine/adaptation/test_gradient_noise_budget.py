@@ -18,7 +18,7 @@ from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
 from invsamp.samplers import fast_resgld, sghmc, sgld
 from invsamp.sampling import sample
-from invsamp.swaps.rules import naive
+from invsamp.swaps.rules import metropolis
 from invsamp.variances.models import known, running_average
 
 STEP = 0.03
@@ -189,7 +189,7 @@ class TestEffectiveTemperature:
         noise = GradientNoise(known(), beyond=beyond)
         cold = Rung(kernel=Langevin(adjusted=True), step_size=0.5)
         hot = Rung(self.HOT, estimator=noisy(0.0, sd), step_size=self.HOT_STEP, gradient_noise=noise)
-        sampler = Sampler((cold, hot), Swap(naive(), fraction=0.5))
+        sampler = Sampler((cold, hot), Swap(metropolis(), fraction=0.5))
         return draw(gaussian(), sampler, draws=400, thin=3, warmup=warmup)
 
     def test_in_moves_and_in_swaps(self, draw, agrees):

@@ -55,7 +55,7 @@ def slab(width=1e-6):
 
 
 class TestNoChainStrands:
-    @pytest.mark.parametrize("make", [iv.mala, iv.ghmc, iv.mams], ids=["mala", "ghmc", "mams"])
+    @pytest.mark.parametrize("make", [iv.mala, iv.samplers.ghmc, iv.mams], ids=["mala", "ghmc", "mams"])
     @pytest.mark.parametrize("seed", SEEDS)
     def test_uncentered_regression(self, draw, within, make, seed):
         run = draw(uncentered(), make(), draws=300, chains=4, seed=seed)
@@ -66,12 +66,12 @@ class TestNoChainStrands:
 
     def test_they_do_where_nobody_leads_them(self, draw, within, monkeypatch):
         monkeypatch.setattr("invsamp.engine.adaptation.step_size_and_metric.is_led", lambda rung: False)
-        runs = [draw(uncentered(), iv.ghmc(), draws=300, chains=4, seed=seed) for seed in SEEDS]
+        runs = [draw(uncentered(), iv.samplers.ghmc(), draws=300, chains=4, seed=seed) for seed in SEEDS]
         sigma = np.concatenate([run.draws("sigma").mean(axis=1) for run in runs])
         assert not within((sigma - 0.9) / 0.02, 4.5)
 
     @pytest.mark.parametrize("make", [narrow, scaled])
-    @pytest.mark.parametrize("sampler", [iv.ghmc(), iv.mams()], ids=["ghmc", "mams"])
+    @pytest.mark.parametrize("sampler", [iv.samplers.ghmc(), iv.mams()], ids=["ghmc", "mams"])
     def test_whatever_the_scales(self, draw, agrees, make, sampler):
         posterior = make()
         run = draw(posterior, sampler, draws=100, warmup=300, chains=64)
@@ -102,7 +102,7 @@ class TestStarts:
             center = np.where(low, 5.0, -5.0)
             return 0.5 * (x[:, 0] - center) ** 2 + np.where(low, 0.0, 30.0), (x[:, 0] - center)[:, None]
 
-        target = iv.Target(iv.FunctionPotential(function, 1), start=np.array([[-5.0], [4.9]]))
+        target = iv.Target(iv.extending.FunctionPotential(function, 1), start=np.array([[-5.0], [4.9]]))
         engine = Engine(target, iv.mala(), Plan(draws=1, warmup=100, thin=1, chains=8, seed=1))
         engine.begin()
         led = engine.rungs[0].led
@@ -116,7 +116,7 @@ class TestStarts:
             center = np.where(x[:, 0] > 0.0, 5.0, -5.0)
             return 0.5 * (x[:, 0] - center) ** 2 + 3.0 * (x[:, 0] < 0.0), (x[:, 0] - center)[:, None]
 
-        target = iv.Target(iv.FunctionPotential(function, 1), start=np.array([[-5.1], [4.9]]))
+        target = iv.Target(iv.extending.FunctionPotential(function, 1), start=np.array([[-5.1], [4.9]]))
         engine = Engine(target, iv.mala(), Plan(draws=1, warmup=100, thin=1, chains=8, seed=1))
         engine.begin()
         assert engine.rungs[0].led.moved == 0
@@ -127,13 +127,17 @@ class TestStarts:
             inside = x[:, 0] > -1.0
             return np.where(inside, 0.5 * x[:, 0] ** 2, np.nan), x
 
-        target = iv.Target(iv.FunctionPotential(function, 1), start=lambda rng, n: rng.uniform(0.0, 9.0, (n, 1)))
+        target = iv.Target(
+            iv.extending.FunctionPotential(function, 1), start=lambda rng, n: rng.uniform(0.0, 9.0, (n, 1))
+        )
         run = draw(target, iv.mala(), draws=50, chains=8)
         assert run.theta.min() > -1.0
         assert run.report["descents"][0]["unfinished"] == 0
 
     def test_given_steps_are_not_led(self, draw):
-        target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * x[:, 0] ** 2, x), 1), start=np.array([[50.0]]))
+        target = iv.Target(
+            iv.extending.FunctionPotential(lambda x: (0.5 * x[:, 0] ** 2, x), 1), start=np.array([[50.0]])
+        )
         run = draw(target, iv.mala(0.01), draws=1, warmup=0, chains=8)
         assert run.theta.min() > 45.0
         assert run.report["descents"] == [None]
@@ -151,7 +155,7 @@ class TestItsLength:
         assert report["warmup"] == report["warmup_most"] == 200
 
     def test_on_a_ladder_is_the_whole(self, draw):
-        assert draw(self.posterior, iv.relangevin(), draws=10, chains=4).report["warmup"] == 500
+        assert draw(self.posterior, iv.samplers.relangevin(), draws=10, chains=4).report["warmup"] == 500
 
     def test_a_directory_changes_nothing(self, draw, tmp_path):
         alone = draw(self.posterior, iv.mams(), draws=30, chains=4)

@@ -66,17 +66,19 @@ def test_a_stored_run_is_resumed(tmp_path, monkeypatch):
 
 class TestLaws:
     def run(self, draw, **settings):
-        return draw(two_modes_posterior(), iv.relangevin(ladder="auto"), **({"draws": 400, "thin": 2} | settings))
+        return draw(
+            two_modes_posterior(), iv.samplers.relangevin(ladder="auto"), **({"draws": 400, "thin": 2} | settings)
+        )
 
     def test_are_right_from_prior_to_posterior_though_all_chains_start_in_one_mode(self, draw, agrees):
         run = self.run(draw, warmup=700, start=np.array([1.5]))
         found = run.report["ladder"]
-        targets = [iv.tempered_likelihood(beta) for beta in found["betas"]]
+        targets = [iv.tempering.tempered_likelihood(beta) for beta in found["betas"]]
         assert found["hottest_is_prior"] and run.report["kernels"][-1] == "prior draws"
         truth = LINE.truth(two_modes_posterior().potential(), targets)
         assert agrees(LINE.shares(run), truth)
         # of other betas they are others
-        wrong = [iv.tempered_likelihood(beta**0.7) for beta in found["betas"]]
+        wrong = [iv.tempering.tempered_likelihood(beta**0.7) for beta in found["betas"]]
         assert not agrees(LINE.shares(run), LINE.truth(two_modes_posterior().potential(), wrong))
 
     def test_rejections_are_equal_and_near_a_half(self, draw):
@@ -102,7 +104,7 @@ def test_noise_of_energies_makes_more_rungs(draw):
     posterior = iv.Posterior(prior, identity, [1.0, -1.0], iv.GaussianNoise(0.3))
     settings = {"draws": 10, "chains": 64, "warmup": 700}
     quiet = draw(posterior, iv.resgld(ladder="auto"), **settings)
-    noisy = draw(posterior, iv.resgld(ladder="auto", estimator=iv.noisy(6.0, 0.0)), **settings)
+    noisy = draw(posterior, iv.resgld(ladder="auto", estimator=iv.estimators.noisy(6.0, 0.0)), **settings)
     barriers = [run.report["ladder"]["rounds"][-1]["barrier"] for run in (quiet, noisy)]
     assert barriers[1] > 1.3 * barriers[0]
     assert noisy.rungs > quiet.rungs
@@ -110,7 +112,7 @@ def test_noise_of_energies_makes_more_rungs(draw):
 
 class TestBeginning:
     def test_each_rung_where_it_is_told_to(self):
-        sampler = iv.relangevin(ladder="auto", step_size=0.01)
+        sampler = iv.samplers.relangevin(ladder="auto", step_size=0.01)
         rungs = len(sampler.rungs)
         start = np.linspace(-0.5, 0.5, rungs * 6).reshape(rungs, 3, 2)
         engine = Engine(POSTERIOR, sampler, PLAN)
@@ -125,25 +127,29 @@ class TestBeginning:
         def energy(x):
             return 0.5 * (x**2).sum(axis=1), x
 
-        target = iv.Target(iv.FunctionPotential(energy, 4), start=lambda rng, n: rng.normal(0.0, 20.0, (n, 4)))
-        run = draw(target, iv.relangevin(ladder="auto"), draws=50, chains=64)
+        target = iv.Target(
+            iv.extending.FunctionPotential(energy, 4), start=lambda rng, n: rng.normal(0.0, 20.0, (n, 4))
+        )
+        run = draw(target, iv.samplers.relangevin(ladder="auto"), draws=50, chains=64)
         found = run.report["ladder"]
         assert (found["path"], found["hottest_is_prior"]) == ("temperature", False)
         # of a Gaussian of variance 400 in energies of variance 1
         assert run.report["temperatures"][-1] == pytest.approx(400.0, rel=0.3)
 
     def test_coarse_models_on_hot_rungs(self, draw):
-        run = draw(POSTERIOR, iv.relangevin(ladder="auto"), draws=20, chains=8)
+        run = draw(POSTERIOR, iv.samplers.relangevin(ladder="auto"), draws=20, chains=8)
         names = run.report["fidelities"]
         assert names[0] == "fine" and names[-1] != "fine"  # which of the coarse ones, is near enough to be chance
         assert sorted(names, reverse=False, key=["fine", "medium", "coarse"].index) == names
 
     def test_one_fidelity_where_it_is_asked_for(self, draw):
-        run = draw(POSTERIOR, iv.relangevin(ladder="auto", fidelities=["medium"]), draws=20, chains=8)
+        run = draw(POSTERIOR, iv.samplers.relangevin(ladder="auto", fidelities=["medium"]), draws=20, chains=8)
         assert set(run.report["fidelities"]) == {"medium"}
 
     def test_limits(self, draw):
-        run = draw(two_modes_posterior(), iv.relangevin(ladder=iv.auto_ladder(most=3)), draws=20, chains=8)
+        run = draw(
+            two_modes_posterior(), iv.samplers.relangevin(ladder=iv.ladder.auto_ladder(most=3)), draws=20, chains=8
+        )
         assert run.rungs == 3 and run.report["ladder"]["limited"]
 
 
@@ -153,21 +159,24 @@ class TestRefused:
         [
             ({"temperatures": (1.0, 2.0)}, r"temperatures must be None where warm-up finds the ladder .* got \(1.0, 2"),
             ({"step_size": [0.1, 0.2]}, "step_size must be one for all rungs where warm-up finds the ladder"),
-            ({"step_size": iv.constant(0.1)}, "step_size must be a number or None where warm-up finds the ladder"),
+            (
+                {"step_size": iv.kernels.schedules.constant(0.1)},
+                "step_size must be a number or None where warm-up finds the ladder",
+            ),
             ({"ladder": "automatic"}, "ladder must be"),
         ],
     )
     def test_by_name(self, settings, message):
         with pytest.raises(ValueError, match=message):
-            iv.relangevin(**({"ladder": "auto"} | settings))
+            iv.samplers.relangevin(**({"ladder": "auto"} | settings))
 
     def test_a_warm_up_that_is_too_short(self):
         with pytest.raises(ValueError, match="warmup must be at least 300 steps to find a ladder, in two rounds"):
-            iv.sample(two_modes_posterior(), iv.relangevin(ladder="auto"), warmup=200, progress=False)
+            iv.sample(two_modes_posterior(), iv.samplers.relangevin(ladder="auto"), warmup=200, progress=False)
 
     def test_two_kernels(self):
         with pytest.raises(ValueError, match="kernel must be None where adjusted or friction say which"):
-            iv.relangevin(friction=0.1, kernel=iv.Microcanonical())
+            iv.samplers.relangevin(friction=0.1, kernel=iv.kernels.Microcanonical())
 
 
 class TestBetween:

@@ -24,7 +24,7 @@ def normal(x):
 
 def sampled(sampler=None, **settings):
     """A run of a normal distribution of four chains, and what it warned of."""
-    target = iv.Target(iv.FunctionPotential(normal, D))
+    target = iv.Target(iv.extending.FunctionPotential(normal, D))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = iv.sample(target, sampler, **({"draws": 400, "seed": 1, "progress": False} | settings))
@@ -43,7 +43,7 @@ def test_the_default_is_for_the_steps_of_the_plan(caplog):
     assert "of a budget of 243,200" in repr(run)
     assert evaluations(run) < 0.1 * 243_200
     assert not any("budget" in text for text in told)
-    two_rungs = sampled(iv.relangevin((1.0, 3.0)), warmup=200)[0].report["budget"]
+    two_rungs = sampled(iv.samplers.relangevin((1.0, 3.0)), warmup=200)[0].report["budget"]
     assert two_rungs["evaluations"] == ALLOWED * 4 * 2 * (200 + 400)
 
 
@@ -66,7 +66,9 @@ def test_a_run_within_its_budget_gives_no_notice(caplog):
     assert "half of the budget" in caplog.text
 
 
-@pytest.mark.parametrize("sampler", [None, iv.mams(), iv.relangevin(ladder="auto")], ids=["chosen", "mams", "ladder"])
+@pytest.mark.parametrize(
+    "sampler", [None, iv.mams(), iv.samplers.relangevin(ladder="auto")], ids=["chosen", "mams", "ladder"]
+)
 def test_warm_up_ends_within_the_budget(sampler):
     run, _ = sampled(sampler, warmup=1500, draws=2000, evaluations=2400)
     report, chains = run.report, len(run.report["targets"])
@@ -85,7 +87,7 @@ def test_a_search_for_modes_keeps_to_a_quarter_of_it():
 
 
 def test_where_warm_up_learns_the_law_it_is_made_whole():
-    run, _ = sampled(iv.sgld(0.1), warmup=200, draws=400, evaluations=800)
+    run, _ = sampled(iv.samplers.sgld(0.1), warmup=200, draws=400, evaluations=800)
     assert run.report["warmup"] == 200 and run.report["budget"]["stopped"] is None
     assert run.report["draws"] == 1
 
@@ -103,7 +105,7 @@ def test_a_stopped_run_goes_on_with_a_larger_budget(tmp_path, segment):
     np.testing.assert_array_equal(stopped.theta, whole.theta[:, :made])
     in_memory, _ = sampled(iv.mams(), warmup=200, evaluations=limit)
     np.testing.assert_array_equal(in_memory.theta, stopped.theta)
-    target = iv.Target(iv.FunctionPotential(normal, D))
+    target = iv.Target(iv.extending.FunctionPotential(normal, D))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again = iv.resume(path, target, progress=False)
@@ -118,7 +120,9 @@ def test_a_stopped_run_goes_on_with_a_larger_budget(tmp_path, segment):
 def test_a_budget_is_not_added_later(tmp_path):
     sampled(iv.mams(), draws=10, warmup=100, directory=tmp_path / "run")
     with pytest.raises(ValueError, match="evaluations must be None for a run that was given no budget, got 5000"):
-        iv.resume(tmp_path / "run", iv.Target(iv.FunctionPotential(normal, D)), progress=False, evaluations=5000)
+        iv.resume(
+            tmp_path / "run", iv.Target(iv.extending.FunctionPotential(normal, D)), progress=False, evaluations=5000
+        )
 
 
 def test_an_account_is_restored():

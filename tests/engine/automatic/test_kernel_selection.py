@@ -91,7 +91,7 @@ LED_ASTRAY = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_grad
 @pytest.fixture(scope="module")
 def led_astray():
     """A run in Neal's funnel, which is highest where it has no mass, and what it warned of."""
-    return sampled(iv.Target(iv.FunctionPotential(funnel, 10)), **LED_ASTRAY)
+    return sampled(iv.Target(iv.extending.FunctionPotential(funnel, 10)), **LED_ASTRAY)
 
 
 def move_once(choice):
@@ -225,7 +225,7 @@ class TestWhatIsChosen:
         easy, told = sampled(linear())
         assert 0.12 <= easy.report["pilot"]["promised"] <= 1.0 and easy.report["pilot"]["steps"] in (100, 200)
         monkeypatch.setattr(KernelSelection, "_measured", lambda self, *chains: (1.01, 0.5))
-        run, bent = sampled(iv.Target(iv.FunctionPotential(ridge, 2)))
+        run, bent = sampled(iv.Target(iv.extending.FunctionPotential(ridge, 2)))
         promise = "the pilot run of 100 steps promised an effective sample size (ESS) per draw of 0.5"
         assert any(text.startswith(promise) for text in bent)
         assert promise in repr(run)
@@ -297,7 +297,7 @@ class TestWhatIsChosen:
             radius = np.linalg.norm(x, axis=1)
             return 2.0 * (radius - 5.0) ** 2, (4.0 * (radius - 5.0) / radius)[:, None] * x
 
-        run, _ = sampled(iv.Target(iv.FunctionPotential(ring, 2)), draws=20, warmup=100)
+        run, _ = sampled(iv.Target(iv.extending.FunctionPotential(ring, 2)), draws=20, warmup=100)
         found, *more = run.report["decisions"]
         flat = "minima that are flat in some direction, as on a ridge, or against walls: one" in found
         # its bend, of which little is known, gives all weight to one of them at some seeds
@@ -316,7 +316,7 @@ class TestWhatIsChosen:
             energy = 0.05 * (x - 1.0) ** 2 + 0.5 * apart**2 / 0.25
             return energy, np.stack([0.1 * (x - 1.0) - 8.0 * x * apart / 1.0, 4.0 * apart], axis=1)
 
-        run, _ = sampled(iv.Target(iv.FunctionPotential(banana, 2)), draws=20, warmup=100)
+        run, _ = sampled(iv.Target(iv.extending.FunctionPotential(banana, 2)), draws=20, warmup=100)
         lines = run.report["decisions"]
         assert "failed" in lines[1] and "times as long" in lines[1]
 
@@ -537,7 +537,7 @@ class TestItIsARun:
     @pytest.mark.parametrize("draws", [10, 2 * TRIAL], ids=["few draws", "draws of the trial"])
     def test_begins_again_where_it_was_told_to_after_a_kill(self, draws, tmp_path, killed_on_trial, monkeypatch):
         """Chains that were led astray do, and the trial that shows it may be after the kill, or at it."""
-        target, settings = iv.Target(iv.FunctionPotential(funnel, 10)), LED_ASTRAY | {"draws": draws}
+        target, settings = iv.Target(iv.extending.FunctionPotential(funnel, 10)), LED_ASTRAY | {"draws": draws}
         whole, _ = sampled(target, **settings)
         assert whole.report["led_astray"]
         monkeypatch.setattr(checkpoint_loop, "FIRST_SECONDS", 0.0)  # a checkpoint after each step
@@ -555,7 +555,7 @@ class TestItIsARun:
             counts.append(len(x))
             return 0.5 * (x**2).sum(axis=1), x
 
-        run, _ = sampled(iv.Target(iv.FunctionPotential(function, 3)), draws=20, check_gradient=False)
+        run, _ = sampled(iv.Target(iv.extending.FunctionPotential(function, 3)), draws=20, check_gradient=False)
         assert run.report["evaluations"]["target"] == sum(counts)
 
 
@@ -575,7 +575,9 @@ class TestWords:
         assert any("no draw has visited a mode that descents from the prior found, at (-5)" in text for text in told)
 
     @pytest.mark.filterwarnings("ignore")
-    @pytest.mark.parametrize("sampler", [iv.sgld(0.05), iv.relangevin(step_size=0.1), iv.pcn()], ids=str)
+    @pytest.mark.parametrize(
+        "sampler", [iv.samplers.sgld(0.05), iv.samplers.relangevin(step_size=0.1), iv.pcn()], ids=str
+    )
     def test_nobody_looked(self, sampler):
         """Nor does R-hat, of chains that start together and whose steps are given."""
         told = {}
@@ -592,7 +594,7 @@ class TestWords:
         def endless(x):
             return -3.0 * x[:, 0] + 0.5 * x[:, 1] ** 2, np.stack([np.full(len(x), -3.0), x[:, 1]], axis=1)
 
-        target = iv.Target(iv.FunctionPotential(endless, 2), names=("slope", "bowl"))
+        target = iv.Target(iv.extending.FunctionPotential(endless, 2), names=("slope", "bowl"))
         engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         engine.begin()
         report = engine.report()
@@ -606,7 +608,9 @@ class TestWords:
             return 0.5 * x[:, 1] ** 2, np.stack([np.zeros(len(x)), x[:, 1]], axis=1)
 
         engine = Engine(
-            iv.Target(iv.FunctionPotential(valley, 2), names=("x", "bowl")), Automatic(), Plan(20, 100, 1, 4, 1)
+            iv.Target(iv.extending.FunctionPotential(valley, 2), names=("x", "bowl")),
+            Automatic(),
+            Plan(20, 100, 1, 4, 1),
         )
         engine.begin()
         modes = engine.report()["modes"]
@@ -628,7 +632,7 @@ class TestWords:
             total = x.sum(axis=1)
             return 0.5 * total**2, np.stack([total, total], axis=1)
 
-        target = iv.Target(iv.FunctionPotential(valley, 2), names=("a", "b"))
+        target = iv.Target(iv.extending.FunctionPotential(valley, 2), names=("a", "b"))
         engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         engine.begin()
         assert engine.report()["modes"]["wandered"] == {}

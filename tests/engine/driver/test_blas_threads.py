@@ -24,7 +24,7 @@ def gaussian(position):
 
 
 def draws(draw, threads):
-    target = iv.Target(iv.FunctionPotential(gaussian, 150))
+    target = iv.Target(iv.extending.FunctionPotential(gaussian, 150))
     with threadpool_limits(threads, user_api="blas"):
         return draw(target, iv.mala(), draws=5, warmup=100, chains=8).theta
 

@@ -33,7 +33,7 @@ def outer(theta: np.ndarray) -> np.ndarray:
 RECORD = {"norm": norm, "outer": outer}
 
 
-@pytest.mark.parametrize("sampler", [iv.mala(), iv.relangevin((1, 4))], ids=["one rung", "two rungs"])
+@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.relangevin((1, 4))], ids=["one rung", "two rungs"])
 def test_functions_of_the_draws_that_are_kept(sampler, draw):
     plain = draw(POSTERIOR, sampler, thin=2, **LENGTH)
     run = draw(POSTERIOR, sampler, thin=2, record=RECORD, **LENGTH)
@@ -48,7 +48,7 @@ def test_functions_of_the_draws_that_are_kept(sampler, draw):
     assert run.rungs == plain.rungs
 
 
-@pytest.mark.parametrize("sampler", [iv.mala(), iv.relangevin((1, 4))], ids=["one rung", "two rungs"])
+@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.relangevin((1, 4))], ids=["one rung", "two rungs"])
 def test_in_place_of_parameters(sampler, draw, monkeypatch):
     plain = draw(POSTERIOR, sampler, **LENGTH)
     run = draw(POSTERIOR, sampler, record=RECORD, keep=False, **LENGTH)
@@ -75,7 +75,7 @@ def test_in_place_of_parameters(sampler, draw, monkeypatch):
     "keep", [pytest.param(True, marks=pytest.mark.slow), ("b",), False], ids=["all", "some", "none"]
 )
 def test_saved_and_resumed(keep, draw, tmp_path):
-    sampler = iv.relangevin((1, 4))
+    sampler = iv.samplers.relangevin((1, 4))
     settings = {"record": RECORD, "keep": keep}
     whole = draw(POSTERIOR, sampler, **settings, **LENGTH)
     draw(POSTERIOR, sampler, directory=tmp_path / "run", segment=7, **settings, **(LENGTH | {"draws": 15}))
@@ -94,7 +94,9 @@ def test_saved_and_resumed(keep, draw, tmp_path):
 
 def test_a_weighted_run(draw):
     target = iv.Target(iv.LogDensity(lambda x: -0.5 * x[:, 0] ** 2, lambda x: -x, dimension=1))
-    run = draw(target, iv.csgld(0.1, np.arange(0.5, 4, 0.5)), record={"x": lambda x: x[:, 0]}, keep=False, **LENGTH)
+    run = draw(
+        target, iv.samplers.csgld(0.1, np.arange(0.5, 4, 0.5)), record={"x": lambda x: x[:, 0]}, keep=False, **LENGTH
+    )
     assert run.weights.shape == (3, 40)
     np.testing.assert_allclose(run.summary()["mean"]["x"], np.average(run.draws("x"), weights=run.weights))
 

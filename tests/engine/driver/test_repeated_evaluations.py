@@ -145,7 +145,7 @@ def test_few_solves_which_are_not_counted_and_change_no_draws():
 
 
 def test_noise_that_is_known_is_no_fault():
-    noisy = iv.sgld(0.001, estimator=iv.noisy(1.0, 1.0))
+    noisy = iv.samplers.sgld(0.001, estimator=iv.estimators.noisy(1.0, 1.0))
     run = iv.sample(posed(line), noisy, **SETTINGS)
     assert run.report["repeated"] == {}
 

@@ -11,8 +11,9 @@ from functions import square, squares, squares_slope
 
 import invsamp as iv
 from invsamp.engine.rungs.kernel_contract_check import PartError
-from invsamp.kernels import Info, Langevin
-from invsamp.tempering import Linear
+from invsamp.kernels import Langevin
+from invsamp.kernels.contract import Info
+from invsamp.tempering.linear_targets import Linear
 
 SETTINGS = {"draws": 30, "warmup": 100, "chains": 3, "seed": 2, "progress": False}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
@@ -23,7 +24,7 @@ def posed():
     return iv.Posterior(prior, iv.with_jacobian(squares, squares_slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
 
 
-TARGET = iv.Target(iv.FunctionPotential(square, 2))
+TARGET = iv.Target(iv.extending.FunctionPotential(square, 2))
 
 
 @pytest.mark.parametrize("directory", [False, True])
@@ -58,7 +59,7 @@ def test_acceptance_rates_are_those_of_the_report():
     rate = run.data.sample_stats["acceptance_rate"].to_numpy()
     assert ((rate >= 0) & (rate <= 1)).all()
     assert rate.mean() == pytest.approx(run.report["acceptance"][0], abs=5 * 0.5 / np.sqrt(9000))
-    assert "acceptance_rate" not in iv.sample(TARGET, iv.sgld(0.1), **SETTINGS).data.sample_stats
+    assert "acceptance_rate" not in iv.sample(TARGET, iv.samplers.sgld(0.1), **SETTINGS).data.sample_stats
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class Telling(Langevin):
 
 
 def sampler(kernel, temperatures=(1.0,), hot=None):
-    rungs = [iv.Rung(t, kernel=kernel if t == 1.0 or hot is None else hot, step_size=0.3) for t in temperatures]
-    return iv.Sampler(rungs)
+    rungs = [iv.ladder.Rung(t, kernel=kernel if t == 1.0 or hot is None else hot, step_size=0.3) for t in temperatures]
+    return iv.ladder.Sampler(rungs)
 
 
 def test_a_kernel_of_ones_own_tells(tmp_path):
@@ -177,7 +178,7 @@ def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
 )
 def test_what_cannot_be_kept_is_refused_at_once(declares, match):
     with pytest.raises(ValueError, match=match):
-        iv.Rung(kernel=Telling(declares=declares))
+        iv.ladder.Rung(kernel=Telling(declares=declares))
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ class Flat(Linear):
 
 
 def test_weights_of_a_law_make_its_draws_those_of_the_posterior(draw, agrees, tmp_path):
-    flat = iv.Sampler([iv.Rung(Flat(), kernel=Langevin(True))])
+    flat = iv.ladder.Sampler([iv.ladder.Rung(Flat(), kernel=Langevin(True))])
     run = draw(TARGET, flat, draws=400, thin=3, warmup=400)
     np.testing.assert_allclose(run.data.sample_stats["log_weight"], -0.5 * run.data.sample_stats["energy"])
     weight = run.weights[..., None] / run.weights.mean(axis=1)[:, None, None]
@@ -214,14 +215,14 @@ def test_weights_of_a_law_make_its_draws_those_of_the_posterior(draw, agrees, tm
 
 
 def test_a_rung_without_weights_beside_one_with_some():
-    rungs = [iv.Rung(target, kernel=Langevin(True), step_size=0.3) for target in (1.0, Flat())]
-    run = iv.sample(TARGET, iv.Sampler(rungs), **SETTINGS)
+    rungs = [iv.ladder.Rung(target, kernel=Langevin(True), step_size=0.3) for target in (1.0, Flat())]
+    run = iv.sample(TARGET, iv.ladder.Sampler(rungs), **SETTINGS)
     assert run.weights is None
     assert run.rung_weights(1).std() > 0.1
 
 
 def test_a_cold_law_that_is_not_the_posterior_must_have_weights(tmp_path):
-    flat = iv.Sampler([iv.Rung(Flat(weighted=False), kernel=Langevin(True))])
+    flat = iv.ladder.Sampler([iv.ladder.Rung(Flat(weighted=False), kernel=Langevin(True))])
     with pytest.raises(ValueError, match=r"the first law must be the posterior, or give its draws weights.*got Flat\("):
         iv.sample(TARGET, flat, **SETTINGS, directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -48,7 +48,7 @@ class Slow:
 
 
 def posed(function):
-    return iv.Target(iv.FunctionPotential(function, 2))
+    return iv.Target(iv.extending.FunctionPotential(function, 2))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -166,7 +166,7 @@ def test_a_script_ends_with_the_status_of_its_signal(tmp_path):
             if len(calls) == 700:
                 os.kill(os.getpid(), signal.SIGTERM)
             return 0.5 * (x**2).sum(axis=1), x
-        target = iv.Target(iv.FunctionPotential(energy, 2))
+        target = iv.Target(iv.extending.FunctionPotential(energy, 2))
         iv.sample(target, iv.mala(), draws=1000, chains=2, seed=3, progress=False, directory={str(tmp_path / "run")!r})
         print("finished")
         """,

@@ -23,7 +23,7 @@ def square(position):
     return (position**2).sum(axis=1), 2.0 * position
 
 
-TARGET = iv.Target(iv.FunctionPotential(square, 2))
+TARGET = iv.Target(iv.extending.FunctionPotential(square, 2))
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class BoundCounting:
 
 
 def single(**parts):
-    return iv.Sampler([iv.Rung(step_size=0.1, **parts)])
+    return iv.ladder.Sampler([iv.ladder.Rung(step_size=0.1, **parts)])
 
 
 def ladder(**swap):
-    return iv.Sampler([iv.Rung(t, step_size=0.1) for t in (1.0, 2.0)], iv.Swap(**swap))
+    return iv.ladder.Sampler([iv.ladder.Rung(t, step_size=0.1) for t in (1.0, 2.0)], iv.ladder.Swap(**swap))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def ladder(**swap):
     [
         single(kernel=Settings()),
         single(estimator=Counting("nothing")),
-        iv.Sampler([iv.Rung(step_size=lambda k: 0.1 / (1.0 + k))]),
+        iv.ladder.Sampler([iv.ladder.Rung(step_size=lambda k: 0.1 / (1.0 + k))]),
     ],
 )
 def test_settings_pass(sampler, tmp_path):
@@ -138,7 +138,7 @@ def test_one_that_changes_later_is_refused_at_the_next_checkpoint(tmp_path):
                 self.counts["small"] = self.counts.get("small", 0) + 1
             return (yield from Langevin.step(self, rung, here, memory))
 
-    sampler = iv.Sampler([iv.Rung(kernel=Late(), step_size=lambda k: 0.1 if k < 35 else 0.01)])
+    sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=Late(), step_size=lambda k: 0.1 if k < 35 else 0.01)])
     with pytest.raises(ValueError, match=r"the kernel .*Late.* has changed its 'counts'"):
         iv.sample(TARGET, sampler, directory=tmp_path / "run", segment=10, **LENGTH)
     assert iv.load(tmp_path / "run").theta.shape[1] == 10

@@ -14,14 +14,21 @@ from swapping import RULES, accept_seed, coarse, fine, ladder, log_ratio, swap, 
 from invsamp.estimators import exact, noisy
 from invsamp.evaluate.requests import Request
 from invsamp.swaps.discrepancy import Discrepancy
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swaps.rules import (
+    delayed_acceptance,
+    metropolis,
+    multi_variance,
+    noise_penalty,
+    product_target,
+    state_dependent_penalty,
+)
 from invsamp.swaps.schemes import adjacent, seo
 
 
 class TestRules:
     def test_default_is_exact_for_one_and_for_two_fidelities(self):
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
-        assert exchange.rules == [delayed_acceptance(Discrepancy()), fast()]
+        assert exchange.rules == [delayed_acceptance(Discrepancy()), state_dependent_penalty()]
 
     @pytest.mark.parametrize("hot", [fine, coarse])
     @pytest.mark.parametrize("name", RULES)
@@ -30,7 +37,7 @@ class TestRules:
         rungs, exchange = ladder((fine, hot), rule=RULES[name])
         t_c, t_h = (r.position.copy() for r in rungs)
         cc, ch, hh, hc = fine(t_c)[0], fine(t_h)[0], hot(t_h)[0], hot(t_c)[0]
-        if name in ("naive", "corrected", "fast"):
+        if name in ("metropolis", "noise_penalty", "state_dependent_penalty"):
             stages = [0.75 * (cc - hh)]
         elif name == "multi_variance":
             stages = [0.75 * 0.5 * (cc - ch + hc - hh)]
@@ -115,13 +122,16 @@ class TestNoisyRatio:
     def test_penalty_keeps_detailed_balance(self):
         a, b = np.array([1.0, -0.5]), np.array([0.3, 0.4])
         d = 0.75 * float(fine(a[None])[0][0] - fine(b[None])[0][0])
-        there, back = self.acceptance(fast(), (a, b)), self.acceptance(fast(), (b, a))
+        there, back = (
+            self.acceptance(state_dependent_penalty(), (a, b)),
+            self.acceptance(state_dependent_penalty(), (b, a)),
+        )
         assert there == pytest.approx(math.exp(d) * back, rel=2e-4)
         v = 0.75**2 * sum(self.variances)
         closed = ndtr((d - v / 2) / math.sqrt(v)) + math.exp(d) * ndtr(-(d + v / 2) / math.sqrt(v))
         assert there == pytest.approx(closed, rel=2e-4)
         # without it, and with half of it
-        for rule in (naive(), corrected(2.0)):
+        for rule in (metropolis(), noise_penalty(2.0)):
             there, back = self.acceptance(rule, (a, b)), self.acceptance(rule, (b, a))
             assert abs(there / (math.exp(d) * back) - 1.0) > 0.05
 
@@ -137,19 +147,21 @@ class TestDoubts:
         return [pair.doubt for pair in exchange.pairs if pair.doubt]
 
     def test_noise_taken_for_exact(self):
-        (words,) = self.doubts(naive(), noisy(1.0), noisy(1.0))
+        (words,) = self.doubts(metropolis(), noisy(1.0), noisy(1.0))
         assert "takes noisy energies for exact ones" in words
-        assert not self.doubts(naive(), noisy(1.0), noisy(1.0), energies="exact")
-        assert not self.doubts(naive(), exact(), exact())
+        assert not self.doubts(metropolis(), noisy(1.0), noisy(1.0), energies="exact")
+        assert not self.doubts(metropolis(), exact(), exact())
 
-    @pytest.mark.parametrize("rule", [fast(equalize=False), corrected(equalize=False)])
+    @pytest.mark.parametrize("rule", [state_dependent_penalty(equalize=False), noise_penalty(equalize=False)])
     def test_variances_that_change_at_a_swap(self, rule):
         (words,) = self.doubts(rule, noisy(1.0), noisy(self.rising))
         assert "rungs 0 and 1" in words and "may change at a swap" in words
         assert not self.doubts(rule, noisy(1.0), noisy(2.0))
         assert not self.doubts(rule, noisy(self.rising), noisy(self.rising))
 
-    @pytest.mark.parametrize("rule", [None, fast(), corrected(), multi_variance(0.5), product_target()])
+    @pytest.mark.parametrize(
+        "rule", [None, state_dependent_penalty(), noise_penalty(), multi_variance(0.5), product_target()]
+    )
     def test_none_about_the_rest(self, rule):
         assert not self.doubts(rule, noisy(1.0), noisy(self.rising))
 

@@ -20,7 +20,13 @@ from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.samplers import fast_resgld, multi_variance_resgld, r2sgld, resgld
 from invsamp.swaps.discrepancy import Discrepancy
-from invsamp.swaps.rules import corrected, delayed_acceptance, fast, multi_variance, product_target
+from invsamp.swaps.rules import (
+    delayed_acceptance,
+    multi_variance,
+    noise_penalty,
+    product_target,
+    state_dependent_penalty,
+)
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 
@@ -104,7 +110,7 @@ class TestEqualised:
         ratio, noise = log_ratio(rungs, rule, stage, added=added)
         return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
 
-    @pytest.mark.parametrize("rule", [fast(), corrected()])
+    @pytest.mark.parametrize("rule", [state_dependent_penalty(), noise_penalty()])
     def test_both_ways_have_the_larger_variance(self, rule):
         """Against the closed form for the larger v; 400,000 draws are right to 0.001."""
         d = 0.75 * float(square(self.a[None])[0][0] - square(self.b[None])[0][0])
@@ -118,7 +124,7 @@ class TestEqualised:
 
     def test_published_has_two(self):
         (there, one), (back, other) = (
-            self.acceptance(fast(equalize=False), p, 0) for p in ((self.a, self.b), (self.b, self.a))
+            self.acceptance(state_dependent_penalty(equalize=False), p, 0) for p in ((self.a, self.b), (self.b, self.a))
         )
         assert abs(one - other) > 0.5
         d = 0.75 * float(square(self.a[None])[0][0] - square(self.b[None])[0][0])
@@ -208,7 +214,7 @@ class TestDifferences:
         assert before[1] < 0.7 * before[0]
         assert exchange.accepts[0] > 0.9 * exchange.pairs[0].first_stage_accepts
 
-    @pytest.mark.parametrize("rule", [fast(), multi_variance(0.5), delayed_acceptance()])
+    @pytest.mark.parametrize("rule", [state_dependent_penalty(), multi_variance(0.5), delayed_acceptance()])
     def test_other_rules_learn_nothing(self, rule):
         exchange = Exchange(Swap(rule, fraction=1.0), pair(), np.random.SeedSequence(0))
         swap(exchange)

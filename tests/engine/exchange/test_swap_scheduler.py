@@ -10,7 +10,7 @@ from invsamp.diagnostics import round_trips
 from invsamp.estimators import noisy
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import GradientNoise
-from invsamp.swaps.rules import delayed_acceptance, fast, multi_variance
+from invsamp.swaps.rules import delayed_acceptance, multi_variance, state_dependent_penalty
 from invsamp.swaps.schemes import adjacent, deo, seo
 from invsamp.variances.models import running_average
 
@@ -49,12 +49,12 @@ class TestSolves:
         assert 0 < accepts < passed.sum() < 64
 
     def test_own_energies_of_two_fidelities_are_solved_after_the_swap(self):
-        spent, accepts, _ = self.attempt((fine, coarse), RULES["fast"])
+        spent, accepts, _ = self.attempt((fine, coarse), RULES["state_dependent_penalty"])
         assert spent == [accepts, accepts]
 
     def test_noisy_energies_are_drawn_afresh(self):
         settings = [{"estimator": noisy(1.0, 1.0)}] * 2
-        spent, accepts, rungs = self.attempt((fine, fine), fast(), settings=settings)
+        spent, accepts, rungs = self.attempt((fine, fine), state_dependent_penalty(), settings=settings)
         assert rungs[0].potential is rungs[1].potential
         assert spent == [128, 128]
         assert accepts > 0

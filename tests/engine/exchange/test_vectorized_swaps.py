@@ -10,7 +10,7 @@ from tempering import LINE, two_modes_posterior
 import invsamp as iv
 from invsamp.engine.exchange.replica_pair import Pair
 from invsamp.evaluate.requests import Estimate
-from invsamp.swaps.rules import corrected, delayed_acceptance
+from invsamp.swaps.rules import delayed_acceptance, noise_penalty
 from invsamp.swaps.schemes import adjacent, all_pairs, deo, seo
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
@@ -23,7 +23,7 @@ def split(rungs):
         rung.estimate = rung.estimate._replace(prior=prior, prior_gradient=0.2 * rung.position)
 
 
-@pytest.mark.parametrize("targets", [TEMPERATURES, [iv.tempered_likelihood(b) for b in (1.0, 0.4, 0.1, 0.0)]])
+@pytest.mark.parametrize("targets", [TEMPERATURES, [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.4, 0.1, 0.0)]])
 @pytest.mark.parametrize("scheme", [deo(), seo(), adjacent(), all_pairs()])
 def test_is_what_pairs_make_one_by_one(monkeypatch, targets, scheme):
     """The same random numbers, positions, estimates, walkers and counts."""
@@ -31,7 +31,7 @@ def test_is_what_pairs_make_one_by_one(monkeypatch, targets, scheme):
     for vectorized in (True, False):
         if not vectorized:
             monkeypatch.setattr(Pair, "_is_vectorized", lambda pair: False)
-        rungs, exchange = ladder((fine,) * 4, targets, rule=corrected(), scheme=scheme)
+        rungs, exchange = ladder((fine,) * 4, targets, rule=noise_penalty(), scheme=scheme)
         split(rungs)
         for _ in range(12):
             swap(exchange)
@@ -49,7 +49,7 @@ def test_is_what_pairs_make_one_by_one(monkeypatch, targets, scheme):
 
 def test_infinite_energies_stay_where_they_are_or_go_up():
     """A failed solve counts for nothing in the prior's law alone."""
-    rungs, exchange = ladder((fine,) * 2, [iv.tempered_likelihood(b) for b in (1.0, 0.0)])
+    rungs, exchange = ladder((fine,) * 2, [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.0)])
     split(rungs)
     hot = rungs[1].estimate
     rungs[1].estimate = Estimate(np.full(64, np.inf), hot.gradient, prior=hot.prior)
@@ -99,12 +99,14 @@ class TestWhen:
 class TestLaws:
     """Of a ladder whose pairs meet three times after each step."""
 
-    LAWS = tuple(iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.1, 0.0))
+    LAWS = tuple(iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.1, 0.0))
 
     def shares(self, draw):
-        rungs = [iv.Rung(target, kernel=iv.Langevin(adjusted=True)) for target in self.LAWS[:-1]]
-        last = iv.Rung(self.LAWS[-1], kernel=iv.prior_draws())
-        run = draw(two_modes_posterior(), iv.Sampler([*rungs, last], preconditioner="dense"), draws=300, warmup=600)
+        rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in self.LAWS[:-1]]
+        last = iv.ladder.Rung(self.LAWS[-1], kernel=iv.kernels.prior_draws())
+        run = draw(
+            two_modes_posterior(), iv.ladder.Sampler([*rungs, last], preconditioner="dense"), draws=300, warmup=600
+        )
         assert run.report["swap_solves"] == {"model": 0}
         return LINE.shares(run)
 

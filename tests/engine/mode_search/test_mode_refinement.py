@@ -9,7 +9,8 @@ import invsamp as iv
 from invsamp.domains import Unbounded
 from invsamp.engine.mode_search.mode_refinement import jumping, refined_modes
 from invsamp.evaluate.requests import Estimate, answered
-from invsamp.kernels import Microcanonical, ModeJumps
+from invsamp.kernels import Microcanonical
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Rung, Sampler
 
 CENTERS = np.array([[1.0, 0.0], [-1.0, 0.5]])
@@ -52,7 +53,7 @@ def test_where_one_is_left_nothing_changes(depths):
 
 
 def test_kernels_that_do_not_jump_ask_for_nothing():
-    plain = Sampler((Rung(), Rung(fidelity=1, kernel=iv.Langevin(adjusted=True))))
+    plain = Sampler((Rung(), Rung(fidelity=1, kernel=iv.kernels.Langevin(adjusted=True))))
 
     def refuse(requests):
         raise AssertionError(requests)

@@ -16,7 +16,7 @@ from invsamp.ladder.automatic import Automatic
 
 A = np.random.default_rng(0).normal(size=(12, 3))
 DATA = A @ [0.5, -0.3, 1.0]
-NOISE = r"fidelity 'model' is noisy: at one and the same point it varies by [\d.]+ \(sd\).*iv.noisy\(\)"
+NOISE = r"fidelity 'model' is noisy: at one and the same point it varies by [\d.]+ \(sd\).*iv.estimators.noisy\(\)"
 SHORT = {"draws": 20, "warmup": 100, "seed": 1, "progress": False}
 
 
@@ -47,7 +47,11 @@ def quiet(problem, sampler, **settings):
         return iv.sample(problem, sampler, **SHORT | settings)
 
 
-@pytest.mark.parametrize("sampler", [iv.sghmc(), iv.sgld(), iv.sghmc(estimator=iv.minibatch(4))], ids=str)
+@pytest.mark.parametrize(
+    "sampler",
+    [iv.samplers.sghmc(), iv.samplers.sgld(), iv.samplers.sghmc(estimator=iv.estimators.minibatch(4))],
+    ids=str,
+)
 def test_an_unadjusted_kernel_refuses_a_wrong_jacobian(sampler) -> None:
     with pytest.raises(ModelError, match=r"fidelity 'fine'.* most of all in .* off by 3\d\.\d%.*biased") as told:
         quiet(posterior(Linear(1.5)), sampler)
@@ -75,27 +79,27 @@ class LinearInRows:
 
 @pytest.mark.parametrize("groups", [None, np.arange(12) // 2], ids=["data", "groups"])
 def test_what_only_minibatches_evaluate_is_checked(groups) -> None:
-    sampler = iv.sgld(0.01, estimator=iv.minibatch(4, groups))
+    sampler = iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(4, groups))
     with pytest.raises(ModelError, match=r"fidelity 'fine'.* off by 3\d\.\d%.*biased"):
         quiet(posterior(LinearInRows(1.5)), sampler)
     for seed in range(10):
         quiet(posterior(LinearInRows()), sampler, seed=seed, draws=2)
     # what a sampler does not use is not asked for
-    quiet(posterior(LinearInRows(1.5)), iv.sgld(0.01))
+    quiet(posterior(LinearInRows(1.5)), iv.samplers.sgld(0.01))
 
 
 def test_what_it_would_have_done_to_the_draws() -> None:
     # with the Jacobian times 1.5 they are too narrow, and nothing else shows it
     settings = {"draws": 2000, "warmup": 500, "chains": 8, "thin": 2}
-    right = quiet(posterior(Linear()), iv.sghmc(), **settings)
-    wrong = quiet(posterior(Linear(1.5)), iv.sghmc(), check_gradient=False, **settings)
+    right = quiet(posterior(Linear()), iv.samplers.sghmc(), **settings)
+    wrong = quiet(posterior(Linear(1.5)), iv.samplers.sghmc(), check_gradient=False, **settings)
     ratio = wrong.theta.std(axis=(0, 1)) / right.theta.std(axis=(0, 1))
     assert (ratio < 0.92).all()
 
 
 def test_the_parameter_is_named() -> None:
     with pytest.raises(ModelError, match=r"most of all in b\[1\]: the slope"):
-        quiet(posterior(Linear(np.array([1.0, 1.0, 0.5]))), iv.sgld())
+        quiet(posterior(Linear(np.array([1.0, 1.0, 0.5]))), iv.samplers.sgld())
 
 
 def test_an_adjusted_kernel_warns_at_the_start_and_the_run_keeps_it(tmp_path) -> None:
@@ -161,14 +165,14 @@ def test_energies_that_are_not_the_same_again(sd, refused) -> None:
         engine.begin()
     with pytest.warns(UserWarning, match=NOISE):
         Engine(problem, iv.mala(0.1, preconditioner=None), Plan(20, 0, 1, 4, 1)).begin()
-    stated = iv.fast_resgld([1, 4], 0.01, estimator=iv.noisy(sd))
+    stated = iv.samplers.fast_resgld([1, 4], 0.01, estimator=iv.estimators.noisy(sd))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         Engine(problem, stated, Plan(20, 200, 1, 4, 1)).begin()
 
 
 def test_every_fidelity_that_the_sampler_uses_is_checked() -> None:
-    ladder = iv.relangevin((1.0, 4.0), fidelities=(0, 1), swap=iv.delayed_acceptance())
+    ladder = iv.samplers.relangevin((1.0, 4.0), fidelities=(0, 1), swap=iv.swaps.delayed_acceptance())
     for models, name in (((Linear(1.5), Linear()), "coarse"), ((Linear(), Linear(1.5)), "fine")):
         with pytest.warns(UserWarning, match=f"fidelity '{name}' is not that of its energy"):
             iv.sample(posterior(*models), ladder, **SHORT)
@@ -178,18 +182,18 @@ def test_every_fidelity_that_the_sampler_uses_is_checked() -> None:
     }
     # one that it does not use is not solved
     unused = Linear(1.5)
-    quiet(posterior(unused, Linear()), iv.sgld())
+    quiet(posterior(unused, Linear()), iv.samplers.sgld())
     assert unused.rows == 0
 
 
 def test_all_levels_of_a_coupled_sum_are_checked() -> None:
-    sum_of_levels = iv.sgld(0.01, estimator=iv.coupled_sum())
+    sum_of_levels = iv.samplers.sgld(0.01, estimator=iv.estimators.coupled_sum())
     with pytest.raises(ModelError, match="fidelity 'coarse'"):
         quiet(posterior(Linear(1.5), Linear()), sum_of_levels)
 
 
 def test_draws_do_not_depend_on_the_check() -> None:
-    for sampler in (iv.mala(), iv.sghmc(), iv.sgld(estimator=iv.minibatch(4))):
+    for sampler in (iv.mala(), iv.samplers.sghmc(), iv.samplers.sgld(estimator=iv.estimators.minibatch(4))):
         with_it, without = (quiet(posterior(Linear()), sampler, check_gradient=flag) for flag in (True, False))
         np.testing.assert_array_equal(with_it.theta, without.theta)
         assert with_it.report["evaluations"] == without.report["evaluations"]
@@ -197,8 +201,8 @@ def test_draws_do_not_depend_on_the_check() -> None:
 
 def test_a_resumed_run_does_not_check_again(tmp_path) -> None:
     model = Linear()
-    whole = quiet(posterior(Linear()), iv.sgld(), directory=tmp_path / "whole")
-    quiet(posterior(model), iv.sgld(), directory=tmp_path / "run", draws=10)
+    whole = quiet(posterior(Linear()), iv.samplers.sgld(), directory=tmp_path / "whole")
+    quiet(posterior(model), iv.samplers.sgld(), directory=tmp_path / "run", draws=10)
     before = model.rows
     more = iv.resume(tmp_path / "run", posterior(model), draws=20, progress=False)
     assert more.report["gradient_check_evaluations"] == {"fine": 10}
@@ -211,30 +215,30 @@ def test_starts_that_fail_are_left_for_others() -> None:
     run = quiet(posterior(Linear(fails=lambda theta: theta[:, 0] < 0.2)), iv.mala())
     assert 10 <= run.report["gradient_check_evaluations"]["fine"] <= 60
     with pytest.raises(ModelError):
-        quiet(posterior(Linear(1.5, fails=lambda theta: theta[:, 0] < 0.2)), iv.sgld())
+        quiet(posterior(Linear(1.5, fails=lambda theta: theta[:, 0] < 0.2)), iv.samplers.sgld())
 
 
 def test_a_start_at_the_mode_is_no_false_alarm() -> None:
     problem = posterior(Linear())
     mode = np.linalg.solve(A.T @ A / 0.25 + np.eye(3), A.T @ DATA / 0.25)
     for seed in range(10):
-        quiet(problem, iv.sgld(), start=mode, draws=1, seed=seed)
+        quiet(problem, iv.samplers.sgld(), start=mode, draws=1, seed=seed)
 
 
 def test_derivatives_that_are_approximate_say_so() -> None:
     off = Linear(1.03)
     with pytest.raises(ModelError, match="approximate on purpose"):
-        quiet(posterior(off), iv.sgld())
-    quiet(posterior(iv.approximate_derivatives(off, 0.05)), iv.sgld())
+        quiet(posterior(off), iv.samplers.sgld())
+    quiet(posterior(iv.approximate_derivatives(off, 0.05)), iv.samplers.sgld())
 
 
 def test_penalties_and_walls_are_no_false_alarms() -> None:
-    walls = iv.Ball((0.0, 0.0, 0.0), 0.5)
+    walls = iv.domains.Ball((0.0, 0.0, 0.0), 0.5)
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1, shape=2))
     problem = iv.Posterior(prior, Linear(), DATA, iv.GaussianNoise(0.5), domain=walls)
-    for boundary in ("reflect", "ignore", "project", iv.penalized(100.0)):
+    for boundary in ("reflect", "ignore", "project", iv.domains.penalized(100.0)):
         for seed in range(5):
-            quiet(problem, replace(iv.sgld(1e-3), boundary=boundary), seed=seed, draws=2)
+            quiet(problem, replace(iv.samplers.sgld(1e-3), boundary=boundary), seed=seed, draws=2)
 
 
 def test_check_gradient_is_true_or_false() -> None:

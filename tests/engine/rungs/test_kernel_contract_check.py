@@ -11,11 +11,13 @@ import pytest
 import invsamp as iv
 from invsamp.engine.rungs.kernel_contract_check import PartError
 from invsamp.evaluate import Estimate, Request
-from invsamp.kernels import Info, Point, decided
+from invsamp.kernels.contract import Info, Point, decided
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 
-TARGET = iv.Target(iv.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2.0 * x), 2), iv.Box([-2.0, -2.0], [2.0, 2.0]))
+TARGET = iv.Target(
+    iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), 2.0 * x), 2), iv.Box([-2.0, -2.0], [2.0, 2.0])
+)
 LENGTH = {"draws": 300, "warmup": 20, "chains": 3, "seed": 7, "progress": False}
 
 
@@ -56,7 +58,7 @@ class Walk:
 
 def sampler(nonsense, after=0):
     kernel = type("Walk", (Walk,), {"nonsense": nonsense, "after": after})()
-    return iv.Sampler([iv.Rung(kernel=kernel, step_size=0.1)])
+    return iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.1)])
 
 
 def asking(requests):
@@ -128,7 +130,7 @@ def test_some_chains_asked_for_by_themselves():
     assert iv.sample(TARGET, sampler(step), **LENGTH).theta.shape[1] == 300
     halved = type("Walk", (Walk,), {"nonsense": lambda *args: (yield from args[1].evaluate(np.zeros((2, 2)), [1]))})()
     with pytest.raises(PartError, match=r"say of which chain each of the 2 positions is, in rows, got \[1\]"):
-        iv.sample(TARGET, iv.Sampler([iv.Rung(kernel=halved, step_size=0.1)]), **LENGTH)
+        iv.sample(TARGET, iv.ladder.Sampler([iv.ladder.Rung(kernel=halved, step_size=0.1)]), **LENGTH)
 
 
 at = Point._replace
@@ -181,14 +183,14 @@ def test_returning(what):
 def test_a_step_that_is_no_generator():
     kernel = type("Walk", (Walk,), {"step": lambda self, rung, here, memory: (here, memory, Info(np.zeros(3)))})()
     with pytest.raises(PartError, match=r"Walk\(\) must have a step that is a generator, .*, got \(Point"):
-        iv.sample(TARGET, iv.Sampler([iv.Rung(kernel=kernel, step_size=0.1)]), **LENGTH)
+        iv.sample(TARGET, iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.1)]), **LENGTH)
 
 
 @pytest.mark.parametrize("memory", [None, [1.0], {"a": [1.0]}, {1: np.zeros(3)}])
 def test_memory_from_the_start(memory):
     kernel = type("Walk", (Walk,), {"init": lambda self, rng, shape: memory})()
     with pytest.raises(PartError, match=r"the kernel .*Walk\(\) must keep a dict of arrays by name as its memory, got"):
-        iv.sample(TARGET, iv.Sampler([iv.Rung(kernel=kernel, step_size=0.1)]), **LENGTH)
+        iv.sample(TARGET, iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.1)]), **LENGTH)
 
 
 def raising(self, rung, here, memory, move):

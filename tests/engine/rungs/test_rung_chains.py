@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from functions import square
 
-from invsamp.domains import Box, Reflection, Unbounded
+from invsamp.domains import Box, Unbounded
+from invsamp.domains.contract import Reflection
 from invsamp.engine.rungs.rung_chains import FAILING_STEPS, RungChains, SolvesFailed
-from invsamp.estimators import Exact, minibatch, noisy
+from invsamp.estimators import minibatch, noisy
+from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, answered
 from invsamp.kernels import Langevin

@@ -195,7 +195,7 @@ A = np.random.default_rng(2).normal(size=(5, 4))
 
 
 def test_flat_on_a_domain(draw, agrees) -> None:
-    triangle = iv.Polygon([[0, 0], [2, 0], [0, 1]])
+    triangle = iv.domains.Polygon([[0, 0], [2, 0], [0, 1]])
     model = iv.finite_differences(lambda t: t[:, 2:] + 0 * t[:, :1])
     prior = iv.Prior(x=iv.Flat(triangle), b=iv.Normal(0, 1))
     posterior = iv.Posterior(prior, model, [0.0], iv.GaussianNoise(1.0))
@@ -225,8 +225,8 @@ def test_flat_on_a_domain(draw, agrees) -> None:
         (lambda: iv.Dirichlet([1.0, 0.0]), "concentration must be positive finite numbers"),
         (lambda: iv.LKJ(1), "size must be an integer >= 2, got 1"),
         (lambda: iv.LKJ(3, 0.0), "concentration must be a positive finite number"),
-        (lambda: iv.Flat(iv.Unbounded()), "domain must have a number of coordinates"),
-        (lambda: iv.Flat(iv.HalfSpaces([[1.0, 0.0]], [1.0])), "domain must be bounded"),
+        (lambda: iv.Flat(iv.domains.Unbounded()), "domain must have a number of coordinates"),
+        (lambda: iv.Flat(iv.domains.HalfSpaces([[1.0, 0.0]], [1.0])), "domain must be bounded"),
         (lambda: iv.Flat(1.0), "domain must be a bounded domain such as"),
         (
             lambda: iv.Posterior(

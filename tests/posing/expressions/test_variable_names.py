@@ -43,14 +43,18 @@ class Counting:
     def __init__(self, shapes):
         self.shapes, self.solves = shapes, 0
         self.dimension = sum(int(np.prod(shape)) for shape in shapes.values())
-        self.fidelities, self.sampling_domain, self.support = ("target",), iv.Unbounded(), iv.Unbounded()
+        self.fidelities, self.sampling_domain, self.support = (
+            ("target",),
+            iv.domains.Unbounded(),
+            iv.domains.Unbounded(),
+        )
 
     def potential(self, fidelity=None):
         def solve(position):
             self.solves += 1
             return square(position)
 
-        return iv.FunctionPotential(solve, self.dimension)
+        return iv.extending.FunctionPotential(solve, self.dimension)
 
     def sample_start(self, rng, n):
         return rng.standard_normal((n, self.dimension))
@@ -98,7 +102,7 @@ class TestWrongNames:
     )
     def test_of_a_target(self, names, message):
         with pytest.raises(ValueError, match=message):
-            iv.Target(iv.FunctionPotential(square, 2), names=names)
+            iv.Target(iv.extending.FunctionPotential(square, 2), names=names)
 
 
 class TestRightNames:
@@ -114,10 +118,10 @@ class TestRightNames:
 
     def test_a_parameter_may_be_a_temperature(self, tmp_path):
         """Although the hot rungs have one, too."""
-        target = iv.Target(iv.FunctionPotential(square, 2), names=("temperature", "b"))
-        sampler = iv.relangevin((1.0, 2.0), (0.1, 0.2))
+        target = iv.Target(iv.extending.FunctionPotential(square, 2), names=("temperature", "b"))
+        sampler = iv.samplers.relangevin((1.0, 2.0), (0.1, 0.2))
         settings = {"draws": 8, "warmup": 100, "seed": 1, "progress": False}
-        wanted = iv.sample(iv.Target(iv.FunctionPotential(square, 2)), sampler, **settings)
+        wanted = iv.sample(iv.Target(iv.extending.FunctionPotential(square, 2)), sampler, **settings)
         for run in (
             iv.sample(target, sampler, **settings),
             iv.sample(target, sampler, directory=tmp_path / "run", **settings),

@@ -215,7 +215,7 @@ def test_far_beyond_both_limits_nothing_is_known() -> None:
     assert (posterior.potential().energy(np.array([[-1e20], [1e20]])) == np.inf).all()
 
 
-class Spiked(iv.Noise):
+class Spiked(iv.extending.Noise):
     """Of infinite density where the model predicts more than 1.5."""
 
     def evaluate(self, y, data, *values):

@@ -136,7 +136,9 @@ class TestPosterior:
         with pytest.raises(
             ValueError, match=r"minibatch needs a potential with data terms .* data that are independent"
         ):
-            iv.sample(self.posterior(), iv.sgld(0.01, estimator=iv.minibatch(2)), draws=5, progress=False)
+            iv.sample(
+                self.posterior(), iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(2)), draws=5, progress=False
+            )
 
     def test_a_precision_of_what_was_seen(self) -> None:
         root = np.random.default_rng(5).normal(size=(8, 8))

@@ -80,7 +80,7 @@ class Doubled(iv.GaussianNoise):
 
 
 @dataclass(frozen=True)
-class Laplace(iv.Noise):
+class Laplace(iv.extending.Noise):
     """Two-sided exponential errors of scale 1."""
 
     def evaluate(self, y, data):

@@ -41,7 +41,7 @@ class DecayWithRows(Decay):
 def only_seen():
     """The posterior that never heard of what is missing; its scales are the same parameters."""
 
-    class Noise(iv.Noise):
+    class Noise(iv.extending.Noise):
         quantities = {"scale": "s"}  # noqa: RUF012
 
         def evaluate(self, y, data, scale):

@@ -33,7 +33,7 @@ def normal(sd):
 
 class TestWalk:
     def test_goes_to_the_restricted_law(self, agrees):
-        domain, target = iv.HalfSpaces([[-1.0]], [-5.0]), stats.truncnorm(5.0, np.inf)
+        domain, target = iv.domains.HalfSpaces([[-1.0]], [-5.0]), stats.truncnorm(5.0, np.inf)
         truth = [target.mean(), target.moment(2)]
         for sd, right in ((1.0, True), (1.2, False)):
             rng = np.random.default_rng(1)
@@ -43,7 +43,7 @@ class TestWalk:
 
     def test_keeps_the_restricted_law(self, agrees):
         """Around a corner, where lines are cut short."""
-        domain = iv.HalfSpaces([[-1.0, 0.0], [0.3, 1.0]], [0.0, 0.2])
+        domain = iv.domains.HalfSpaces([[-1.0, 0.0], [0.3, 1.0]], [0.0, 0.2])
         rng = np.random.default_rng(2)
         draws = rng.standard_normal((200_000, 2))
         draws = draws[domain.contains(draws)]
@@ -59,7 +59,7 @@ class TestWalk:
 
     def test_does_not_touch_where_it_begins(self):
         start = np.full((5, 1), 6.0)
-        walk(np.random.default_rng(0), start, normal(1.0), iv.HalfSpaces([[-1.0]], [-5.0]), np.ones(1))
+        walk(np.random.default_rng(0), start, normal(1.0), iv.domains.HalfSpaces([[-1.0]], [-5.0]), np.ones(1))
         assert (start == 6.0).all()
 
 
@@ -85,19 +85,19 @@ class TestStarts:
         assert abs(far.mean() - 40.0) < 0.05 and 0.07 < far.std() < 0.13
 
     def test_of_a_target(self, agrees):
-        potential = iv.FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 2)
-        target = iv.Target(potential, iv.HalfSpaces([[-1.0, 0.0]], [-6.0]))
+        potential = iv.extending.FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 2)
+        target = iv.Target(potential, iv.domains.HalfSpaces([[-1.0, 0.0]], [-6.0]))
         points = target.sample_start(np.random.default_rng(0), 400)
         target = stats.truncnorm(6.0, np.inf)
         assert agrees(points, [target.mean(), 0.0])
 
     def test_are_refused_where_no_point_is_known(self):
-        far = iv.LevelSet(lambda x: 50.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
+        far = iv.domains.LevelSet(lambda x: 50.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
         with pytest.raises(ValueError, match=r"0 of 50100 prior draws lie inside .* give one, start=\.\.\."):
             posterior(far, iv.Normal([0.0], 1.0)).sample_start(np.random.default_rng(0), 4)
         for problem in (
             posterior(*SMALL["tail"][:2]),
-            iv.Target(iv.FunctionPotential(normal(1.0), 1), iv.Box(5.0, 6.0)),
+            iv.Target(iv.extending.FunctionPotential(normal(1.0), 1), iv.Box(5.0, 6.0)),
         ):
             with pytest.raises(ValueError, match=r"positions must lie inside the domain,.* got none of 3"):
                 problem.sample_inside(np.random.default_rng(0), 4, np.zeros((3, 1)))
@@ -119,7 +119,7 @@ class TestRuns:
         assert not agrees(run.theta.mean(axis=1), truth + 0.4 * np.array([target.std() for target in targets]))
 
     def test_begin_where_they_are_told_although_no_other_point_is_known(self, draw, agrees):
-        far = iv.LevelSet(lambda x: 5.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
+        far = iv.domains.LevelSet(lambda x: 5.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
         run = draw(posterior(far, iv.Normal([0.0], 1.0)), iv.mala(), chains=64, draws=100, warmup=200, start=[5.5])
         assert agrees(run.theta[..., 0].mean(axis=1), stats.truncnorm(5.0, np.inf).mean())
 
@@ -136,5 +136,5 @@ class TestWhatElseDrawsFromThePrior:
     def test_a_comparison_of_fidelities_needs_independent_draws(self):
         problem = posterior(*SMALL["tail"][:2], fidelities=("coarse", "fine"))
         with pytest.raises(ValueError, match="domain must overlap the prior"):
-            iv.compare_fidelities(problem, 100)
+            iv.fidelities.compare(problem, 100)
         assert problem.check_gradient().passed

@@ -25,13 +25,13 @@ class TestMinibatches:
         white = LinearModel(("w",), model.design @ factor, model.known + model.design @ mean, model.data)
         prior = iv.Prior(w=iv.Normal(0.0, 1e3, shape=3))
         posterior = iv.Posterior(prior, white, model.data, iv.GaussianNoise(sd))
-        return draw(posterior, iv.sgld(step, estimator=estimator), start=np.zeros(3), **settings).theta
+        return draw(posterior, iv.samplers.sgld(step, estimator=estimator), start=np.zeros(3), **settings).theta
 
     def check(self, draw, agrees, within, model, size, step, **settings):
         total = len(model.data)
         ratio = total / size * (1.0 - size / total)
         formula = (1.0 + 0.5 * step * ratio) / (1.0 - 0.5 * step)
-        w = self.run(draw, model, 1.0, step, iv.minibatch(size), **settings)
+        w = self.run(draw, model, 1.0, step, iv.estimators.minibatch(size), **settings)
         variances = np.square(w).mean(axis=1)  # over the draws, (chains, 3)
         error = variances.mean(axis=1).std(ddof=1) / np.sqrt(len(w))
         assert error < 0.02 * formula  # the bound of 10% is five standard errors
@@ -47,7 +47,7 @@ class TestMinibatches:
     def test_all_data_have_no_factor(self, draw, within):
         """The control of the formula: the same sampler without minibatches has the variance of its step alone."""
         model = with_noisy_derivatives(5.0, 0.01, 1.0)
-        w = self.run(draw, model, 1.0, 0.5, iv.exact(), draws=150, warmup=50, chains=64)
+        w = self.run(draw, model, 1.0, 0.5, iv.estimators.exact(), draws=150, warmup=50, chains=64)
         assert within(np.square(w).mean() * 0.75 - 1.0, 0.05)
 
     @pytest.mark.slow
@@ -81,7 +81,7 @@ class TestConstraints:
         prior = iv.Prior(**{name: iv.Normal(1.0, 1.0) for name in NAMES})
         domain = HalfSpaces(NORMALS, OFFSETS)
         posterior = iv.Posterior(prior, compressed, compressed.data, iv.GaussianNoise(1.0), domain=domain)
-        sampler = iv.sgld(0.02, preconditioner="dense", boundary=boundary)
+        sampler = iv.samplers.sgld(0.02, preconditioner="dense", boundary=boundary)
         return draw(posterior, sampler, draws=1500, thin=2, warmup=400, start=exact[:256]).theta
 
     def test_reflection_samples_the_truncated_gaussian(self, draw, within, model, exact):

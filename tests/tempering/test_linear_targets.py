@@ -18,14 +18,18 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.problems.mixtures import two_modes
 from invsamp.protocols import SplitPotential
-from invsamp.tempering import TargetDistribution, Tempered, as_ladder, combined, noise_room
+from invsamp.tempering.checks import as_ladder, noise_room
+from invsamp.tempering.linear_targets import Tempered, combined
+from invsamp.tempering.target_distribution import TargetDistribution
 
 BETAS = 1.0, 0.3, 0.05, 0.0
 
 
 class TestParts:
     @pytest.mark.parametrize(
-        "target", [iv.tempered(1.0), iv.tempered(3.0), *map(iv.tempered_likelihood, BETAS)], ids=str
+        "target",
+        [iv.tempering.tempered(1.0), iv.tempering.tempered(3.0), *map(iv.tempering.tempered_likelihood, BETAS)],
+        ids=str,
     )
     def test_energy_and_gradient_are_the_factors_of_the_parts(self, target):
         prior, misfit = np.array([0.3, 2.0]), np.array([1.7, -4.0])
@@ -39,7 +43,7 @@ class TestParts:
         """0 times an infinite misfit is no NaN; with a misfit in it, the law is infinite there."""
         estimate = Estimate(np.array([np.inf, np.inf]), np.zeros((2, 1)), prior=np.array([0.7, np.inf]))
         for beta, wanted in ((0.0, [0.7, np.inf]), (0.2, [np.inf, np.inf]), (1.0, [np.inf, np.inf])):
-            np.testing.assert_array_equal(iv.tempered_likelihood(beta).energy(estimate, {}), wanted)
+            np.testing.assert_array_equal(iv.tempering.tempered_likelihood(beta).energy(estimate, {}), wanted)
 
     def test_a_posterior_tells_its_parts(self):
         posterior = two_modes_posterior()
@@ -91,25 +95,32 @@ class TestLadder:
     posterior = two_modes_posterior()
 
     def run(self, draw, sampler=None, **settings):
-        sampler = sampler or iv.relangevin([iv.tempered_likelihood(b) for b in BETAS], swap_fraction=0.5)
+        sampler = sampler or iv.samplers.relangevin(
+            [iv.tempering.tempered_likelihood(b) for b in BETAS], swap_fraction=0.5
+        )
         return draw(self.posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.5]), **settings)
 
     def truth(self, targets):
         return LINE.truth(self.posterior.potential(), targets)
 
     def test_every_rung_has_its_law(self, draw, agrees):
-        targets = [iv.tempered_likelihood(b) for b in BETAS]
+        targets = [iv.tempering.tempered_likelihood(b) for b in BETAS]
         run = self.run(draw)
         assert run.report["targets"] == ["beta = 1", "beta = 0.3", "beta = 0.05", "beta = 0"]
         assert run.report["temperatures"] is None
         assert agrees(LINE.shares(run), self.truth(targets))
         # tempered as a whole, as the same numbers would be as temperatures, is another law
-        others = [iv.tempered(1.0 / beta) for beta in BETAS[:-1]]
+        others = [iv.tempering.tempered(1.0 / beta) for beta in BETAS[:-1]]
         assert not agrees(LINE.shares(run)[:, : 3 * LINE.intervals], self.truth(others))
 
     def test_temperatures_and_likelihoods_in_one_ladder(self, draw, agrees):
-        targets = [iv.tempered(1.0), iv.tempered(2.0), iv.tempered_likelihood(0.2), iv.tempered_likelihood(0.0)]
-        run = self.run(draw, iv.relangevin(targets, swap_fraction=0.5))
+        targets = [
+            iv.tempering.tempered(1.0),
+            iv.tempering.tempered(2.0),
+            iv.tempering.tempered_likelihood(0.2),
+            iv.tempering.tempered_likelihood(0.0),
+        ]
+        run = self.run(draw, iv.samplers.relangevin(targets, swap_fraction=0.5))
         assert agrees(LINE.shares(run), self.truth(targets))
 
     def test_a_swap_that_takes_the_prior_for_misfit_is_rejected(self, draw, agrees, monkeypatch):
@@ -119,14 +130,14 @@ class TestLadder:
             decide(pairs, factors, energy, np.zeros_like(prior), *others)
 
         monkeypatch.setattr(vectorized_swaps, "_decide", whole)
-        targets = [iv.tempered_likelihood(b) for b in BETAS]
+        targets = [iv.tempering.tempered_likelihood(b) for b in BETAS]
         assert not agrees(LINE.shares(self.run(draw)), self.truth(targets))
 
     def test_the_prior_of_a_model_that_mostly_fails(self, draw, agrees):
         """Uniform on (-1, 5), solvable above 0 alone: the prior's rung goes where the posterior's cannot."""
         posterior = iv.Posterior(iv.Prior(x=iv.Uniform(-1.0, 5.0)), SquareRoot(), [1.0], iv.GaussianNoise(0.5))
-        targets = [iv.tempered_likelihood(b) for b in (1.0, 0.2, 0.0)]
-        sampler = iv.relangevin(targets, swap_fraction=0.5)
+        targets = [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.2, 0.0)]
+        sampler = iv.samplers.relangevin(targets, swap_fraction=0.5)
         run = draw(posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.0]))
         below = np.stack([(run.rung_theta(k)[..., 0] < 0.0).mean(axis=1) for k in range(3)], axis=1)
         assert not below[:, :2].any()
@@ -174,18 +185,18 @@ class TestNotLinear:
 
     def run(self, draw, **settings):
         rungs = [
-            iv.Rung(target, kernel=iv.Langevin(adjusted=True), step_size=0.2)
-            for target in (iv.tempered(1.0), self.target)
+            iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True), step_size=0.2)
+            for target in (iv.tempering.tempered(1.0), self.target)
         ]
         target = iv.Target(self.mixture)
-        sampler = iv.Sampler(rungs, iv.Swap(fraction=0.5))
+        sampler = iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5))
         length = {"draws": 1000, "thin": 4, "warmup": 2000, "start": np.array([-4.0])}
         return draw(target, sampler, **length | settings)
 
     def test_both_rungs_have_their_law(self, draw, agrees, monkeypatch):
         run = self.run(draw)
         assert run.report["swap_accepts"][0] > 0.1 * run.report["swap_attempts"][0]
-        truth = LINE.truth(self.mixture, (iv.tempered(1.0), self.target))
+        truth = LINE.truth(self.mixture, (iv.tempering.tempered(1.0), self.target))
         assert agrees(LINE.shares(run), truth)
         # and the hot rung's draws are the posterior's by their weights
         hot = run.rung_theta(1)[..., 0]
@@ -203,16 +214,23 @@ class TestNotLinear:
 
     def test_needs_exact_energies(self):
         with pytest.raises(ValueError, match=r"not linear in the energies needs exact ones, got Flattened.* Noisy"):
-            iv.Rung(self.target, estimator=iv.noisy(0.1))
-        rungs = [iv.Rung(estimator=iv.noisy(0.1), step_size=0.1), iv.Rung(self.target, step_size=0.1)]
+            iv.ladder.Rung(self.target, estimator=iv.estimators.noisy(0.1))
+        rungs = [
+            iv.ladder.Rung(estimator=iv.estimators.noisy(0.1), step_size=0.1),
+            iv.ladder.Rung(self.target, step_size=0.1),
+        ]
         with pytest.raises(ValueError, match=r"swaps with a rung of law Flattened.* need exact ones.*swap_energies"):
-            iv.sample(iv.Target(self.mixture), iv.Sampler(rungs), draws=1)
-        run = iv.sample(iv.Target(self.mixture), iv.Sampler(rungs, iv.Swap(energies="exact")), draws=2, progress=False)
+            iv.sample(iv.Target(self.mixture), iv.ladder.Sampler(rungs), draws=1)
+        run = iv.sample(
+            iv.Target(self.mixture), iv.ladder.Sampler(rungs, iv.ladder.Swap(energies="exact")), draws=2, progress=False
+        )
         assert run.rungs == 2
 
     def test_as_the_first_its_draws_have_weights(self, draw, agrees):
-        kernel = iv.Langevin(adjusted=True)
-        run = draw(iv.Target(self.mixture), iv.Sampler([iv.Rung(self.target, kernel=kernel)]), draws=1000, thin=4)
+        kernel = iv.kernels.Langevin(adjusted=True)
+        run = draw(
+            iv.Target(self.mixture), iv.ladder.Sampler([iv.ladder.Rung(self.target, kernel=kernel)]), draws=1000, thin=4
+        )
         right = run.theta[..., 0] > 0.0
         assert agrees((run.weights * (right - self.mixture.weights[1])).mean(axis=1), 0.0)
         assert not agrees(right.mean(axis=1), self.mixture.weights[1])
@@ -220,41 +238,54 @@ class TestNotLinear:
 
 class TestRefused:
     def test_potentials_without_parts(self):
-        sampler = iv.relangevin([iv.tempered_likelihood(b) for b in (1.0, 0.5)])
+        sampler = iv.samplers.relangevin([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)])
         with pytest.raises(ValueError, match=r"the law beta = 1 needs potentials that tell prior energy .* 'target'"):
             iv.sample(iv.Target(gaussian(1.0)), sampler, draws=1)
 
     @pytest.mark.parametrize("beta", [-0.1, 1.1, math.nan, "hot", True])
     def test_beta(self, beta):
         with pytest.raises(ValueError, match="beta must be a number in"):
-            iv.tempered_likelihood(beta)
+            iv.tempering.tempered_likelihood(beta)
 
     @pytest.mark.parametrize(
         "targets, message",
         [
-            ([iv.tempered_likelihood(0.5)], r"first law must be the posterior.* got TemperedLikelihood\(beta=0.5\)"),
-            ([1.0, iv.tempered_likelihood(1.0)], "less of the misfit from rung to rung, got T = 1 before beta = 1"),
-            ([1.0, iv.tempered_likelihood(0.2), 2.0], "got beta = 0.2 before T = 2 at index 2"),
-            ([1.0, "hot", iv.tempered_likelihood(0.2)], r"temperatures\[1\] must be a finite number >= 1, or a law"),
+            (
+                [iv.tempering.tempered_likelihood(0.5)],
+                r"first law must be the posterior.* got TemperedLikelihood\(beta=0.5\)",
+            ),
+            (
+                [1.0, iv.tempering.tempered_likelihood(1.0)],
+                "less of the misfit from rung to rung, got T = 1 before beta = 1",
+            ),
+            ([1.0, iv.tempering.tempered_likelihood(0.2), 2.0], "got beta = 0.2 before T = 2 at index 2"),
+            (
+                [1.0, "hot", iv.tempering.tempered_likelihood(0.2)],
+                r"temperatures\[1\] must be a finite number >= 1, or a law",
+            ),
         ],
     )
     def test_ladders(self, targets, message):
         with pytest.raises(ValueError, match=message):
-            iv.relangevin(targets)
+            iv.samplers.relangevin(targets)
 
     def test_effective_temperature_of_a_law_that_has_none(self):
-        noise = iv.GradientNoise(beyond="effective_temperature")
+        noise = iv.ladder.GradientNoise(beyond="effective_temperature")
         with pytest.raises(ValueError, match=r"where the law has no temperature: beta = 0\.5"):
-            iv.Rung(iv.tempered_likelihood(0.5), gradient_noise=noise, step_size=0.1)
+            iv.ladder.Rung(iv.tempering.tempered_likelihood(0.5), gradient_noise=noise, step_size=0.1)
 
 
 def test_temperatures_stand_for_laws():
-    assert as_ladder((1.0, 4)) == as_ladder([Tempered(1.0), 4.0]) == (iv.tempered(1.0), iv.tempered(4.0))
+    assert (
+        as_ladder((1.0, 4))
+        == as_ladder([Tempered(1.0), 4.0])
+        == (iv.tempering.tempered(1.0), iv.tempering.tempered(4.0))
+    )
 
 
 def test_room_for_noise():
-    assert noise_room(iv.tempered(4.0)) == 4.0
-    assert [noise_room(iv.tempered_likelihood(b)) for b in (1.0, 0.5, 0.0)] == [1.0, 4.0, math.inf]
+    assert noise_room(iv.tempering.tempered(4.0)) == 4.0
+    assert [noise_room(iv.tempering.tempered_likelihood(b)) for b in (1.0, 0.5, 0.0)] == [1.0, 4.0, math.inf]
 
 
 def test_equal_factors_take_the_whole():

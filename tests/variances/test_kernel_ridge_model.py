@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampled_variances import LOG_NOISE, PROBES, SEEDS, fitted_state, sample_variances, sigmoid_variance
 
-from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
+from invsamp.variances.kernel_ridge_model import KernelRidge, KernelRidgeState
 from invsamp.variances.models import kernel_ridge, running_average
 from invsamp.variances.ridge import CENTERS
 from invsamp.variances.sample_variances import unbiased_log

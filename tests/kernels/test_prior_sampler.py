@@ -10,14 +10,14 @@ from tempering import LINE, Square, two_modes_posterior
 
 import invsamp as iv
 
-LAWS = [iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
+LAWS = [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
 
 
 def ladder(last, **settings):
-    rungs = [iv.Rung(target, kernel=iv.Langevin(adjusted=True)) for target in LAWS[:-1]] + [
-        iv.Rung(LAWS[-1], kernel=last)
+    rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in LAWS[:-1]] + [
+        iv.ladder.Rung(LAWS[-1], kernel=last)
     ]
-    return iv.Sampler(rungs, iv.Swap(fraction=0.5), "dense", **settings)
+    return iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5), "dense", **settings)
 
 
 class TestLaw:
@@ -32,9 +32,9 @@ class TestLaw:
                 return self(theta), lambda cotangent: np.repeat(cotangent, 2, axis=1)
 
         posterior = iv.Posterior(prior, Sum(), [9.0], iv.GaussianNoise(0.5), iv.constraint("b > 0"))
-        rungs = [iv.Rung(LAWS[0]), iv.Rung(LAWS[-1], kernel=iv.prior_draws())]
+        rungs = [iv.ladder.Rung(LAWS[0]), iv.ladder.Rung(LAWS[-1], kernel=iv.kernels.prior_draws())]
         # hardly a swap: what is left of a rung's own draws
-        sampler = iv.Sampler(rungs, iv.Swap(fraction=0.001))
+        sampler = iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.001))
         run = draw(posterior, sampler, draws=2000, warmup=200, chains=4, start=np.array([4.0, 4.0]))
         assert run.report["kernels"][1] == "prior draws"
         hot = run.rung_theta(1)
@@ -49,7 +49,7 @@ class TestLaw:
     def test_weights_of_modes_are_right_though_all_chains_start_in_one(self, draw, agrees, within):
         posterior = two_modes_posterior()
         settings = {"draws": 400, "thin": 2, "warmup": 600, "start": np.array([1.5])}
-        run = draw(posterior, ladder(iv.prior_draws()), **settings)
+        run = draw(posterior, ladder(iv.kernels.prior_draws()), **settings)
         assert agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
         # by itself the cold rung stays where it began
         alone = draw(posterior, iv.mala(), **settings)
@@ -61,14 +61,14 @@ class TestLaw:
         posterior = two_modes_posterior()
         sample = iv.Prior.sample
         monkeypatch.setattr(iv.Prior, "sample", lambda prior, rng, n: sample(prior, rng, n) - 0.2)
-        run = draw(posterior, ladder(iv.prior_draws()), draws=400, thin=2, warmup=600, start=np.array([1.5]))
+        run = draw(posterior, ladder(iv.kernels.prior_draws()), draws=400, thin=2, warmup=600, start=np.array([1.5]))
         assert not agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
 
 
 class TestRefused:
     def test_another_law(self):
         with pytest.raises(ValueError, match=r"prior_draws\(\) is for the law of the prior.* got beta = 0.3"):
-            iv.Rung(LAWS[1], kernel=iv.prior_draws())
+            iv.ladder.Rung(LAWS[1], kernel=iv.kernels.prior_draws())
 
     def test_a_problem_without_a_prior(self):
         class Split:
@@ -85,10 +85,10 @@ class TestRefused:
                 return iv.contract.Parts(energy, slope, 0.5 * energy, 0.5 * slope)
 
         with pytest.raises(ValueError, match=r"prior_draws\(\) needs a problem whose prior can be drawn from.* Target"):
-            iv.sample(Split(), ladder(iv.prior_draws()), draws=1)
+            iv.sample(Split(), ladder(iv.kernels.prior_draws()), draws=1)
 
     def test_a_boundary_that_changes_the_prior(self):
-        sampler = ladder(iv.prior_draws(), boundary=iv.penalized(1.0))
+        sampler = ladder(iv.kernels.prior_draws(), boundary=iv.domains.penalized(1.0))
         with pytest.raises(ValueError, match=r"knows no boundary but 'reflect' and 'ignore', got penalty 1"):
             iv.sample(two_modes_posterior(), sampler, draws=1)
 
@@ -97,4 +97,4 @@ class TestRefused:
             iv.Prior(x=iv.Normal(0.0, 1.0)), Square(), [1.0], iv.GaussianNoise(1.0), iv.constraint("x > 6")
         )
         with pytest.raises(ValueError, match="domain must overlap the prior"):
-            iv.sample(posterior, ladder(iv.prior_draws()), draws=1, start=np.array([7.0]))
+            iv.sample(posterior, ladder(iv.kernels.prior_draws()), draws=1, start=np.array([7.0]))

@@ -1,4 +1,4 @@
-"""Kernel ridge regression of variances on the position: the model behind `invsamp.kernel_ridge`."""
+"""Kernel ridge regression of variances on the position: the model behind `invsamp.variances.kernel_ridge`."""
 
 from __future__ import annotations
 
