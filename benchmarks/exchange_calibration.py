@@ -2,10 +2,10 @@
 
     python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER] [--steep S]
 
-`iv.calibrate` of `iv.samplers.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a posterior of
-two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial. Any map keeps
-the law as long as it is frozen. In the control it is not: after each draw another one, of S times the slope, goes
-through the pair of solves where the fine chain stands. With ``--steep 1`` that is an offset, fitted again.
+`iv.calibrate` of `iv.samplers.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a
+posterior of two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial.
+Any map keeps the law as long as it is frozen. In the control it is not: after each draw another one, of S times the
+slope, goes through the pair of solves where the fine chain stands. With ``--steep 1`` that is an offset, fitted again.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
 energy as much as an energy with its gradient. ESS: bulk, the least over all unknowns, and for problems with two modes
 that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
-file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.samplers.ghmc()`, or a ladder of both
-models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found (`_fine_peers.py`), in
-environments of their own. With ``--workers`` processes solve chains in parallel, to the same draws. ``--local N``: the
-fine rung moves by itself after N exchanges, and not after 20.
+file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.samplers.ghmc()`, or a ladder
+of both models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found
+(`_fine_peers.py`), in environments of their own. With ``--workers`` processes solve chains in parallel, to the same
+draws. ``--local N``: the fine rung moves by itself after N exchanges, and not after 20.
 
 "law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
 for hare and lynx against the published posterior, for the conductivity against weighted draws of the corrected coarse

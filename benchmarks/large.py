@@ -2,8 +2,8 @@
 
     python benchmarks/large.py [--dimension N] [--draws N] [--thin N] [--parameters N] [--normal N]
 
-Runs `iv.samplers.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned; judges 4 chains of 1000 draws of 1000
-parameters; makes a `MultivariateNormal` of 4096. Each in a process of its own, whose largest memory is told.
+Runs `iv.samplers.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned; judges 4 chains of 1000 draws
+of 1000 parameters; makes a `MultivariateNormal` of 4096. Each in a process of its own, whose largest memory is told.
 Goals: 2 GB besides the draws, and one second.
 """
 

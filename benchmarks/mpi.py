@@ -6,8 +6,8 @@
 Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the time given, for each
 chain; the cold rung's takes --ratio times as long as one of the three others. With --sleep it sleeps so long instead:
 then the processes share nothing, as if each had a core of its own. With --exchange a coarse model that warm-up corrects
-does the moving (`iv.samplers.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are shared. The
-draws have to be the same for every number of processes, or this ends with an error.
+does the moving (`iv.samplers.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are
+shared. The draws have to be the same for every number of processes, or this ends with an error.
 
 Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
 machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be

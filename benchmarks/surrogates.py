@@ -6,8 +6,8 @@ The coarse model as it is, with the affine map of `iv.correct`, with what that c
 Gaussian process or a network for what it lacks. Pairs of solves at draws of the coarse posterior: N to learn from, 200
 to judge by. Told: the sd of the fine energy less the surrogate's; the share of independent draws that importance
 weights leave, E(w)^2 / E(w^2); and with ``--sample`` the fine solves, all counted, of an effective draw of
-`iv.samplers.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of the mode.
-Heat source: 2 unknowns. Conductivity: 20.
+`iv.samplers.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of
+the mode. Heat source: 2 unknowns. Conductivity: 20.
 """
 
 from __future__ import annotations

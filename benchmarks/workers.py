@@ -4,8 +4,8 @@
 
 Chains of MALA on a model that does a fixed amount of work for each row: loops that keep a core busy for so long, and
 longer in seconds where the process has to wait for its core. It runs in one process, in worker processes
-(`iv.parallel.isolated`) and in a `ProcessPoolExecutor`, in turns, and the draws have to be the same. Chains that the workers
-cannot share evenly cap what can be had, which is shown as the best there is.
+(`iv.parallel.isolated`) and in a `ProcessPoolExecutor`, in turns, and the draws have to be the same. Chains that the
+workers cannot share evenly cap what can be had, which is shown as the best there is.
 
 A turn counts as quiet where all others on the machine took less than 3% of the processors' time (Linux tells it, to ten
 milliseconds). Speed-ups are those of a turn: seconds of one process over those of the others.

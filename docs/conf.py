@@ -83,7 +83,7 @@ html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
 html_context = {}
 # pages without others of their kind beside them
-alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from", "peers")
+alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from", "peers", "renamed")
 html_sidebars = {page: [] for page in alone}
 html_theme_options = {
     "show_nav_level": 1,

@@ -51,9 +51,9 @@ def made_by_two(script, tmp_path_factory):
         sys.path.insert(0, sys.argv[1])
         import invsamp as iv
         import my_parts
-        from invsamp.parallel import planning, rank
+        from invsamp.parallel import load_balancing, rank
         from invsamp.problems.mixtures import two_modes
-        planning.MESSAGES = -1.0  # cheap as the models are, they are solved by all
+        load_balancing.MESSAGES = -1.0  # cheap as the models are, they are solved by all
         short = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
         run = iv.sample(my_parts.counts, my_parts.walk, **short)
         hot = iv.sample(iv.Target(two_modes()), my_parts.contour, **short).rung_theta(1)
@@ -192,6 +192,36 @@ class TestLaw:
     def test_two_processes_make_the_same_draws(self, script, made_by_two):
         whole = iv.sample(self.target, script.contour, **SHORT)
         np.testing.assert_array_equal(made_by_two["contour"], whole.rung_theta(1))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_scheme_attempts_the_coldest_pair_every_second_time(script, tmp_path):
+    settings = {"warmup": 100, "seed": 3, "progress": False}
+    run = iv.sample(TARGET, script.three, draws=60, directory=tmp_path / "run", **settings)
+    first, second = run.report["swap_attempts"]
+    # of chains and steps alike, so that the two differ by one attempt of each chain at the most
+    assert abs(first - second) <= len(run.theta) and first > 0
+    pairs = [script.ColdestFirst().pairs(attempt, 4, None) for attempt in range(6)]
+    assert pairs == [[(0, 1)], [(1, 2)], [(0, 1)], [(2, 3)], [(0, 1)], [(1, 2)]]
+    assert script.ColdestFirst().pairs(1, 2, None) == [(0, 1)]
+
+
+def test_extending_has_what_the_page_names(script):
+    named = set(re.findall(r"iv\.extending\.(\w+)", PAGE.read_text()))
+    assert len(named) > 10 and named <= set(iv.extending.__all__)
+    for part, contract in (
+        (script.RandomWalk(), iv.extending.Kernel),
+        (script.Contour(1.0, 20.0), iv.extending.TargetDistribution),
+        (script.Reshuffled(4), iv.extending.Estimator),
+        (script.ColdestFirst(), iv.extending.SwapScheme),
+        (script.Counting(), iv.extending.Evaluator),
+        (script.Counts(), iv.extending.Noise),
+        (iv.swaps.product_target(), iv.extending.SwapRule),
+        (iv.variances.known(1.0), iv.extending.VarianceModel),
+        (iv.Normal(0.0, 1.0), iv.extending.Distribution),
+        (iv.Box([0.0], [1.0]), iv.extending.Domain),
+    ):
+        assert isinstance(part, contract) and not isinstance(object(), contract)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

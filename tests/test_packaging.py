@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from public_names import NAMESPACES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -191,6 +193,20 @@ def test_bare_names_of_the_subpackages_are_banned(line: str, tmp_path: Path) -> 
 
 def test_no_public_name_hides_a_module() -> None:
     """A function that is named as its module would stand in its place after ``from invsamp import name``."""
-    package = importlib.import_module("invsamp")
-    files = {path.stem for path in (ROOT / "invsamp").glob("*.py")}
-    assert [name for name in files & set(package.__all__) if not hasattr(getattr(package, name), "__file__")] == []
+    hidden = []
+    for package in map(importlib.import_module, ("invsamp", *NAMESPACES)):
+        files = (
+            {path.stem for path in Path(package.__file__).parent.glob("*.py")} if hasattr(package, "__path__") else ()
+        )
+        hidden += [name for name in {*files} & {*package.__all__} if not hasattr(getattr(package, name), "__file__")]
+    assert not hidden
+
+
+def test_few_names_and_no_two_alike() -> None:
+    """No name of `iv` is another one in other case, or another ending: profile, Profiles; correct, corrected."""
+    names = importlib.import_module("invsamp").__all__
+    assert len(names) <= 80
+    stems: dict[str, str] = {}
+    for name in names:
+        stem = re.sub(r"(ations?|ions?|ed?|ing)$", "", name.lower().replace("_", ""))
+        assert stems.setdefault(stem, name) == name, f"{name} and {stems[stem]}"

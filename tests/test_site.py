@@ -18,14 +18,8 @@ ROOT = Path(__file__).parents[1]
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 #: Of the rules of axe-core, those that a page alone decides; what can be scrolled becomes focusable later, by script.
 RULES = ["color-contrast", "image-alt", "link-name", "button-name", "document-title", "html-has-lang", "label"]
-#: Modules, whose public names have pages by themselves; what is no page's matter; what has its page by another name.
-ELSEWHERE = {
-    "invsamp.diagnostics",
-    "invsamp.evaluate",
-    "invsamp.parallel",
-    "invsamp.__version__",
-    "invsamp.solvers.heat.GaussianBump",
-}
+#: What is no page's matter, and what has its page by another name.
+ELSEWHERE = {"invsamp.__version__", "invsamp.solvers.heat.GaussianBump"}
 #: What the script that is put into a page finds there, as JSON.
 LOOK = """
 <script src="{axe}"></script>

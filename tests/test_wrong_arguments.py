@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from base_calls import base_calls, found, methods
 from fuzzing import Call, Hanging, deadline, kinds_of, names, outcome, wrong_calls
+from public_names import NAMESPACES
 
 import invsamp as iv
 from invsamp import diagnostics
@@ -107,7 +109,9 @@ def test_everything_public_has_a_call_to_start_from() -> None:
     missing = {name for name in found() if name not in calls}
     assert not missing, f"tests/tools/base_calls.py needs a valid call of each of {sorted(missing)}"
     called = {name.split(".")[-1] for name in calls}
-    classes = [value for name in iv.__all__ if isinstance(value := getattr(iv, name), type)]
+    spaces = [iv, *(importlib.import_module(name) for name in NAMESPACES)]
+    classes = [value for space in spaces for name in space.__all__ if isinstance(value := getattr(space, name), type)]
+    classes = [value for value in classes if not getattr(value, "_is_protocol", False)]
     missing = {method for value in classes for method in methods(value)} - called
     assert not missing, f"tests/tools/base_calls.py needs a valid call of each of the methods {sorted(missing)}"
 

@@ -55,7 +55,8 @@ ENERGY_TRIPS_LIMIT = 10
 #: Weight by Laplace of a mode that descents found, from which on draws have to visit it; and by what factor their share
 #: may differ from it.
 MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
-#: About the share of starts that lead to minima which no descent has come to (`invsamp.engine.mode_search.multistart`), at the most.
+#: About the share of starts that lead to minima which no descent has come to (`invsamp.engine.mode_search.multistart`),
+#: at the most.
 UNSEEN_LIMIT = 1.0 / 16.0
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
@@ -199,7 +200,8 @@ def _mode_warnings(report: Report) -> list[str]:
         found.append(
             f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
             f"Gaussian is {weights[k]:.2g}: either the chains hardly pass between the modes, or these are far from "
-            'Gaussian. See whether their shares hold with more draws of a ladder, iv.samplers.relangevin(ladder="auto").'
+            "Gaussian. See whether their shares hold with more draws of a ladder, "
+            'iv.samplers.relangevin(ladder="auto").'
         )
     return found
 
@@ -434,8 +436,8 @@ def _expensive_coarse(report: Report) -> str | None:
         return None
     return (
         f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken for "
-        f"{learned['relative_cost']:.3g} times dearer ({learned['source']}): the draws are right, but moves on {fine!r} "
-        f"itself would have been quicker. Say what solves cost: Posterior(..., costs={{...}})."
+        f"{learned['relative_cost']:.3g} times dearer ({learned['source']}): the draws are right, but moves on "
+        f"{fine!r} itself would have been quicker. Say what solves cost: Posterior(..., costs={{...}})."
     )
 
 

@@ -114,6 +114,11 @@ def statistics(values: Array, log_weight: npt.ArrayLike | None = None) -> dict[s
     """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape).
 
     ``log_weight`` is as for `ess`.
+
+    Raises
+    ------
+    ValueError
+        If ``values`` has fewer than two axes.
     """
     values = array("values", values, finite=False, nan=True)
     if values.ndim < 2:

@@ -1,59 +1,30 @@
-"""Where positions may lie, and how a move is reflected there: see `invsamp.domains.contract`."""
+"""Constraints on parameters: regions that proposals are reflected into, and what happens at their boundary.
 
-from __future__ import annotations
+`Box`, `Ball`, `Ellipsoid`, `HalfSpaces`, `Polygon` and `LevelSet` are regions, `Product` combines regions of different
+parameters, `Unbounded` constrains nothing, and `constraint` reads an inequality such as ``"a + b < 1"``. `penalized`
+and `projected` are alternatives to reflection. The contract of a region is `invsamp.domains.contract`.
+"""
 
-from functools import reduce
-
-import numpy as np
-
-from invsamp.arguments import mapping
-from invsamp.domains._interior import point_inside
 from invsamp.domains.ball import Ball, Ellipsoid
-from invsamp.domains.box import Box, with_inf
-from invsamp.domains.constraints import Constraint, DomainLike, bound_domain, constraint, named_columns
-from invsamp.domains.contract import MAX_BOUNCES, MAX_BOUNCES_CURVED, Domain, Reflection
+from invsamp.domains.boundary import penalized, projected
+from invsamp.domains.box import Box
+from invsamp.domains.constraints import constraint
 from invsamp.domains.half_spaces import HalfSpaces
-from invsamp.domains.intersection import Intersection, intersect
-from invsamp.domains.level_set import LevelSet, SavedLevelSet
+from invsamp.domains.level_set import LevelSet
 from invsamp.domains.polygon import Polygon
 from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
-from invsamp.protocols import Facts
 
-# fmt: off
 __all__ = [
-    "MAX_BOUNCES", "MAX_BOUNCES_CURVED", "Ball", "Box", "Constraint", "Domain", "DomainLike", "Ellipsoid", "HalfSpaces",
-    "Intersection", "LevelSet", "Polygon", "Product", "Reflection", "SavedLevelSet", "Unbounded", "bound_domain",
-    "constraint", "from_dict", "named_columns", "point_inside",
+    "Ball",
+    "Box",
+    "Ellipsoid",
+    "HalfSpaces",
+    "LevelSet",
+    "Polygon",
+    "Product",
+    "Unbounded",
+    "constraint",
+    "penalized",
+    "projected",
 ]
-# fmt: on
-
-
-def from_dict(description: Facts) -> Domain:
-    """The domain that `to_dict` described.
-
-    Raises
-    ------
-    ValueError
-        If ``kind`` is not one of those of this module.
-    """
-    kind = mapping("description", description).get("kind")
-    if kind == "unbounded":
-        return Unbounded()
-    if kind == "box":
-        return Box(with_inf(description["lower"], -np.inf), with_inf(description["upper"], np.inf))
-    if kind == "half_spaces":
-        return HalfSpaces(description["normals"], description["offsets"])
-    if kind == "ball":
-        return Ball(description["center"], description["radius"])
-    if kind == "ellipsoid":
-        return Ellipsoid(description["center"], description["matrix"])
-    if kind == "polygon":
-        return Polygon(description["vertices"], description["holes"])
-    if kind == "level_set":
-        return SavedLevelSet.from_dict(description)
-    if kind == "product":
-        return Product({tuple(key): from_dict(domain) for key, domain in description["blocks"]})
-    if kind == "intersection":
-        return reduce(intersect, map(from_dict, description["parts"]))
-    raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r} in the description")

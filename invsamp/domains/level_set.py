@@ -57,7 +57,8 @@ class LevelSet(ReflectingDomain):
     Examples
     --------
     >>> import numpy as np, invsamp as iv
-    >>> iv.domains.LevelSet(lambda x: x[:, 0] ** 2 - x[:, 1], lambda x: np.column_stack([2 * x[:, 0], -np.ones(len(x))]), 2)
+    >>> gradient = lambda x: np.column_stack([2 * x[:, 0], -np.ones(len(x))])
+    >>> iv.domains.LevelSet(lambda x: x[:, 0] ** 2 - x[:, 1], gradient, 2)
     LevelSet(<lambda>, dimension=2)
     """
 

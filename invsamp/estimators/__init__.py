@@ -1,37 +1,14 @@
-"""What a rung is told of energies and gradients, and with what noise: see `invsamp.estimators.contract`."""
+"""Estimators of energies and gradients: exact, from minibatches of the data, with control variates, or noisy.
 
-from invsamp.estimators.contract import (
-    BoundEstimator,
-    Estimator,
-    MultilevelEstimator,
-    Pairing,
-    Remembering,
-    SelfProbing,
-    Source,
-    expand_isotropic,
-    probe,
-    remembered,
-)
-from invsamp.estimators.exact_energies import Exact, exact
-from invsamp.estimators.injected_noise import Noisy, noisy
-from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
+The contract is `invsamp.estimators.contract`.
+"""
 
-__all__ = [
-    "BoundEstimator",
-    "BoundMinibatch",
-    "Estimator",
-    "Exact",
-    "Minibatch",
-    "MultilevelEstimator",
-    "Noisy",
-    "Pairing",
-    "Remembering",
-    "SelfProbing",
-    "Source",
-    "exact",
-    "expand_isotropic",
-    "minibatch",
-    "noisy",
-    "probe",
-    "remembered",
-]
+from invsamp.estimators.control_variates import control_variate
+from invsamp.estimators.coupled_sums import coupled_sum
+from invsamp.estimators.exact_energies import exact
+from invsamp.estimators.injected_noise import noisy
+from invsamp.estimators.minibatches import minibatch
+from invsamp.estimators.quadratic_controls import fixed_control
+from invsamp.estimators.stored_terms import saga
+
+__all__ = ["control_variate", "coupled_sum", "exact", "fixed_control", "minibatch", "noisy", "saga"]

@@ -32,7 +32,8 @@ class Evaluator(Protocol):
     def open(self, potentials: Mapping[str, Potential]) -> None:
         """Before the first request: the potentials by fidelity, as the sampler walks in them.
 
-        Again, with other potentials, where warm-up has corrected a coarse model (`invsamp.samplers.surrogate_exchange`).
+        Again, with other potentials, where warm-up has corrected a coarse model
+        (`invsamp.samplers.surrogate_exchange`).
         """
         ...
 

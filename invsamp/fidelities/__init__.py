@@ -3,4 +3,4 @@
 from invsamp.fidelities.comparison import FidelityComparison, compare
 from invsamp.fidelities.hierarchy import Levels, measure_levels
 
-__all__ = ["FidelityComparison", "Levels", "compare_fidelities", "measure_levels"]
+__all__ = ["FidelityComparison", "Levels", "compare", "measure_levels"]

@@ -107,7 +107,10 @@ def _of_pair(pair: Pair) -> list[str]:
 def _rule(pair: Pair, where: str) -> str:
     noise = " (less its penalty for the noise)" if pair.noise_sd > 0.0 else ""
     if pair.cold == pair.hot:
-        return f"{where}: one fidelity, so own energies decide exactly{noise}: state_dependent_penalty(), without a further solve."
+        return (
+            f"{where}: one fidelity, so own energies decide exactly{noise}: state_dependent_penalty(), without a "
+            "further solve."
+        )
     if pair.own_energies_error <= HARMLESS:
         return (
             f"{where}: the energies agree to {pair.own_energies_error:.2g} in the log ratio. "

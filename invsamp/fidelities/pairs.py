@@ -46,7 +46,8 @@ class Pair:
     product_rate : float
         Expected acceptance of `product_target`.
     own_energies_error, cold_energies_error : float
-        Root mean square of what the log ratios of `state_dependent_penalty` (eq. 18) and of ``multi_variance(1.0)`` (eq. 11) miss.
+        Root mean square of what the log ratios of `state_dependent_penalty` (eq. 18) and of ``multi_variance(1.0)``
+        (eq. 11) miss.
     """
 
     cold: str

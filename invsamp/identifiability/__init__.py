@@ -1,1 +1,6 @@
 """What data can tell of parameters: profile likelihoods, and the Fisher information."""
+
+from invsamp.identifiability.fisher import Information, information
+from invsamp.identifiability.profiles import Profiles, profile
+
+__all__ = ["Information", "Profiles", "information", "profile"]

@@ -1,9 +1,10 @@
-"""How rungs move: one file for each method, see `invsamp.kernels.contract`."""
+"""Transition kernels, one file for each method, and `schedules` of step sizes.
 
-from invsamp.kernels.baseline import Baseline
-from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point, decided, where_solved
+A kernel is part of a `invsamp.ladder.Rung`. The contract is `invsamp.kernels.contract`.
+"""
+
+from invsamp.kernels import schedules
 from invsamp.kernels.crank_nicolson import CrankNicolson
-from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.delayed_acceptance import DelayedAcceptance
 from invsamp.kernels.deo_sgd import DeoSgd
 from invsamp.kernels.gradient_descent import GradientDescent
@@ -11,16 +12,23 @@ from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.local_langevin import LocalLangevin
 from invsamp.kernels.microcanonical import Microcanonical
-from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.kernels.momentum import Momentum
-from invsamp.kernels.prior_sampler import PriorDraws, prior_draws
+from invsamp.kernels.prior_sampler import prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
 from invsamp.kernels.stein import Stein
 
-# fmt: off
 __all__ = [
-    "RESTED", "Baseline", "CrankNicolson", "DelayedAcceptance", "DeoSgd", "GradientDescent", "Hamiltonian", "Info",
-    "Kernel", "KernelDefaults", "Langevin", "LocalLangevin", "Microcanonical", "ModeJumps", "Momentum", "Moved",
-    "Point", "PriorDraws", "RmsLangevin", "Stein", "decided", "prior_draws", "where_solved",
+    "CrankNicolson",
+    "DelayedAcceptance",
+    "DeoSgd",
+    "GradientDescent",
+    "Hamiltonian",
+    "Langevin",
+    "LocalLangevin",
+    "Microcanonical",
+    "Momentum",
+    "RmsLangevin",
+    "Stein",
+    "prior_draws",
+    "schedules",
 ]
-# fmt: on

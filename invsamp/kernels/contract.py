@@ -121,7 +121,10 @@ class ActiveRung(Protocol):
         ...
 
     def step_factor(self, estimate: Estimate) -> Array:
-        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.tempering.target_distribution.LocallyScaledTarget`)."""
+        """How much longer steps may be where each chain is (chains,), if the rung's target is locally scaled.
+
+        See `invsamp.tempering.target_distribution.LocallyScaledTarget`.
+        """
         ...
 
     def gradient_noise(self, point: Point) -> Array | None:
@@ -209,7 +212,7 @@ class Kernel(Protocol):
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """Memory after the chains ``rows`` got other positions by a swap.
 
-        ``change`` (k, d) is that of their `gradient`s, 0 for a kernel that wants none.
+        ``change`` (k, d) is that of their gradients, 0 for a kernel that wants none.
         """
         ...
 

@@ -15,6 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from invsamp.arguments import integer, real
 
+__all__ = ["constant", "cyclic_cosine", "exponential", "polynomial"]
+
 
 class Schedule(Protocol):
     """Step size at iteration ``k``, counted from the start of warm-up."""

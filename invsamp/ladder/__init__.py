@@ -1,41 +1,7 @@
-"""Rungs, and the sampler that they make up, as data."""
+"""Samplers as compositions of parts: rungs (temperature levels), swaps, and how temperatures are spaced."""
 
-from invsamp.ladder.rung import (
-    COARSEST,
-    ESTIMATOR,
-    VARIANCE_MODEL,
-    Beyond,
-    GradientNoise,
-    Rung,
-    as_fidelity,
-    as_step_size,
-)
-from invsamp.ladder.sampler import (
-    MOST_DENSE,
-    SWAP_ENERGIES,
-    SWAP_RULE,
-    SWAP_SCHEME,
-    Sampler,
-    Swap,
-    SwapEnergies,
-    geometric,
-)
+from invsamp.ladder.rung import GradientNoise, Rung
+from invsamp.ladder.sampler import Sampler, Swap, geometric
+from invsamp.ladder.spacing import auto_ladder
 
-__all__ = [
-    "COARSEST",
-    "ESTIMATOR",
-    "MOST_DENSE",
-    "SWAP_ENERGIES",
-    "SWAP_RULE",
-    "SWAP_SCHEME",
-    "VARIANCE_MODEL",
-    "Beyond",
-    "GradientNoise",
-    "Rung",
-    "Sampler",
-    "Swap",
-    "SwapEnergies",
-    "as_fidelity",
-    "as_step_size",
-    "geometric",
-]
+__all__ = ["GradientNoise", "Rung", "Sampler", "Swap", "auto_ladder", "geometric"]

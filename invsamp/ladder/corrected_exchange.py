@@ -22,7 +22,7 @@ PAIRS, LOCAL = 100, 20
 
 @dataclass(frozen=True)
 class CorrectedExchange(Sampler):
-    """See `invsamp.samplers.surrogate_exchange`: the rungs are those of the exchange as far as they are known before it.
+    """See `invsamp.samplers.surrogate_exchange`: its rungs as far as they are known before it.
 
     Parameters
     ----------

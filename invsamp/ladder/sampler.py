@@ -40,9 +40,9 @@ class Swap:
     Parameters
     ----------
     rule : SwapRule, optional
-        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
-        coarse model is), its first stage sharpened by what warm-up learns of their difference
-        (`invsamp.swaps.discrepancy`); `state_dependent_penalty` where they are the same (exact for noise-free energies too).
+        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the coarse
+        model is), its first stage sharpened by what warm-up learns of their difference (`invsamp.swaps.discrepancy`);
+        `state_dependent_penalty` where they are the same (exact for noise-free energies too).
     scheme : SwapScheme
         Who meets whom.
     fraction : float in (0, 1], optional

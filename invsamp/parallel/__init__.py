@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from invsamp.parallel.communicator import rank, size
+from invsamp.parallel.isolation import isolated
 from invsamp.parallel.joint_solves import distributed
 from invsamp.parallel.mapping import map
 
-__all__ = ["distributed", "map", "rank", "size"]
+__all__ = ["distributed", "isolated", "map", "rank", "size"]

@@ -28,9 +28,9 @@ def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, com
     """Observations at many parameters, which do not depend on each other: the rows spread over processes.
 
     Over the ranks that ``mpiexec`` started together, all of which call it and get all rows; otherwise over worker
-    processes of this machine (`invsamp.parallel.isolated`). A model whose solves are themselves distributed (``model.comm``) is
-    evaluated by all of its ranks together. Every row is evaluated by itself, so that the numbers are those of a loop,
-    however many processes there are.
+    processes of this machine (`invsamp.parallel.isolated`). A model whose solves are themselves distributed
+    (``model.comm``) is evaluated by all of its ranks together. Every row is evaluated by itself, so that the numbers
+    are those of a loop, however many processes there are.
 
     Parameters
     ----------

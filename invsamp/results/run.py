@@ -407,8 +407,8 @@ class Run(Pictures):
     def expectation(self, quantity: Callable[[Array], npt.ArrayLike]) -> Expectation:
         r"""Posterior mean of any quantity, with its standard error, by all fidelities that the run has draws of.
 
-        Where the fine model only decided (`invsamp.samplers.surrogate_exchange` with ``correct``), the coarse rung has made
-        many steps for each draw, and its law is near the posterior. Then
+        Where the fine model only decided (`invsamp.samplers.surrogate_exchange` with ``correct``), the coarse rung has
+        made many steps for each draw, and its law is near the posterior. Then
 
         .. math:: E[f] = E_c[f] + (E[f] - E_c[f]),
 

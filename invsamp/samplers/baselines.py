@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from invsamp.arguments import real
-from invsamp.estimators.contract import Estimator
-from invsamp.estimators.exact_energies import Exact
+from invsamp.estimators import exact
 from invsamp.kernels import DeoSgd, GradientDescent, RmsLangevin, Stein
 from invsamp.kernels.contract import Kernel
 from invsamp.ladder import Rung, Sampler
+from invsamp.samplers.options import BaselineOptions, preset
 
 
+@preset()
 def deo_sgd(
     step_size: float = 0.003,
     *,
@@ -18,8 +21,7 @@ def deo_sgd(
     target: float = 0.4,
     window: int = 8,
     buffer: float = 4.0,
-    estimator: Estimator | None = None,
-    fidelity: str | int = 0,
+    **options: Unpack[BaselineOptions],
 ) -> Sampler:
     """DEO*-SGD as its program runs. Approximate: see `invsamp.kernels.DeoSgd`.
 
@@ -35,7 +37,7 @@ def deo_sgd(
 
     Notes
     -----
-    Arguments that are not listed are those that all presets share: see `invsamp.samplers`. A domain is refused.
+    A domain is refused.
 
     References
     ----------
@@ -43,17 +45,17 @@ def deo_sgd(
     """
     lowest = real("step_size", step_size, above=0)
     kernel = DeoSgd(processes, real("highest", highest, above=lowest), target, window, buffer)
-    return _baseline(kernel, lowest, estimator, fidelity)
+    return _baseline(kernel, lowest, options)
 
 
+@preset()
 def psgld(
     step_size: float,
     *,
     data: float = 1.0,
     decay: float = 0.999,
     floor: float = 0.1,
-    estimator: Estimator | None = None,
-    fidelity: str | int = 0,
+    **options: Unpack[BaselineOptions],
 ) -> Sampler:
     """pSGLD without its Gamma. Approximate: see `invsamp.kernels.RmsLangevin`.
 
@@ -64,34 +66,34 @@ def psgld(
 
     Notes
     -----
-    Arguments that are not listed are those that all presets share: see `invsamp.samplers`. A domain is refused.
+    A domain is refused.
 
     References
     ----------
     Li, Chen, Carlson and Carin (2016), AAAI.
     """
-    return _baseline(RmsLangevin(data, decay, floor), step_size, estimator, fidelity)
+    return _baseline(RmsLangevin(data, decay, floor), step_size, options)
 
 
-def svgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str | int = 0) -> Sampler:
+@preset()
+def svgd(step_size: float, **options: Unpack[BaselineOptions]) -> Sampler:
     """SVGD, the chains as particles. Approximate: see `invsamp.kernels.Stein`.
 
     Take the last draw of many chains; the diagnostics of a run, which are those of chains that mix, say nothing of it.
 
     Notes
     -----
-    Arguments are those that all presets share: see `invsamp.samplers`. A domain is refused.
+    A domain is refused.
 
     References
     ----------
     Liu and Wang (2016), NeurIPS.
     """
-    return _baseline(Stein(), step_size, estimator, fidelity)
+    return _baseline(Stein(), step_size, options)
 
 
-def sgd(
-    step_size: float, *, momentum: float = 0.0, estimator: Estimator | None = None, fidelity: str | int = 0
-) -> Sampler:
+@preset()
+def sgd(step_size: float, *, momentum: float = 0.0, **options: Unpack[BaselineOptions]) -> Sampler:
     """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.results.swag`'s Gaussian.
 
     Chains begin apart and stay apart, so that the last draws of several are a deep ensemble.
@@ -103,12 +105,12 @@ def sgd(
 
     Notes
     -----
-    Arguments are those that all presets share: see `invsamp.samplers`. A domain is refused.
+    A domain is refused.
     """
-    return _baseline(GradientDescent(momentum), step_size, estimator, fidelity)
+    return _baseline(GradientDescent(momentum), step_size, options)
 
 
-def _baseline(kernel: Kernel, step_size: float, estimator: Estimator | None, fidelity: str | int) -> Sampler:
+def _baseline(kernel: Kernel, step_size: float, options: BaselineOptions) -> Sampler:
     size = real("step_size", step_size, above=0)
-    used = Exact() if estimator is None else estimator
-    return Sampler((Rung(fidelity=fidelity, kernel=kernel, estimator=used, step_size=size),))
+    used = exact() if options["estimator"] is None else options["estimator"]
+    return Sampler((Rung(fidelity=options["fidelity"], kernel=kernel, estimator=used, step_size=size),))

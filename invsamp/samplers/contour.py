@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional, real
-from invsamp.domains.boundary import Boundary
-from invsamp.estimators.contract import Estimator
-from invsamp.estimators.exact_energies import Exact
+from invsamp.estimators import exact
 from invsamp.kernels import Langevin, LocalLangevin
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler
 from invsamp.ladder.rung import COARSEST
-from invsamp.modes import Modes
-from invsamp.samplers.shared import StepSizes, columns, exchange, plain_kernel
+from invsamp.samplers.options import ContourOptions, FixedLadderOptions, LearnedContourOptions, StepSizes, preset
+from invsamp.samplers.shared import columns, exchange, plain_kernel
 from invsamp.swaps.rules import SwapRule
-from invsamp.swaps.schemes import SwapScheme, sweep
+from invsamp.swaps.schemes import sweep
 from invsamp.tempering import tempered
 from invsamp.tempering.contour_learning import Field, Gain, Learning
 from invsamp.tempering.contours import GAIN, Contour, Weighting, contour, published
@@ -28,6 +27,7 @@ from invsamp.tempering.contours import GAIN, Contour, Weighting, contour, publis
 _PUBLISHED = Gain(1.0, 100.0, 0.6)
 
 
+@preset(swap_fraction=0.1)
 def contour_exchange(
     hottest: float = 10.0,
     step_size: StepSizes = None,
@@ -39,17 +39,13 @@ def contour_exchange(
     kernel: Kernel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap: SwapRule | None = None,
-    swap_fraction: float = 0.1,
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[FixedLadderOptions],
 ) -> Sampler:
     """Replica exchange with contour rungs in place of a ladder; exact, and draws have no weights.
 
     The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
     posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
     position on at every meeting. What warm-up learns of their laws can cost swaps, never the law of the draws.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -60,9 +56,10 @@ def contour_exchange(
     rungs : int, >= 1
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     kernel : Kernel, optional
-        How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.kernels.LocalLangevin`, MALA whose
-        steps are longer where the law is flatter. The energy walks by these; by the paths of `invsamp.kernels.Microcanonical`,
-        at several evaluations of the coarse model in each step, it comes from one end to the other sooner.
+        How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.kernels.LocalLangevin`, MALA
+        whose steps are longer where the law is flatter. The energy walks by these; by the paths of
+        `invsamp.kernels.Microcanonical`, at several evaluations of the coarse model in each step, it comes from one end
+        to the other sooner.
     swap_fraction, scheme
         When rungs meet: at a tenth of the steps by default, all of them in turn (`sweep`), so that the cold one is
         offered a new position each time. Only its meetings take solves: a coarse energy, and a fine one for what this
@@ -83,31 +80,18 @@ def contour_exchange(
     target = contour(knots, log_psi, zeta, hottest=hottest)
     adjusted = Langevin(adjusted=True)
     levels = (0, COARSEST) if fidelities is None else fidelities
-    steps, levels, _ = columns(2, step_size, levels, Exact())
+    steps, levels, _ = columns(2, step_size, levels, exact())
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
     if not moves.adjusted:
         raise ValueError(f"kernel must accept or refuse its steps, so that the law is exact, got {moves}")
     cold = Rung(tempered(1.0), levels[0], kernel=adjusted, step_size=steps[0])
     walking = Rung(target, levels[1], kernel=moves, step_size=steps[1])
-    scheme = sweep() if scheme is None else scheme
-    return exchange((cold, *[walking] * count), None, swap, swap_fraction, scheme, preconditioner, boundary)
+    options["scheme"] = sweep() if options["scheme"] is None else options["scheme"]
+    return exchange((cold, *[walking] * count), None, swap, options)
 
 
-def csgld(
-    step_size: float | Schedule,
-    ends: npt.ArrayLike,
-    *,
-    zeta: float = 0.75,
-    temperature: float = 1.0,
-    log_psi: npt.ArrayLike | None = None,
-    initial_log_psi: npt.ArrayLike | None = None,
-    gain: Gain | None = None,
-    friction: float = 1.0,
-    weights: Weighting = "exact",
-    estimator: Estimator | None = None,
-    fidelity: str | int = 0,
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset()
+def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[LearnedContourOptions]) -> Sampler:
     r"""Contour SGLD as published, each chain with masses of its own. Approximate: it learns for ever, with a step bias.
 
     .. math:: x' = x - \epsilon M \nabla U + \sqrt{2 \tau \epsilon}\, \xi, \qquad
@@ -116,7 +100,6 @@ def csgld(
     M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
     published :math:`\theta_J^\zeta` belong to no continuous law (right weights of the modes .638 for .6 in the thesis's
     mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the law that is simulated.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -126,20 +109,10 @@ def csgld(
     ends : array_like of float (m - 1,), rising
         Upper ends of the bins of energy but the last, which has none. The first should lie above the lowest energy: a
         bin that holds nothing makes the multiplier of the next one grow without end.
-    zeta : float, > 0
-        :math:`\zeta`.
     temperature : float, > 0
         :math:`\tau`. Weights are for the posterior, temperature 1.
-    log_psi : array_like of float (m,), optional
-        Known log masses of the bins; then nothing is learned.
-    initial_log_psi : array_like of float (m,), optional
-        Log masses with which learning begins. Default: all bins alike.
-    gain : Gain, optional
-        Default: the printed :math:`1 / (k^{.6} + 100)`.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; CSGHMC.
-    weights : "exact" or "published"
-        Which weights draws have.
     estimator : Estimator, optional
         `exact`, or `noisy` gradients with exact energies: noise in the energy, as of minibatches, is refused, for
         neither the bins nor the weights are then what they should be.
@@ -148,54 +121,31 @@ def csgld(
     ----------
     Deng, Lin and Liang (2020), NeurIPS, Algorithm 1; Deng (2021), thesis, Purdue, eq. (5.7), (5.8), section 5.3.2.
     """
-    target = _published("csgld", ends, zeta, temperature, weights, gain, log_psi, initial_log_psi)
-    return _single(target, step_size, estimator, fidelity, boundary, friction)
+    return _learned("csgld", step_size, ends, options)
 
 
-def icsgld(
-    step_size: float | Schedule,
-    ends: npt.ArrayLike,
-    *,
-    zeta: float = 0.75,
-    temperature: float = 1.0,
-    log_psi: npt.ArrayLike | None = None,
-    initial_log_psi: npt.ArrayLike | None = None,
-    gain: Gain | None = None,
-    friction: float = 1.0,
-    weights: Weighting = "exact",
-    estimator: Estimator | None = None,
-    fidelity: str | int = 0,
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset()
+def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[LearnedContourOptions]) -> Sampler:
     r"""Interacting contour SGLD as published: `csgld` whose chains learn the masses together. Approximate.
 
     Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`: its fixed point is the bins' masses to
     the power :math:`1 / \zeta`, so that the law that is simulated is flat whatever zeta is, a gain of learning only.
 
-    Notes
-    -----
-    Arguments are those of `csgld`.
+    Parameters
+    ----------
+    step_size, ends, temperature, estimator
+        As of `csgld`.
 
     References
     ----------
     Deng, Liang, Hao and Lin (2022), "Interacting contour stochastic gradient Langevin dynamics", ICLR, Algorithm 1;
     Deng (2021), thesis, Purdue, eq. (6.5) to (6.9).
     """
-    target = _published("icsgld", ends, zeta, temperature, weights, gain, log_psi, initial_log_psi)
-    return _single(target, step_size, estimator, fidelity, boundary, friction)
+    return _learned("icsgld", step_size, ends, options)
 
 
-def awsgld(
-    step_size: float | Schedule,
-    ends: npt.ArrayLike,
-    *,
-    zeta: float = 1.0,
-    temperature: float = 1.0,
-    gain: Gain | None = None,
-    estimator: Estimator | None = None,
-    fidelity: str | int = 0,
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset(zeta=1.0)
+def awsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[ContourOptions]) -> Sampler:
     r"""Adaptively weighted SGLD as published: a baseline of optimization. Approximate.
 
     What is learned is an increasing function of the energy, :math:`\theta_m = 1`, whose power :math:`\zeta` goes to the
@@ -205,50 +155,42 @@ def awsgld(
     law is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
     1/\tau)}`).
 
-    Notes
-    -----
-    Other arguments are those of `csgld`; ``temperature`` is the published :math:`\tau \ge T`.
+    Parameters
+    ----------
+    step_size, ends, estimator
+        As of `csgld`.
+    temperature : float, > 0
+        The published :math:`\tau \ge T`.
 
     References
     ----------
     Deng, Lin and Liang (2022), "An adaptively weighted stochastic gradient MCMC algorithm for Monte Carlo simulation
     and global optimization", Statistics and Computing 32; Deng (2021), thesis, Purdue, eq. (7.4), (7.5).
     """
-    target = _published("awsgld", ends, zeta, temperature, "exact", gain)
-    return _single(target, step_size, estimator, fidelity, boundary)
+    return _single(_published("awsgld", ends, options, "exact"), step_size, options)
 
 
-def _published(
-    field: Field,
-    ends: npt.ArrayLike,
-    zeta: float,
-    temperature: float,
-    weights: Weighting,
-    gain: Gain | None,
-    log_psi: npt.ArrayLike | None = None,
-    initial: npt.ArrayLike | None = None,
-) -> Contour:
-    used = optional(instance, "gain", gain, Gain, GAIN) or _PUBLISHED
-    learning = Learning(field, used, forever=True, shared=field != "csgld")
-    tau, power = real("temperature", temperature, above=0), real("zeta", zeta, above=0)
-    target = published(array("ends", ends, ("bins",)), learning, zeta=power, temperature=tau, weighting=weights)
+def _learned(field: Field, step_size: float | Schedule, ends: npt.ArrayLike, options: LearnedContourOptions) -> Sampler:
+    target, initial = _published(field, ends, options, options["weights"]), options["initial_log_psi"]
     if initial is not None:
-        if log_psi is not None:
+        if options["log_psi"] is not None:
             raise ValueError(f"initial_log_psi must be None where log_psi is known, got {initial!r}")
-        return replace(target, log_psi=tuple(array("initial_log_psi", initial, (target.bins,)).tolist()))
-    return target if log_psi is None else target.frozen(log_psi)
+        target = replace(target, log_psi=tuple(array("initial_log_psi", initial, (target.bins,)).tolist()))
+    elif options["log_psi"] is not None:
+        target = target.frozen(options["log_psi"])
+    return _single(target, step_size, options, options["friction"])
 
 
-def _single(
-    target: Contour,
-    step_size: float | Schedule,
-    estimator: Estimator | None,
-    fidelity: str | int,
-    boundary: Boundary | str,
-    friction: float = 1.0,
-) -> Sampler:
+def _published(field: Field, ends: npt.ArrayLike, options: ContourOptions, weights: Weighting) -> Contour:
+    used = optional(instance, "gain", options["gain"], Gain, GAIN) or _PUBLISHED
+    learning = Learning(field, used, forever=True, shared=field != "csgld")
+    tau, power = real("temperature", options["temperature"], above=0), real("zeta", options["zeta"], above=0)
+    return published(array("ends", ends, ("bins",)), learning, zeta=power, temperature=tau, weighting=weights)
+
+
+def _single(target: Contour, step_size: float | Schedule, options: ContourOptions, friction: float = 1.0) -> Sampler:
     if step_size is None:
         raise ValueError("step_size must be given, a positive number or a schedule, got None")
-    used = Exact() if estimator is None else estimator
-    rung = Rung(target, fidelity, used, kernel=plain_kernel(friction), step_size=step_size)
-    return Sampler((rung,), boundary=boundary)
+    used = exact() if options["estimator"] is None else options["estimator"]
+    rung = Rung(target, options["fidelity"], used, kernel=plain_kernel(friction), step_size=step_size)
+    return Sampler((rung,), boundary=options["boundary"])

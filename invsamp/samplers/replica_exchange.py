@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import numpy.typing as npt
 
 from invsamp.arguments import instance, optional
-from invsamp.domains.boundary import Boundary
 from invsamp.estimators.contract import Estimator
 from invsamp.estimators.control_variates import ControlVariate, control_variate
 from invsamp.estimators.coupled_sums import CoupledSum
@@ -18,11 +18,9 @@ from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.contract import Kernel
 from invsamp.ladder import GradientNoise, Sampler
 from invsamp.ladder.rung import VARIANCE_MODEL, Beyond
-from invsamp.ladder.sampler import SwapEnergies
-from invsamp.modes import Modes
-from invsamp.samplers.shared import Ladder, StepSizes, exchange, graded, plain_kernel, rungs_of, targets_of
+from invsamp.samplers.options import ExchangeOptions, NoisyExchangeOptions, NoisyLadderOptions, StepSizes, preset
+from invsamp.samplers.shared import exchange, graded, plain_kernel, rungs_of, targets_of
 from invsamp.swaps import rules
-from invsamp.swaps.schemes import SwapScheme
 from invsamp.tempering.target_distribution import TargetDistribution
 from invsamp.variances.models import Known, VarianceModel, known, running_average
 
@@ -30,24 +28,19 @@ from invsamp.variances.models import Known, VarianceModel, known, running_averag
 PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
 
 
+@preset()
 def relangevin(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
     adjusted: bool = True,
     friction: float = 1.0,
     kernel: Kernel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap: rules.SwapRule | None = None,
-    swap_fraction: float | None = None,
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[ExchangeOptions],
 ) -> Sampler:
     """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
-
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -74,30 +67,21 @@ def relangevin(
         raise ValueError(f"kernel must be None where adjusted or friction say which, got {kernel!r} and {momentum!r}")
     if kernel is None:
         kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
-    targets = targets_of(temperatures, ladder, PAIR)
+    targets = targets_of(temperatures, options["ladder"], PAIR)
     rungs = rungs_of(targets, step_size, graded(fidelities, targets), None, kernel=kernel)
-    return exchange(rungs, targets.ladder, swap, swap_fraction, scheme, preconditioner, boundary)
+    return exchange(rungs, targets.ladder, swap, options)
 
 
+@preset()
 def resgld(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
-    estimator: Estimator | Sequence[Estimator] | None = None,
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
-    energy_variance: VarianceModel | None = None,
-    fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float | None = None,
-    swap_energies: SwapEnergies = "estimated",
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[NoisyExchangeOptions],
 ) -> Sampler:
     """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
-
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -115,30 +99,28 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    targets = targets_of(temperatures, ladder, PAIR)
-    flat = [0] * len(targets.targets) if fidelities is None else fidelities
-    variance = _default_variance(estimator) if energy_variance is None else energy_variance
+    targets = targets_of(temperatures, options["ladder"], PAIR)
+    fidelities = [0] * len(targets.targets) if options["fidelities"] is None else options["fidelities"]
     rungs = rungs_of(
-        targets, step_size, graded(flat, targets), estimator, energy_variance=variance, kernel=plain_kernel(friction)
+        targets,
+        step_size,
+        graded(fidelities, targets),
+        options["estimator"],
+        energy_variance=_energy_variance(options),
+        kernel=plain_kernel(friction),
     )
     rule = rules.noise_penalty() if swap is None else swap
-    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, targets.ladder, rule, options, options["swap_energies"])
 
 
+@preset()
 def r2sgld(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
-    estimator: Estimator | Sequence[Estimator] | None = None,
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
-    energy_variance: VarianceModel | None = None,
-    fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float | None = None,
-    swap_energies: SwapEnergies = "estimated",
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
+    **options: Unpack[NoisyLadderOptions],
 ) -> Sampler:
     """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
 
@@ -146,10 +128,11 @@ def r2sgld(
     swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
     published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
     the specular path, whose end is that of the published one where a move meets one straight wall.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
+    temperatures : sequence of float or TargetDistribution, optional
+        Default: 1 and 10.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; r2SGHMC.
 
@@ -158,41 +141,21 @@ def r2sgld(
     Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
     dynamics", ICML, Algorithm 1, eq. (7).
     """
-    return resgld(
-        R2_PAIR if temperatures is None and ladder is None else temperatures,
-        step_size,
-        ladder=ladder,
-        estimator=estimator,
-        friction=friction,
-        swap=swap,
-        energy_variance=energy_variance,
-        fidelities=fidelities,
-        swap_fraction=swap_fraction,
-        swap_energies=swap_energies,
-        scheme=scheme,
-        preconditioner=preconditioner,
-    )
+    if temperatures is None and options["ladder"] is None:
+        temperatures = R2_PAIR
+    return resgld(temperatures, step_size, friction=friction, swap=swap, **options)
 
 
+@preset()
 def multi_variance_resgld(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
-    estimator: Estimator | Sequence[Estimator] | None = None,
     weight: float | None = None,
     assume_unbiased: bool = False,
-    energy_variance: VarianceModel | None = None,
-    fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float | None = None,
-    swap_energies: SwapEnergies = "estimated",
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[NoisyExchangeOptions],
 ) -> Sampler:
     """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
-
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -207,42 +170,33 @@ def multi_variance_resgld(
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
     Bayesian PINN", eq. (11).
     """
-    targets = targets_of(temperatures, ladder, PAIR)
+    targets = targets_of(temperatures, options["ladder"], PAIR)
     rungs = rungs_of(
         targets,
         step_size,
-        graded(fidelities, targets),
-        estimator,
-        energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
+        graded(options["fidelities"], targets),
+        options["estimator"],
+        energy_variance=_energy_variance(options),
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, targets.ladder, rule, options, options["swap_energies"])
 
 
+@preset()
 def fast_resgld(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
-    estimator: Estimator | Sequence[Estimator] | None = None,
     variance: VarianceModel | None = None,
-    energy_variance: VarianceModel | None = None,
     structure: Structure = "isotropic",
     beyond: Beyond = "shrink",
     probes: int = 10,
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
-    fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float | None = None,
-    swap_energies: SwapEnergies = "estimated",
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[NoisyExchangeOptions],
 ) -> Sampler:
     """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
     the swaps.
-
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -261,26 +215,26 @@ def fast_resgld(
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; the budget is the friction times as large then.
     swap : SwapRule, optional
-        Default: eq. (18) (`state_dependent_penalty`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
-        energies differ by more than noise, so that eq. (18) would be biased. ``state_dependent_penalty(assume_unbiased=True)`` gives
-        the published rule all the same.
+        Default: eq. (18) (`state_dependent_penalty`) between rungs of one fidelity, `delayed_acceptance` between rungs
+        of two, whose energies differ by more than noise, so that eq. (18) would be biased.
+        ``state_dependent_penalty(assume_unbiased=True)`` gives the published rule all the same.
 
     References
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
     """
-    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
     model = optional(instance, "variance", variance, VarianceModel, VARIANCE_MODEL)
     if model is None:  # a coupled sum's draw does not state its variance
-        model = running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known()
+        model = running_average() if any(isinstance(e, CoupledSum) for e in _estimators(options)) else known()
+    energy_variance = options["energy_variance"]
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
-    targets = targets_of(temperatures, ladder, PAIR)
+    targets = targets_of(temperatures, options["ladder"], PAIR)
     rungs = rungs_of(
         targets,
         step_size,
-        graded(fidelities, targets),
-        estimator,
+        graded(options["fidelities"], targets),
+        options["estimator"],
         energy_variance=energy_variance,
         gradient_noise=GradientNoise(model, structure, beyond),
         probes=probes,
@@ -288,14 +242,14 @@ def fast_resgld(
     )
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
-    return exchange(rungs, targets.ladder, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, targets.ladder, swap, options, options["swap_energies"])
 
 
+@preset()
 def vr_resgld(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
     size: int = 100,
     refresh: int = 40,
     groups: npt.ArrayLike | None = None,
@@ -303,17 +257,13 @@ def vr_resgld(
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
-    swap_fraction: float | None = None,
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[ExchangeOptions],
 ) -> Sampler:
     """Variance-reduced replica-exchange SGLD as published: energies of swaps less those of a snapshot. Approximate.
 
     Their noise grows with the distance from the snapshot, and one running variance stands for it: at F = 1 the mode
     that is reached is too wide by half with ``refresh`` 40. As corrected here, snapshots travel with positions and the
     variance is estimated before they are renewed. `paired_resgld` is exact in its swaps.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -334,28 +284,25 @@ def vr_resgld(
     """
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
-    targets = targets_of(temperatures, ladder, PAIR)
+    targets = targets_of(temperatures, options["ladder"], PAIR)
     flat = [0] * len(targets.targets)
     rungs = rungs_of(targets, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
     rule = rules.noise_penalty() if swap is None else swap
-    return exchange(rungs, targets.ladder, rule, swap_fraction, scheme, preconditioner, boundary)
+    return exchange(rungs, targets.ladder, rule, options)
 
 
+@preset()
 def paired_resgld(
     references: npt.ArrayLike,
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,
-    ladder: Ladder = None,
     size: int = 8,
     groups: npt.ArrayLike | None = None,
     order: Expansion = "quadratic",
     friction: float = 1.0,
     structure: Structure = "isotropic",
-    swap_fraction: float | None = None,
-    scheme: SwapScheme | None = None,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[ExchangeOptions],
 ) -> Sampler:
     """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a
     swap.
@@ -363,12 +310,13 @@ def paired_resgld(
     Terms are taken less their expansions about the modes (`invsamp.estimators.fixed_control`); swaps take one batch for
     both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
     injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
-    ``groups=`` by experiment. Other arguments: see `invsamp.samplers`.
+    ``groups=`` by experiment.
 
     Parameters
     ----------
     references, size, groups, order
-        As of `invsamp.estimators.fixed_control`; references are positions, such as ``invsamp.maximize(posterior).position``.
+        As of `invsamp.estimators.fixed_control`; references are positions, such as
+        ``invsamp.maximize(posterior).position``.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`.
     structure : "isotropic", "diagonal" or "full"
@@ -379,22 +327,20 @@ def paired_resgld(
     The exact form of `vr_resgld` is ours.
     """
     estimator = fixed_control(size, references, groups, order=order)
-    targets = targets_of(temperatures, ladder, PAIR)
+    targets = targets_of(temperatures, options["ladder"], PAIR)
     flat = [0] * len(targets.targets)
     noise = GradientNoise(known(), structure)
     rungs = rungs_of(targets, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
-    return exchange(
-        rungs,
-        targets.ladder,
-        rules.state_dependent_penalty(),
-        swap_fraction,
-        scheme,
-        preconditioner,
-        boundary,
-        "paired",
-    )
+    return exchange(rungs, targets.ladder, rules.state_dependent_penalty(), options, "paired")
 
 
-def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:
-    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
-    return known() if any(isinstance(e, ControlVariate) for e in estimators) else running_average()
+def _energy_variance(options: NoisyLadderOptions) -> VarianceModel:
+    """As given, or by default an average, except for control variates, which state theirs."""
+    if options["energy_variance"] is not None:
+        return options["energy_variance"]
+    return known() if any(isinstance(e, ControlVariate) for e in _estimators(options)) else running_average()
+
+
+def _estimators(options: NoisyLadderOptions) -> Sequence[Estimator | None]:
+    given = options["estimator"]
+    return given if isinstance(given, Sequence) else [given]

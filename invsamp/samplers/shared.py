@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from invsamp.arguments import instance, one_of, optional, real, sequence
-from invsamp.domains.boundary import Boundary
 from invsamp.estimators import exact as exact_energies
 from invsamp.estimators.contract import Estimator
 from invsamp.kernels import Langevin, Momentum
-from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.rung import as_fidelity
 from invsamp.ladder.sampler import SWAP_ENERGIES, SWAP_RULE, SwapEnergies
 from invsamp.ladder.spacing import AutoLadder, auto_ladder
-from invsamp.modes import Modes
+from invsamp.samplers.options import FixedLadderOptions, Ladder, StepSizes
 from invsamp.swaps import rules
-from invsamp.swaps.schemes import SwapScheme, deo
+from invsamp.swaps.schemes import deo
 from invsamp.tempering.checks import as_ladder
 from invsamp.tempering.linear_targets import TemperedLikelihood
 from invsamp.tempering.target_distribution import TargetDistribution
-
-StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
-Ladder = AutoLadder | Literal["auto"] | None
 
 
 class Targets(NamedTuple):
@@ -111,16 +106,13 @@ def exchange(
     rungs: tuple[Rung, ...],
     ladder: AutoLadder | None,
     swap: rules.SwapRule | None,
-    swap_fraction: float | None,
-    scheme: SwapScheme | None,
-    preconditioner: str | Modes | None,
-    boundary: Boundary | str,
+    options: FixedLadderOptions,
     swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:
     """The sampler of some rungs that swap."""
     # by the names that they have here; the other arguments have those of the parts
     optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
-    fraction = optional(real, "swap_fraction", swap_fraction, above=0, most=1)
+    fraction = optional(real, "swap_fraction", options["swap_fraction"], above=0, most=1)
     one_of("swap_energies", swap_energies, SWAP_ENERGIES)
-    meeting = Swap(swap, deo() if scheme is None else scheme, fraction, swap_energies)
-    return Sampler(rungs, meeting, preconditioner, boundary, ladder)
+    meeting = Swap(swap, deo() if options["scheme"] is None else options["scheme"], fraction, swap_energies)
+    return Sampler(rungs, meeting, options["preconditioner"], options["boundary"], ladder)

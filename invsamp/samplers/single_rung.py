@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from invsamp.arguments import real
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import exact as exact_energies
-from invsamp.estimators.contract import Estimator
+from invsamp.estimators import exact
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
-from invsamp.ladder import GradientNoise, Rung, Sampler
-from invsamp.modes import Modes
+from invsamp.ladder import Rung, Sampler
+from invsamp.samplers.options import NoisyRungOptions, RungOptions, preset
+from invsamp.samplers.shared import plain_kernel
 from invsamp.tempering.cooling import of_temperature
-from invsamp.tempering.target_distribution import TargetDistribution
 
 
-def sgld(
-    step_size: float | Schedule | None = None,
-    *,
-    estimator: Estimator | None = None,
-    gradient_noise: GradientNoise | None = None,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
-    temperature: float | TargetDistribution = 1.0,
-) -> Sampler:
+@preset()
+def sgld(step_size: float | Schedule | None = None, **options: Unpack[NoisyRungOptions]) -> Sampler:
     r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
 
     Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
@@ -31,29 +25,17 @@ def sgld(
 
     In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
     the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
-    Other arguments: see `invsamp.samplers`.
 
     References
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
-    used = exact_energies() if estimator is None else estimator
-    target = of_temperature(temperature)
-    rung = Rung(target, fidelity, used, step_size=step_size, gradient_noise=gradient_noise)
-    return _single(rung, preconditioner, boundary)
+    return _noisy(Langevin(), step_size, options)
 
 
+@preset(preconditioner=None)
 def cyclic_sgld(
-    step_size: float,
-    *,
-    cycles: int = 5,
-    friction: float = 1.0,
-    estimator: Estimator | None = None,
-    gradient_noise: GradientNoise | None = None,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = None,
-    boundary: Boundary | str = "reflect",
-    temperature: float | TargetDistribution = 1.0,
+    step_size: float, *, cycles: int = 5, friction: float = 1.0, **options: Unpack[NoisyRungOptions]
 ) -> Sampler:
     """SGLD whose step size falls along a cosine and starts anew, in cycles that fill the run.
 
@@ -63,7 +45,7 @@ def cyclic_sgld(
 
     The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
     what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
-    it, not its mass. Other arguments: see `invsamp.samplers`.
+    it, not its mass.
 
     Parameters
     ----------
@@ -79,35 +61,18 @@ def cyclic_sgld(
     Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
-    used = exact_energies() if estimator is None else estimator
-    kernel = Momentum(friction)
-    rung = Rung(
-        of_temperature(temperature),
-        fidelity,
-        used,
-        kernel=Langevin() if kernel.friction == 1.0 else kernel,
-        step_size=schedule,
-        gradient_noise=gradient_noise,
-    )
-    return _single(rung, preconditioner, boundary)
+    return _noisy(plain_kernel(friction), schedule, options)
 
 
+@preset()
 def sghmc(
-    step_size: float | Schedule | None = None,
-    *,
-    friction: float = 0.1,
-    estimator: Estimator | None = None,
-    gradient_noise: GradientNoise | None = None,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
-    temperature: float | TargetDistribution = 1.0,
+    step_size: float | Schedule | None = None, *, friction: float = 0.1, **options: Unpack[NoisyRungOptions]
 ) -> Sampler:
     r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
 
     Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
     relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
-    is :math:`\alpha` times what it is there. Other arguments: see `invsamp.samplers`.
+    is :math:`\alpha` times what it is there.
 
     Parameters
     ----------
@@ -120,45 +85,28 @@ def sghmc(
     ----------
     Chen, Fox and Guestrin (2014), ICML, eq. (15).
     """
-    kernel = Momentum(friction)
-    used = exact_energies() if estimator is None else estimator
-    target = of_temperature(temperature)
-    rung = Rung(target, fidelity, used, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
-    return _single(rung, preconditioner, boundary)
+    return _noisy(Momentum(friction), step_size, options)
 
 
-def mala(
-    step_size: float | Schedule | None = None,
-    *,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset()
+def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOptions]) -> Sampler:
     """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
-
-    Other arguments: see `invsamp.samplers`.
 
     References
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
     """
-    rung = Rung(fidelity=fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
-    return _single(rung, preconditioner, boundary)
+    return _exact(Langevin(adjusted=True), step_size, options)
 
 
+@preset()
 def ghmc(
-    step_size: float | Schedule | None = None,
-    *,
-    friction: float = 0.05,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    step_size: float | Schedule | None = None, *, friction: float = 0.05, **options: Unpack[RungOptions]
 ) -> Sampler:
     r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
 
     One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
     along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -171,22 +119,15 @@ def ghmc(
     ----------
     Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
     """
-    rung = Rung(fidelity=fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
-    return _single(rung, preconditioner, boundary)
+    return _exact(Momentum(friction, adjusted=True), step_size, options)
 
 
-def hmc(
-    step_size: float | Schedule | None = None,
-    *,
-    length: float = 0.8,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset()
+def hmc(step_size: float | Schedule | None = None, *, length: float = 0.8, **options: Unpack[RungOptions]) -> Sampler:
     r"""Hamiltonian Monte Carlo with jittered path lengths: a draw costs several gradients. Exact as MALA is.
 
     See `invsamp.kernels.Hamiltonian`. Squares and energies mix faster by it than by `ghmc`, whose energy changes by its
-    friction alone. Other arguments: see `invsamp.samplers`.
+    friction alone.
 
     Parameters
     ----------
@@ -200,21 +141,14 @@ def hmc(
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
     """
-    return _single(Rung(fidelity=fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
+    return _exact(Hamiltonian(length), step_size, options)
 
 
-def mams(
-    step_size: float | Schedule | None = None,
-    *,
-    length: float = 1.0,
-    fidelity: str | int = 0,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
-) -> Sampler:
+@preset()
+def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **options: Unpack[RungOptions]) -> Sampler:
     r"""The Metropolis-adjusted microcanonical sampler: `hmc` at constant speed. Exact as MALA is; two unknowns or more.
 
     See `invsamp.kernels.Microcanonical`. Energies mix faster by it than by any other kernel here.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -228,11 +162,10 @@ def mams(
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
     """
-    return _single(
-        Rung(fidelity=fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary
-    )
+    return _exact(Microcanonical(length), step_size, options)
 
 
+@preset()
 def pcn(
     step_size: float | Schedule | None = None, *, fidelity: str | int = 0, boundary: Boundary | str = "reflect"
 ) -> Sampler:
@@ -242,7 +175,7 @@ def pcn(
     misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
     where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
     ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall. Other arguments: see `invsamp.samplers`.
+    ``boundary`` says of moves that hit a wall.
 
     Parameters
     ----------
@@ -255,8 +188,21 @@ def pcn(
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return _single(Rung(fidelity=fidelity, kernel=CrankNicolson(), step_size=step_size), None, boundary)
+    return _exact(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
 
 
-def _single(rung: Rung, preconditioner: str | Modes | None, boundary: Boundary | str) -> Sampler:
-    return Sampler((rung,), preconditioner=preconditioner, boundary=boundary)
+def _exact(kernel: Kernel, step_size: float | Schedule | None, options: RungOptions) -> Sampler:
+    rung = Rung(fidelity=options["fidelity"], kernel=kernel, step_size=step_size)
+    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])
+
+
+def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:
+    rung = Rung(
+        of_temperature(options["temperature"]),
+        options["fidelity"],
+        exact() if options["estimator"] is None else options["estimator"],
+        kernel=kernel,
+        step_size=step_size,
+        gradient_noise=options["gradient_noise"],
+    )
+    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])

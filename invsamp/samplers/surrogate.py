@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Unpack
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.domains.boundary import Boundary, as_boundary
+from invsamp.domains.boundary import as_boundary
 from invsamp.estimators.contract import Estimator
 from invsamp.estimators.exact_energies import Exact
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Langevin, Momentum
@@ -16,6 +16,7 @@ from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.ladder.rung import COARSEST, ESTIMATOR, VARIANCE_MODEL, as_fidelity
 from invsamp.modes import Modes
+from invsamp.samplers.options import MoveOptions, preset
 from invsamp.surrogates.learning import LEAST_PAIRS
 from invsamp.surrogates.pairs import KINDS, Kind
 from invsamp.swaps.rules import product_target
@@ -30,6 +31,7 @@ OFTEN_UNMEASURED = 20
 _FRICTION = 0.1
 
 
+@preset()
 def surrogate_exchange(
     temperatures: Sequence[TargetDistribution | float] | None = (1.0,),
     *,
@@ -90,8 +92,6 @@ def surrogate_exchange(
         Of the coarse rungs. Default: that of ``ghmc(0.1)``.
     coarse : str or int
         Fidelity of the coarse rungs, as in `invsamp.ladder.Rung`: the coarsest by default.
-    preconditioner : "auto", None, "diagonal" or "dense"
-        See `invsamp.samplers`.
 
     Raises
     ------
@@ -144,21 +144,20 @@ def surrogate_exchange(
     )
 
 
+@preset()
 def two_stage(
     step_size: float | Schedule | None = None,
     *,
     kernel: Kernel | None = None,
     coarse: str | int = COARSEST,
     steps: int = 1,
-    preconditioner: str | Modes | None = "auto",
-    boundary: Boundary | str = "reflect",
+    **options: Unpack[MoveOptions],
 ) -> Sampler:
     r"""Delayed acceptance within a move: a coarse model screens proposals, the fine one decides on those that pass.
 
     Exact whatever the coarse model is: see `invsamp.kernels.DelayedAcceptance`. For one coarse fidelity and no ladder;
     `invsamp.correct` makes it agree with the fine one first, and `surrogate_exchange`, whose coarse chains go on where
     these wait, takes fewer fine solves where posteriors are hard. In warm-up fine solves come with gradients.
-    Other arguments: see `invsamp.samplers`.
 
     Parameters
     ----------
@@ -186,6 +185,5 @@ def two_stage(
         raise ValueError("coarse must be another fidelity than the finest, got 0")
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
     delayed = DelayedAcceptance(Langevin(adjusted=True) if moves is None else moves, level, steps)
-    return Sampler(
-        (Rung(kernel=delayed, step_size=step_size),), preconditioner=preconditioner, boundary=as_boundary(boundary)
-    )
+    rung = Rung(kernel=delayed, step_size=step_size)
+    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=as_boundary(options["boundary"]))

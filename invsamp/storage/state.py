@@ -1,8 +1,8 @@
 """A run on disk as one unit: what it is, where it stands, and the sampler's own state, in one file with a checksum.
 
 The file holds, one after the other: ``MAGIC``; the lengths of the two parts, 8 bytes each (little-endian); their
-CRC-32, 4 bytes; the header as JSON; the payload as `invsamp.engine.driver.serialization.encode` made it. Nothing in it is executed.
-The payload says by itself what it is, because who reads a run or lists it takes the header alone.
+CRC-32, 4 bytes; the header as JSON; the payload as `invsamp.engine.driver.serialization.encode` made it. Nothing in it
+is executed. The payload says by itself what it is, because who reads a run or lists it takes the header alone.
 """
 
 from __future__ import annotations

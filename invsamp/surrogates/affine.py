@@ -44,7 +44,7 @@ def ridge(coarse: Array, fine: Array, seen: Mask) -> Map:
 
 
 def least_squares(x: Array, rest: Array) -> Array:
-    """The linear map (m, k) from x (n, k), centered, to ``rest`` (n, m), centered too, by the same ridge; 0 for none."""
+    """The linear map (m, k) from x (n, k) to ``rest`` (n, m), both centered, by the same ridge; 0 for none."""
     nothing = np.zeros((rest.shape[1], x.shape[1]))
     u, s, vt = np.linalg.svd(x, full_matrices=False)
     if not s.size or s[0] == 0.0:

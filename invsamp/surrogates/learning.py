@@ -1,4 +1,4 @@
-"""What a coarse model lacks, learned from pairs of coarse and fine solves: a map of its observations, or what to add."""
+"""Corrections of a coarse model, learned from pairs of coarse and fine solves: a map of its observations, or a sum."""
 
 from __future__ import annotations
 

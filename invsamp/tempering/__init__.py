@@ -1,36 +1,11 @@
-"""What a rung samples: see `invsamp.tempering.target_distribution`."""
+"""Target distributions of rungs: the posterior at a temperature, with part of the likelihood, or flat in the energy.
 
-from invsamp.tempering.checks import as_ladder, as_target, check_ladder, check_temperatures, noise_room, temperatures_of
-from invsamp.tempering.linear_targets import (
-    Linear,
-    Tempered,
-    TemperedLikelihood,
-    combined,
-    tempered,
-    tempered_likelihood,
-)
-from invsamp.tempering.target_distribution import (
-    LocallyScaledTarget,
-    ReportingTarget,
-    ScheduledTarget,
-    TargetDistribution,
-)
+The contract is `invsamp.tempering.target_distribution`.
+"""
 
-__all__ = [
-    "Linear",
-    "LocallyScaledTarget",
-    "ReportingTarget",
-    "ScheduledTarget",
-    "TargetDistribution",
-    "Tempered",
-    "TemperedLikelihood",
-    "as_ladder",
-    "as_target",
-    "check_ladder",
-    "check_temperatures",
-    "combined",
-    "noise_room",
-    "temperatures_of",
-    "tempered",
-    "tempered_likelihood",
-]
+from invsamp.tempering.contour_learning import gain
+from invsamp.tempering.contours import contour
+from invsamp.tempering.cooling import annealed, cold_posterior
+from invsamp.tempering.linear_targets import tempered, tempered_likelihood
+
+__all__ = ["annealed", "cold_posterior", "contour", "gain", "tempered", "tempered_likelihood"]

@@ -38,8 +38,8 @@ def check_ladder(targets: Sequence[TargetDistribution]) -> None:
     first = targets[0].factors
     if first is not None and not first[0] == first[1] >= 1.0:  # of others the engine asks for weights
         raise ValueError(
-            f"the first law must be the posterior, tempered(1) or tempered_likelihood(1), got {targets[0]!r}: the draws "
-            "are those of the first rung"
+            f"the first law must be the posterior, tempered(1) or tempered_likelihood(1), got {targets[0]!r}: the "
+            "draws are those of the first rung"
         )
     for k, (colder, hotter) in enumerate(itertools.pairwise(targets), start=1):
         if colder.factors and hotter.factors and not colder.factors[1] > hotter.factors[1]:

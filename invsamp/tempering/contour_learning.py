@@ -1,4 +1,4 @@
-r"""How a contour law learns the masses of its bins of energy, and where these bins are; see `invsamp.tempering.contours`.
+r"""How a contour target learns the masses of its energy bins, and where these are; see `invsamp.tempering.contours`.
 
 With :math:`\theta_i` the mass of bin i, J the bin of a chain, w a gain that falls, each published sampler has its own
 random field H, :math:`\theta \leftarrow \theta + w H`:

@@ -1,7 +1,7 @@
 r"""Laws: what a rung samples, a density :math:`e^{-v}`, v a function of prior energy and misfit.
 
-A law is a frozen dataclass of settings, which prints, compares and pickles. One that learns keeps what it has learned in
-its memory, plain arrays by name, which is saved and resumed with the rung.
+A law is a frozen dataclass of settings, which prints, compares and pickles. One that learns keeps what it has learned
+in its memory, plain arrays by name, which is saved and resumed with the rung.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ class TargetDistribution(Protocol):
     """The law of a rung.
 
     ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum; then the rung's energies
-    must be exact, as no penalty makes up for noise in a function of them that is not linear (`invsamp.tempering.annealed`, whose
-    factors fall, may have noise where a kernel follows gradients alone). ``needs_prior``: whether it takes the prior
-    energy apart, so that estimates have to tell it, with its gradient. ``step_scale``: how much longer than given the
-    steps are that the kernel makes in v; the temperature of a tempered law, for which published step sizes are those of
-    U. ``log_weight`` of a law whose draws stand for the posterior by weights.
+    must be exact, as no penalty makes up for noise in a function of them that is not linear
+    (`invsamp.tempering.annealed`, whose factors fall, may have noise where a kernel follows gradients alone).
+    ``needs_prior``: whether it takes the prior energy apart, so that estimates have to tell it, with its gradient.
+    ``step_scale``: how much longer than given the steps are that the kernel makes in v; the temperature of a tempered
+    law, for which published step sizes are those of U. ``log_weight`` of a law whose draws stand for the posterior by
+    weights.
     """
 
     @property

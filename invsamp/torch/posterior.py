@@ -48,8 +48,9 @@ def module_posterior(
     .. math:: U(w) = -\log p(w) - \sum_{i=1}^N \log p(y_i \mid f_w(x_i))
 
     Energies and gradients are those of the sum over all N data, never of a mean: step sizes are N times smaller than
-    learning rates of a mean loss. Minibatches (`invsamp.estimators.minibatch`) evaluate their own data alone and sum gradients; a
-    gradient for each datum, (chains, batch, d) numbers, is made only where `invsamp.ladder.GradientNoise` wants the variance.
+    learning rates of a mean loss. Minibatches (`invsamp.estimators.minibatch`) evaluate their own data alone and sum
+    gradients; a gradient for each datum, (chains, batch, d) numbers, is made only where `invsamp.ladder.GradientNoise`
+    wants the variance.
 
     Parameters
     ----------
@@ -99,7 +100,8 @@ def module_posterior(
     >>> x = torch.randn(200, 4)
     >>> net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
     >>> posterior = module_posterior(net, (x, x[:, :3].argmax(dim=1)), categorical())
-    >>> run = iv.sample(posterior, iv.samplers.sghmc(1e-3, estimator=iv.estimators.minibatch(50)), draws=100, seed=1, progress=False)
+    >>> sampler = iv.samplers.sghmc(1e-3, estimator=iv.estimators.minibatch(50))
+    >>> run = iv.sample(posterior, sampler, draws=100, seed=1, progress=False)
     """
     instance("module", module, torch.nn.Module, "a torch.nn.Module")
     first = next(iter(module.parameters()), None)

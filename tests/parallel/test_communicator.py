@@ -62,9 +62,9 @@ class TestLaunched:
         import numpy as np
         import invsamp as iv
         from invsamp import parallel
-        from invsamp.parallel import planning
+        from invsamp.parallel import load_balancing
 
-        planning.MESSAGES = -1.0  # cheap as the model is, it is solved by all
+        load_balancing.MESSAGES = -1.0  # cheap as the model is, it is solved by all
         rank = parallel.rank()
 
         class Model:

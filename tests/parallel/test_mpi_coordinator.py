@@ -264,7 +264,7 @@ class TestWaitingForTheDearest:
             return share(comm, engine, drive)
 
         with pytest.MonkeyPatch.context() as changed:
-            changed.setattr("invsamp.parallel.mpi_run.Leader", Together)
+            changed.setattr("invsamp.parallel.mpi_run.Coordinator", Together)
             threads.run(2, work)
         assert order[2:] == ["fine", "coarse"]
 

@@ -331,9 +331,9 @@ def test_a_second_signal_ends_a_step_that_hangs_and_the_run_goes_on_from_its_che
         import numpy as np
         import invsamp as iv
         from invsamp import parallel
-        from invsamp.parallel import planning
+        from invsamp.parallel import load_balancing
 
-        planning.MESSAGES = -1.0
+        load_balancing.MESSAGES = -1.0
         calls = 0
 
         def model(theta):

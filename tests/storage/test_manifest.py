@@ -53,7 +53,7 @@ def other_name(theta):
         (
             posterior(),
             iv.samplers.fast_resgld(temperatures=(1.0, 2.0)),
-            "sampler.rungs[1] was absent, is Rung(law=Tempered(temp",
+            "sampler.rungs[1] was absent, is Rung(target=Tempered(temp",
         ),
     ],
 )
@@ -69,7 +69,7 @@ def test_only_the_setting_that_differs_is_named():
         sampler = iv.samplers.fast_resgld(temperatures=(1.0, temperature))
         return json.loads(json.dumps(manifest.describe(posterior(), sampler)))
 
-    assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].law.temperature was 2.0, is 2.5"]
+    assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].target.temperature was 2.0, is 2.5"]
 
 
 def test_an_entry_of_a_large_array_of_settings_is_seen():

@@ -10,6 +10,7 @@ from typing import Any
 
 from core_calls import diagnostics_calls, domains_calls, posing_calls, runs_calls, samplers_calls
 from fuzzing import Call
+from public_names import NAMESPACES
 from solver_calls import equations_calls, fields_calls, problems_calls
 
 import invsamp as iv
@@ -22,7 +23,7 @@ def _words(text: str) -> set[str]:
 
 #: Packages whose ``__all__`` is public; of the ready problems it is the functions and classes of every module.
 PACKAGES = (
-    *("invsamp", "invsamp.diagnostics", "invsamp.domains", "invsamp.parallel", "invsamp.plots"),
+    *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.identifiability", "invsamp.modes", "invsamp.plots"),
     *("invsamp.solvers.fem.fields", "invsamp.solvers.fem.random_fields", "invsamp.solvers.gradient_matching"),
     *("invsamp.solvers.heat", "invsamp.solvers.ode", "invsamp.solvers.poisson"),
 )
@@ -31,12 +32,13 @@ GIVEN = _words(
     "ModelError Run Terms Constraint DomainLike Intersection Reflection SavedLevelSet Linear KarhunenLoeve "
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
-    "Array Calibration Information Known Profiles"
+    "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
+    "Levels"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(
     "rhs sigmoid_noise_energy sigmoid_noise_gradient bound_domain point_inside named_columns as_field union centers "
-    "as_trajectory check_tolerances"
+    "as_trajectory check_tolerances decided executed solve"
 )
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
@@ -46,7 +48,7 @@ INNER = _words(
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
     "init jacobian linearize log_data members predict reflect outline profile rows source state_indices "
     "step_numbers terms update value walls pullback contains scipy parameter_names scale "
-    "log_likelihood replicate parts intersection cumulant"
+    "log_likelihood replicate parts intersection cumulant take replaced"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from call_subjects import ARRAY, SHAPELESS, a_posterior, a_prior, a_run, bowl, line, quiet, slopes, without
 from fuzzing import Call
+from public_names import NAMESPACES
 
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
@@ -235,11 +237,11 @@ def samplers_calls() -> dict[str, Call]:
                 "exact",
                 "product_target",
                 "projected",
-                "naive",
-                "fast",
+                "metropolis",
+                "state_dependent_penalty",
             )
         },
-        **{name: {} for name in ("corrected", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
+        **{name: {} for name in ("noise_penalty", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
         **{name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Discrepancy", "coupled_sum")},
         "Rung": {},
         **{
@@ -287,6 +289,7 @@ def samplers_calls() -> dict[str, Call]:
         "icsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "awsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "LocalLangevin": {},
+        **{name: {} for name in ("DeoSgd", "GradientDescent", "RmsLangevin", "Stein")},
         "minibatch": {"size": 2},
         "control_variate": {"size": 2, "refresh": 5},
         "fixed_control": {"size": 2, "references": [[0.0, 1.0]]},
@@ -323,7 +326,12 @@ def samplers_calls() -> dict[str, Call]:
         },
         **{name: batches for name in ("fixed_control", "paired_resgld", "vr_resgld")},
     }
-    return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}
+    calls, spaces = {}, [importlib.import_module(name) for name in NAMESPACES]
+    for name, given in parts.items():
+        module = next(module for module in (iv, *spaces) if name in module.__all__)
+        place = name if module is iv else f"{module.__name__.split('.')[-1]}.{name}"
+        calls[place] = Call(getattr(module, name), given, preset | special.get(name, {}))
+    return calls
 
 
 def runs_calls() -> dict[str, Call]:
@@ -371,6 +379,9 @@ def runs_calls() -> dict[str, Call]:
                 "fidelities": {"entries", "none"},
                 "estimator": {"empty mapping", "none"},
             },
+        ),
+        "fidelities.FidelityComparison.to_dataframe": Call(
+            iv.fidelities.compare(posterior, 20).to_dataframe, {"part": "levels"}
         ),
         "calibrate": Call(
             iv.calibrate,

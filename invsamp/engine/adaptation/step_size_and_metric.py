@@ -1,8 +1,9 @@
 r"""Warm-up of one rung: its preconditioner, its step size, its noise budget.
 
 Where energies are exact the chains are first led down, and the first preconditioner is the inverse of the energy's
-Hessian where they arrive (`invsamp.engine.adaptation.initial_descent`). It is then renewed from the draws of each window and their
-gradients (`invsamp.engine.adaptation.metric_estimation`). On a ladder, and of an unadjusted kernel, it comes of the gradients of v alone,
+Hessian where they arrive (`invsamp.engine.adaptation.initial_descent`). It is then renewed from the draws of each
+window and their gradients (`invsamp.engine.adaptation.metric_estimation`). On a ladder, and of an unadjusted kernel, it
+comes of the gradients of v alone,
 
 .. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
@@ -21,7 +22,8 @@ unadjusted one explores with MALA where energies are exact, and then takes a fra
 without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
 numbers; or the step that was given, which is one in the metric that is found by then. What chains learn together they
 learn from those whose energies are not far above the others'; and from gradients alone nothing where draws and
-gradients together say that the chains have not arrived (`invsamp.engine.rungs.stationarity.Stationarity`): then Hessians tell.
+gradients together say that the chains have not arrived (`invsamp.engine.rungs.stationarity.Stationarity`): then
+Hessians tell.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Swaps at work: pairs of rungs that meet, and walkers that travel. See `invsamp.engine.exchange.swap_scheduler`."""
+"""Swap attempts between rungs, their acceptance, and the replicas' round trips. May import `rungs`."""

@@ -174,8 +174,8 @@ class Pair:
         where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
         if math.isinf(self.rule.factor):
             return (
-                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use state_dependent_penalty() or "
-                "noise_penalty(), or exact energies for swaps."
+                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use "
+                "state_dependent_penalty() or noise_penalty(), or exact energies for swaps."
             )
         if (
             self._swap.energies == "estimated"
@@ -185,7 +185,8 @@ class Pair:
         ):
             return (
                 f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
-                "Use state_dependent_penalty(), which equalizes it, or a rule with all four energies (multi_variance, product_target)."
+                "Use state_dependent_penalty(), which equalizes it, or a rule with all four energies (multi_variance, "
+                "product_target)."
             )
         return None
 
@@ -230,8 +231,8 @@ def check_paired(swap: Swap, cold: RungChains, hot: RungChains) -> None:
         return
     raise ValueError(
         "swap energies 'paired' need rungs of one fidelity with equal estimators that take one batch for two positions "
-        f"(minibatch, fixed_control), and state_dependent_penalty() or noise_penalty(), got {cold.settings.estimator} of {cold.fidelity!r}, "
-        f"{hot.settings.estimator} of {hot.fidelity!r} and {rule}"
+        f"(minibatch, fixed_control), and state_dependent_penalty() or noise_penalty(), got "
+        f"{cold.settings.estimator} of {cold.fidelity!r}, {hot.settings.estimator} of {hot.fidelity!r} and {rule}"
     )
 
 

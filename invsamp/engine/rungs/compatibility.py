@@ -110,8 +110,8 @@ def check_weights(cold: RungChains) -> None:
         and cold.target.log_weight(cold.estimate, cold.target_memory) is None
     ):
         raise ValueError(
-            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.target!r}: the draws "
-            "are those of the first rung"
+            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.target!r}: the "
+            "draws are those of the first rung"
         )
 
 

@@ -12,7 +12,8 @@ from numba import njit
 
 from invsamp.protocols import AnyArray, Array, Plain
 
-#: What a part of a run saves: a tree of plain values, arrays and parts, for `invsamp.engine.driver.serialization.encode`.
+#: What a part of a run saves: a tree of plain values, arrays and parts, for
+#: `invsamp.engine.driver.serialization.encode`.
 Saved = Plain
 whole, single, bit = np.int32, np.float32, np.uint32
 #: The bits of sqrt(1/2) in single precision: below it begins another power of two.

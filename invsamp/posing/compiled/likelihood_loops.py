@@ -1,6 +1,7 @@
 """Compiled loops over the data: log-likelihoods of the ready noises and their derivatives.
 
-Compiled for the reason that `invsamp.posing.compiled.density_loops` gives; the noises' formulas are here and nowhere else.
+Compiled for the reason that `invsamp.posing.compiled.density_loops` gives; the noises' formulas are here and nowhere
+else.
 """
 
 from __future__ import annotations

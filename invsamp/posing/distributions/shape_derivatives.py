@@ -1,7 +1,7 @@
 """Log densities of the families whose parameters change their shape, for real and complex arguments.
 
-The same densities as in `invsamp.posing.compiled.density_loops`, with constants: there parameters are known numbers, here
-derivatives with respect to them are taken too, by complex steps.
+The same densities as in `invsamp.posing.compiled.density_loops`, with constants: there parameters are known numbers,
+here derivatives with respect to them are taken too, by complex steps.
 """
 
 from __future__ import annotations

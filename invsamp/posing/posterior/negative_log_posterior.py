@@ -87,7 +87,7 @@ class PosteriorPotential:
         return self._noise.expected_misfit()
 
     def residuals(self, position: Array) -> Array:
-        """How far data are from what the model predicts; see `invsamp.posing.noise.bound_likelihood.BoundNoise.residuals`."""
+        """How far data are from predictions: see `invsamp.posing.noise.bound_likelihood.BoundNoise.residuals`."""
         return self._noise.residuals(self._pose(position)[0][0], self.observations(position))
 
     def energy(self, position: Array) -> Array:
@@ -201,9 +201,10 @@ class PosteriorPotential:
         return result
 
     def _pose(self, position: Array) -> tuple[Posed, Array | Moved]:
-        """See `invsamp.posing.compiled.density_loops.pose`; with what it does not know of: some distributions and domains,
+        """As `invsamp.posing.compiled.density_loops.pose`, with all parts of the prior.
 
-        the coordinates of vectors, and parameters that depend on others. With what leads the derivatives back: the
+        Those it does not know of: some distributions and domains, the coordinates of vectors, and parameters that
+        depend on others. With what leads the derivatives back: the
         positions, or what the hierarchy keeps of them.
         """
         prior, coordinates, position = self._prior, self._coordinates, np.ascontiguousarray(position)

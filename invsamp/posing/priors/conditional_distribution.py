@@ -75,7 +75,8 @@ class Conditional:
         self.centered = distribution.centered or standard is None
         if standard is None and type(distribution) not in LOG_DENSITIES:
             raise ValueError(
-                f"{name} must have numbers for the parameters of {type(distribution).__name__}, got {distribution.formulas}"
+                f"{name} must have numbers for the parameters of {type(distribution).__name__}, got "
+                f"{distribution.formulas}"
             )
         if standard is not None:
             values: dict[str, Value] = dict(standard.values)
@@ -92,7 +93,8 @@ class Conditional:
         """`ValueError` if the parameter cannot be sampled as itself."""
         if self.standard is not None and np.isfinite(self.base.support).all():
             raise ValueError(
-                f"{self.name} cannot be sampled as itself, centered or within a domain: the ends of {self.distribution!r} move"
+                f"{self.name} cannot be sampled as itself, centered or within a domain: the ends of "
+                f"{self.distribution!r} move"
             )
 
     @cached_property

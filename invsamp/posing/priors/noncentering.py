@@ -1,8 +1,8 @@
 """Parameters that depend on each other: the map from what is sampled to theta, and densities, along the graph.
 
 What is sampled is u: of parameters that depend on none, and of those that are sampled as themselves, theta; of the
-others the member of a standard family that theta is a shift and a stretch of (`invsamp.posing.priors.conditional_distribution`). Tied
-quantities are columns behind those of theta.
+others the member of a standard family that theta is a shift and a stretch of
+(`invsamp.posing.priors.conditional_distribution`). Tied quantities are columns behind those of theta.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""From Python functions to compiled right-hand sides and their derivatives. May import `sensitivities`, `integrators`."""
+"""From Python functions to compiled right-hand sides and their derivatives.
+
+May import `sensitivities`, `integrators`.
+"""

@@ -121,7 +121,10 @@ def parameters_read(rhs: Rhs, n: int, q: int) -> frozenset[int]:
 
 @lru_cache(maxsize=256)
 def prepare_jacobian(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int) -> Prepared | ValueError:
-    """The variational equations of `invsamp.solvers.ode.integrators.lsoda_jacobian.state_jacobian`, or why there are no derivatives."""
+    """The variational equations, or why there are no derivatives.
+
+    See `invsamp.solvers.ode.integrators.lsoda_jacobian.state_jacobian`.
+    """
     try:
         return prepare_sensitivities(rhs, jacobian, n, q, n, own=())
     except ValueError as error:  # kept: what does not compile is not tried again

@@ -1,1 +1,4 @@
-"""Compiled integrators: explicit Runge-Kutta, Rosenbrock, LSODA; dense output, events. Imports no other package of `ode`."""
+"""Compiled integrators: explicit Runge-Kutta, Rosenbrock, LSODA; dense output, events.
+
+Imports no other package of `ode`.
+"""

@@ -3,8 +3,8 @@ r"""Explicit Runge-Kutta pairs as tables, and the compiled code of one step that
 A step of a table is written out as straight-line source without its zeros, so that a new method is a table and nothing
 else. The right-hand side comes in as an address (`invsamp.solvers.ode.integrators.function_pointers`).
 
-What numba stores of `invsamp.solvers.ode.integrators.adaptive_step` contains this code, and numba does not notice changes here or in a
-table: delete the `__pycache__` after one.
+What numba stores of `invsamp.solvers.ode.integrators.adaptive_step` contains this code, and numba does not notice
+changes here or in a table: delete the `__pycache__` after one.
 """
 
 from __future__ import annotations

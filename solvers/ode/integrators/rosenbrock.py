@@ -7,7 +7,8 @@ With the Jacobian J at the beginning of a step of length h the stages solve
 
 (Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). Applied to states and sensitivities
 J is block triangular: all columns share the factors of the states' block, and what is below it acts on a stage of the
-states as the directional derivative of `invsamp.solvers.ode.codegen.rosenbrock_jacobians`. Sensitivities are those of the discrete step.
+states as the directional derivative of `invsamp.solvers.ode.codegen.rosenbrock_jacobians`. Sensitivities are those of
+the discrete step.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ Integers = npt.NDArray[np.int64]
 
 
 class Linear(NamedTuple):
-    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`; 0 where the method is explicit."""
+    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`.
+
+    0 where the method is explicit.
+    """
 
     jacobian: int
     tangents: int

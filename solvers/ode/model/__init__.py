@@ -1,1 +1,4 @@
-"""ODE models, their settings and what is observed of them. May import `events`, `codegen`, `sensitivities`, `integrators`."""
+"""ODE models, their settings and what is observed of them.
+
+May import `events`, `codegen`, `sensitivities`, `integrators`.
+"""

@@ -1,6 +1,7 @@
 """How trajectories of ordinary differential equations x' = f(t, x, p) are solved, in batches, with sensitivities.
 
-One that fails gets a status and NaN, never an exception. What of them is observed: `invsamp.solvers.ode.model.ode_model`.
+One that fails gets a status and NaN, never an exception. What of them is observed:
+`invsamp.solvers.ode.model.ode_model`.
 """
 
 from __future__ import annotations

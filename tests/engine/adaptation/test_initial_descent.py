@@ -65,7 +65,7 @@ class TestNoChainStrands:
         assert run.report["descents"][0]["unfinished"] == 0
 
     def test_they_do_where_nobody_leads_them(self, draw, within, monkeypatch):
-        monkeypatch.setattr("invsamp.engine.adaptation.step_size_and_metric.is_led", lambda rung: False)
+        monkeypatch.setattr("invsamp.engine.adaptation.step_size_and_metric.starts_by_descent", lambda rung: False)
         runs = [draw(uncentered(), iv.samplers.ghmc(), draws=300, chains=4, seed=seed) for seed in SEEDS]
         sigma = np.concatenate([run.draws("sigma").mean(axis=1) for run in runs])
         assert not within((sigma - 0.9) / 0.02, 4.5)

@@ -200,7 +200,7 @@ def raising(self, rung, here, memory, move):
 
 class TestLater:
     def test_an_exception_names_the_kernel_and_keeps_the_draws(self):
-        with pytest.warns(UserWarning, match=r"IndexError: list .*; in a step of the kernel .*Walk\(\) \(.*first_"):
+        with pytest.warns(UserWarning, match=r"IndexError: list .*; in a step of the kernel .*Walk\(\) \(.*_contract_"):
             run = iv.sample(TARGET, sampler(raising, after=100), **LENGTH)
         assert run.theta.shape[1] == 80
         np.testing.assert_array_equal(run.theta, iv.sample(TARGET, sampler(None), **LENGTH).theta[:, :80])
