@@ -82,7 +82,7 @@ class TestRefused:
 
             def parts(self, position, gradient):
                 energy, slope = self.energy_and_gradient(position)
-                return iv.contract.Parts(energy, slope, 0.5 * energy, 0.5 * slope)
+                return iv.protocols.Parts(energy, slope, 0.5 * energy, 0.5 * slope)
 
         with pytest.raises(ValueError, match=r"prior_draws\(\) needs a problem whose prior can be drawn from.* Target"):
             iv.sample(Split(), ladder(iv.kernels.prior_draws()), draws=1)
