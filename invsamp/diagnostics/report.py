@@ -12,7 +12,10 @@ from invsamp.protocols import Plain
 
 
 class Repeated(TypedDict):
-    """What energies of one fidelity differed by when positions were evaluated again; see `invsamp.engine.driver.repeated_evaluations`."""
+    """Differences of the energies of one fidelity when positions were evaluated again.
+
+    See `invsamp.engine.driver.repeated_evaluations`.
+    """
 
     positions: int
     cause: str  # "batch", "calls", or nothing where the differences do not matter
