@@ -66,7 +66,6 @@ class Conditional:
             )
             for parameter in distribution.parameter_names()
         }
-        self._rows, self._every = np.zeros((1, 1), dtype=np.intp), np.arange(columns.stop - columns.start)[None, :]
         standard = distribution.standard
         if standard is not None:
             self._place = _place(standard.location), _place(standard.scale)
@@ -161,7 +160,7 @@ class Conditional:
                 raise ValueError(
                     f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._told(parameter)} is drawn"
                 )
-        size = len(theta), self._every.size
+        size = len(theta), self.columns.stop - self.columns.start
         if self.standard is not None and not (self.stretch(theta).scale > 0.0).all():
             raise ValueError(
                 f"upper of {self.name} must be above lower, got {self.distribution!r} where these are drawn"
@@ -176,10 +175,7 @@ class Conditional:
         return np.asarray(((np.log(x) if self.standard.log else x) - location) / scale)
 
     def _parameters(self, theta: Array) -> tuple[dict[str, Array], dict[str, ByColumn]]:
-        found = {
-            parameter: formula.at(theta, np.arange(len(theta))[:, None], self._every, {})
-            for parameter, formula in self._formulas.items()
-        }
+        found = {parameter: formula.at_all(theta) for parameter, formula in self._formulas.items()}
         return {name: part[0] for name, part in found.items()}, {name: part[1] for name, part in found.items()}
 
     def _by_shape(self, theta: Array, x: Array) -> tuple[Array, Array, ByColumn]:
