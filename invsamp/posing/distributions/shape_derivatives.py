@@ -13,13 +13,13 @@ from scipy import special
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.expressions.expression import Value
 
-#: Log density without its constant, of a number and coefficients p, q and r, by its number in the compiled loops.
+#: Log density by its number in the compiled loops: of its constant, a number, and coefficients p, q and r.
 LOG_DENSITIES: dict[int, Callable[..., Value]] = {
-    density_loops.GAMMA: lambda x, p, q: p * np.log(x) - q * x,
-    density_loops.BETA: lambda x, p, q: p * np.log(x) + q * np.log1p(-x),
-    density_loops.STUDENT_T: lambda x, p, q, r: -0.5 * (r + 1.0) * np.log1p(((x - p) * q) ** 2 / r),
-    density_loops.INVERSE_GAMMA: lambda x, p, q: -p * np.log(x) - q / x,
-    density_loops.WEIBULL: lambda x, p, q: (p - 1.0) * np.log(x * q) - (x * q) ** p,
+    density_loops.GAMMA: lambda constant, x, p, q: constant + p * np.log(x) - q * x,
+    density_loops.BETA: lambda constant, x, p, q: constant + p * np.log(x) + q * np.log1p(-x),
+    density_loops.STUDENT_T: lambda constant, x, p, q, r: constant - 0.5 * (r + 1.0) * np.log1p(((x - p) * q) ** 2 / r),
+    density_loops.INVERSE_GAMMA: lambda constant, x, p, q: constant - p * np.log(x) - q / x,
+    density_loops.WEIBULL: lambda constant, x, p, q: constant + (p - 1.0) * np.log(x * q) - (x * q) ** p,
 }
 
 

@@ -185,7 +185,7 @@ class Conditional:
         kernel = LOG_DENSITIES[family.kernel]
 
         def formula(x: Value, *parameters: Value) -> Value:
-            return family.log_constant(*parameters) + kernel(x, *family.coefficients(*parameters))
+            return kernel(family.log_constant(*parameters), x, *family.coefficients(*parameters))
 
         total = np.broadcast_to(formula(*arguments), x.shape)
         derivatives = [
