@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, boolean, generator, integer, wrong
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.expressions.expression import Expression
+from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.protocols import Array
 
@@ -36,12 +36,19 @@ class FrozenDistribution(Protocol):
 
 
 class Coefficients(NamedTuple):
-    """Family of `invsamp.posing.compiled.density_loops` and its coefficients for every entry of a parameter."""
+    """Arguments of `invsamp.posing.compiled.density_loops.log_density` for every entry of a parameter, each (size,)."""
 
-    family: int
-    first: Array  # (size,)
-    second: Array  # (size,)
-    third: Array | None = None  # (size,), where the family has one
+    kernels: npt.NDArray[np.intp]
+    first: Array
+    second: Array
+    third: Array
+
+    @classmethod
+    def of(cls, size: int, kernel: int, *parts: npt.ArrayLike) -> Coefficients:
+        """One kernel's, with parts that broadcast to the size; zeros for those that it has not."""
+        # copies: a read-only view would be another type to the compiled loop
+        first, second, third = (np.full(size, part, dtype=float) for part in (*parts, 0.0, 0.0, 0.0)[:3])
+        return cls(np.full(size, kernel, dtype=np.intp), first, second, third)
 
 
 class Distribution(ABC):
@@ -140,15 +147,34 @@ class Standard(NamedTuple):
     log: type[ScalarFamily] | None = None
 
 
+class Family(NamedTuple):
+    """Formulas of a family: functions of its parameters in their order, arrays that broadcast.
+
+    ``coefficients`` and ``log_constant`` take complex parameters too where derivatives with respect to the shape are
+    wanted, for which see `invsamp.posing.distributions.shape_derivatives`.
+    """
+
+    kernel: int  #: number of the log density in `invsamp.posing.compiled.density_loops`
+    coefficients: Callable[..., tuple[Value, ...]]  #: its p and q, and its r if it has one
+    log_constant: Callable[..., Value]  #: of every entry
+    draw: Callable[..., Array]  #: given a generator and the draws' shape before the parameters
+    scipy: Callable[..., FrozenDistribution]
+
+
 @dataclass(frozen=True)
 class ScalarFamily(Distribution):
     """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``.
+
+    Its row of the table of families are the class attributes: ``family``, the formulas; ``interval``, the ends of the
+    support, numbers or names of parameters; ``positive``, the names of positive parameters; and ``standard``.
 
     A parameter may be a name, or a formula of names, of what else is in the prior. Then the density is that of a
     `Prior` alone; ``centered`` says whether the parameter is sampled as itself there, in place of the standard member.
     """
 
     centered: bool = field(default=False, kw_only=True, repr=False)
+    family: ClassVar[Family]
+    interval: ClassVar[tuple[float | str, float | str]] = (-np.inf, np.inf)
     positive: ClassVar[tuple[str, ...]] = ()
     standard: ClassVar[Standard | None] = None
 
@@ -185,14 +211,22 @@ class ScalarFamily(Distribution):
     @cached_property
     def compiled(self) -> Coefficients:  # type: ignore[override]
         """What the compiled loop over columns needs."""
-        return self._coefficients()
+        return Coefficients.of(math.prod(self.shape), self.family.kernel, *self.family.coefficients(*self._flat()))
 
-    @abstractmethod
-    def _coefficients(self) -> Coefficients: ...
+    @cached_property
+    def log_constant(self) -> float:
+        """What to add to the value of `evaluate` so that the density integrates to one."""
+        return float(self.family.log_constant(*self._flat()).sum())
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the standard member is one of the logarithm."""
+        return self.standard is not None and self.standard.log is not None
 
     def evaluate(self, columns: Array) -> tuple[Array, Array]:
         """Log density without `log_constant`, (batch,), and its gradient, at columns (batch, size)."""
-        return _evaluate(columns, self.compiled)
+        points, every = np.ascontiguousarray(columns), np.arange(columns.shape[1])
+        return density_loops.log_density(points, every, *self.compiled)
 
     def flat(self, name: str) -> Array:
         """Parameter ``name`` of every entry, shape (size,)."""
@@ -201,43 +235,41 @@ class ScalarFamily(Distribution):
                 f"{name} must be made of numbers, got {value!r}: the density of {type(self).__name__} with names is "
                 "known to a Prior alone"
             )
-        # a copy: a read-only view would be another type to the compiled loop
-        return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
+        return np.broadcast_to(np.asarray(value, dtype=float), self.shape).flatten()
 
-    @abstractmethod
+    def _flat(self) -> list[Array]:
+        return [self.flat(name) for name in self.parameter_names()]
+
     def scipy(self) -> FrozenDistribution:
         """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
+        return self.family.scipy(*self._flat())
 
     @property
     def support(self) -> tuple[Array, Array]:
-        """The whole line, unless the family says otherwise."""
-        return ends(-np.inf, np.inf, self.shape)
+        """Lower and upper end of the support of every entry."""
+        lower, upper = (getattr(self, end) if isinstance(end, str) else end for end in self.interval)
+        return ends(lower, upper, self.shape)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """``n`` independent draws, shape (n, *shape)."""
         generator("rng", rng)
         size = integer("n", n, least=0), *self.shape
-        return self._draw(rng, size, *(self.flat(name).reshape(self.shape) for name in self.parameter_names()))
+        return np.asarray(self.family.draw(rng, size, *(value.reshape(self.shape) for value in self._flat())))
 
-    @abstractmethod
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        """Independent draws of shape ``size``, to which the parameters broadcast."""
+
+class LocationScale(ScalarFamily):
+    """Base of those of any number, with a location and a scale; the names of both are in ``standard``."""
+
+    def _check(self) -> None:
+        assert self.standard is not None
+        location, scale = self.standard.location, self.standard.scale
+        check_scale((location, self.flat(location)), (scale, self.flat(scale)))
 
 
 class PositiveFamily(ScalarFamily):
     """Base of those of numbers above 0."""
 
-    @property
-    def support(self) -> tuple[Array, Array]:
-        """Above 0."""
-        return ends(0.0, np.inf, self.shape)
-
-
-def drawn(
-    distribution: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], parameters: Iterable[Array]
-) -> Array:
-    """Independent draws of shape ``size`` of a family, with parameters that broadcast to it in place of its own."""
-    return distribution._draw(rng, size, *parameters)  # noqa: SLF001
+    interval = (0.0, np.inf)
 
 
 def check_ends(distribution: ScalarFamily) -> None:
@@ -276,19 +308,6 @@ def check_width(lower: Array, upper: Array) -> None:
     with np.errstate(over="ignore"):
         width = upper - lower
     check_scale(("lower and upper", np.maximum(np.abs(lower), np.abs(upper))), ("upper - lower", width))
-
-
-def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
-    family, first, second, third = compiled
-    every = np.arange(columns.shape[1])
-    return density_loops.log_density(
-        np.ascontiguousarray(columns),
-        every,
-        np.full(len(every), family, dtype=np.intp),
-        first,
-        second,
-        first if third is None else third,
-    )
 
 
 def as_shape(shape: object, name: str = "shape") -> tuple[int, ...]:

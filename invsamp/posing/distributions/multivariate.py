@@ -58,8 +58,7 @@ class Ordered(Distribution):
         )
         if len(distribution.shape) != 1 or distribution.shape[0] < 2:
             raise ValueError(f"distribution must have shape (k,), k >= 2, got {distribution.shape}")
-        coefficients = [part for part in distribution.compiled[1:] if part is not None]
-        if any(np.ptp(part) > 0.0 for part in (*coefficients, *map(np.nan_to_num, distribution.support))):
+        if any(np.ptp(part) > 0.0 for part in (*distribution.compiled, *map(np.nan_to_num, distribution.support))):
             raise ValueError(f"distribution must be the same for all entries, got {distribution!r}. {_APART}")
         if distribution.support[0][0] == -np.inf and distribution.support[1][0] < np.inf:
             raise ValueError(f"distribution must be bounded on both sides, below, or not at all, got {distribution!r}")

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, instance
 from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze, joined_shape
-from invsamp.posing.distributions.univariate import LogNormal
 from invsamp.protocols import Array
 
 
@@ -54,8 +53,7 @@ class Truncated(Distribution):
     def logarithmic(self) -> bool:
         """Whether the distribution is a law of the logarithm, and both ends are positive."""
         ends = np.concatenate([np.ravel(end) for end in self.support])
-        of_logarithm = isinstance(self.distribution, LogNormal) or self.distribution.logarithmic
-        return bool(of_logarithm and (ends > 0.0).all())
+        return bool(self.distribution.logarithmic and (ends > 0.0).all())
 
     @property
     def compiled(self) -> Coefficients:

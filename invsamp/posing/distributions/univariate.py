@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,9 @@ from scipy.linalg import lapack
 from invsamp.arguments import array, generator, integer, store
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import (
-    Coefficients,
     Distribution,
-    FrozenDistribution,
+    Family,
+    LocationScale,
     PositiveFamily,
     ScalarFamily,
     Shape,
@@ -35,6 +35,7 @@ from invsamp.posing.distributions.base import (
     check_width,
     ends,
 )
+from invsamp.posing.distributions.shape_derivatives import log_beta
 from invsamp.protocols import Array
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -60,33 +61,23 @@ class Uniform(ScalarFamily):
     lower: npt.ArrayLike
     upper: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    standard: ClassVar[Standard | None] = Standard("lower", "upper - lower", {"lower": 0.0, "upper": 1.0})
+    standard = Standard("lower", "upper - lower", {"lower": 0.0, "upper": 1.0})
+    interval = ("lower", "upper")
+    family = Family(
+        density_loops.FLAT,
+        coefficients=lambda lower, upper: (lower, upper),
+        log_constant=lambda lower, upper: -np.log(upper - lower),
+        draw=lambda rng, size, lower, upper: rng.uniform(lower, upper, size),
+        scipy=lambda lower, upper: scipy.stats.uniform(lower, upper - lower),
+    )
 
     def _check(self) -> None:
         check_ends(self)
         check_width(self.flat("lower"), self.flat("upper"))
 
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(self.lower, self.upper, self.shape)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float(np.log(self.flat("upper") - self.flat("lower")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.FLAT, self.flat("lower"), self.flat("upper"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        lower, upper = parameters
-        return rng.uniform(lower, upper, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
-
 
 @dataclass(frozen=True)
-class Normal(ScalarFamily):
+class Normal(LocationScale):
     """Normal.
 
     Parameters
@@ -101,25 +92,15 @@ class Normal(ScalarFamily):
     mean: npt.ArrayLike
     sd: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("sd",)
-    standard: ClassVar[Standard | None] = Standard("mean", "sd", {"mean": 0.0, "sd": 1.0})
-
-    def _check(self) -> None:
-        check_scale(("mean", self.flat("mean")), ("sd", self.flat("sd")))
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float((np.log(self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.NORMAL, self.flat("mean"), 1.0 / self.flat("sd"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        mean, sd = parameters
-        return rng.normal(mean, sd, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.norm(self.flat("mean"), self.flat("sd"))
+    positive = ("sd",)
+    standard = Standard("mean", "sd", {"mean": 0.0, "sd": 1.0})
+    family = Family(
+        density_loops.NORMAL,
+        coefficients=lambda mean, sd: (mean, 1.0 / sd),
+        log_constant=lambda mean, sd: -(np.log(sd) + _HALF_LOG_TWO_PI),
+        draw=lambda rng, size, mean, sd: rng.normal(mean, sd, size),
+        scipy=lambda mean, sd: scipy.stats.norm(mean, sd),
+    )
 
 
 @dataclass(frozen=True)
@@ -139,22 +120,15 @@ class LogNormal(PositiveFamily):
     log_mean: npt.ArrayLike
     log_sd: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("log_sd",)
-    standard: ClassVar[Standard | None] = Standard("log_mean", "log_sd", {"mean": 0.0, "sd": 1.0}, Normal)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float((np.log(self.flat("log_sd")) + _HALF_LOG_TWO_PI).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.LOG_NORMAL, self.flat("log_mean"), 1.0 / self.flat("log_sd"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        log_mean, log_sd = parameters
-        return rng.lognormal(log_mean, log_sd, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
+    positive = ("log_sd",)
+    standard = Standard("log_mean", "log_sd", {"mean": 0.0, "sd": 1.0}, Normal)
+    family = Family(
+        density_loops.LOG_NORMAL,
+        coefficients=lambda mean, sd: (mean, 1.0 / sd),
+        log_constant=lambda mean, sd: -(np.log(sd) + _HALF_LOG_TWO_PI),
+        draw=lambda rng, size, mean, sd: rng.lognormal(mean, sd, size),
+        scipy=lambda mean, sd: scipy.stats.lognorm(sd, scale=np.exp(mean)),
+    )
 
 
 @dataclass(frozen=True)
@@ -171,22 +145,15 @@ class HalfNormal(PositiveFamily):
 
     sd: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("sd",)
-    standard: ClassVar[Standard | None] = Standard("0", "sd", {"sd": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float((np.log(0.5 * self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.NORMAL, np.zeros(math.prod(self.shape)), 1.0 / self.flat("sd"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        (sd,) = parameters
-        return np.abs(rng.normal(0.0, sd, size))
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.halfnorm(scale=self.flat("sd"))
+    positive = ("sd",)
+    standard = Standard("0", "sd", {"sd": 1.0})
+    family = Family(
+        density_loops.NORMAL,
+        coefficients=lambda sd: (0.0, 1.0 / sd),
+        log_constant=lambda sd: -(np.log(0.5 * sd) + _HALF_LOG_TWO_PI),
+        draw=lambda rng, size, sd: np.abs(rng.normal(0.0, sd, size)),
+        scipy=lambda sd: scipy.stats.halfnorm(scale=sd),
+    )
 
 
 @dataclass(frozen=True)
@@ -206,23 +173,15 @@ class Gamma(PositiveFamily):
     concentration: npt.ArrayLike
     rate: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
-    standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        a, rate = self.flat("concentration"), self.flat("rate")
-        return float((a * np.log(rate) - special.gammaln(a)).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.GAMMA, self.flat("concentration") - 1.0, self.flat("rate"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        concentration, rate = parameters
-        return rng.gamma(concentration, 1.0 / rate, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
+    positive = ("concentration", "rate")
+    standard = Standard("0", "1 / rate", {"rate": 1.0})
+    family = Family(
+        density_loops.GAMMA,
+        coefficients=lambda a, rate: (a - 1.0, rate),
+        log_constant=lambda a, rate: a * np.log(rate) - special.loggamma(a),
+        draw=lambda rng, size, a, rate: rng.gamma(a, 1.0 / rate, size),
+        scipy=lambda a, rate: scipy.stats.gamma(a, scale=1.0 / rate),
+    )
 
 
 @dataclass(frozen=True)
@@ -240,29 +199,19 @@ class Beta(ScalarFamily):
     a: npt.ArrayLike
     b: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("a", "b")
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(0.0, 1.0, self.shape)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float(special.betaln(self.flat("a"), self.flat("b")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.BETA, self.flat("a") - 1.0, self.flat("b") - 1.0)
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        a, b = parameters
-        return rng.beta(a, b, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.beta(self.flat("a"), self.flat("b"))
+    positive = ("a", "b")
+    interval = (0.0, 1.0)
+    family = Family(
+        density_loops.BETA,
+        coefficients=lambda a, b: (a - 1.0, b - 1.0),
+        log_constant=lambda a, b: -log_beta(a, b),
+        draw=lambda rng, size, a, b: rng.beta(a, b, size),
+        scipy=lambda a, b: scipy.stats.beta(a, b),
+    )
 
 
 @dataclass(frozen=True)
-class Cauchy(ScalarFamily):
+class Cauchy(LocationScale):
     """Cauchy.
 
     Parameters
@@ -278,25 +227,15 @@ class Cauchy(ScalarFamily):
     location: npt.ArrayLike
     scale: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("scale",)
-    standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
-
-    def _check(self) -> None:
-        check_scale(("location", self.flat("location")), ("scale", self.flat("scale")))
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float(np.log(np.pi * self.flat("scale")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.CAUCHY, self.flat("location"), 1.0 / self.flat("scale"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        location, scale = parameters
-        return location + scale * rng.standard_cauchy(size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.cauchy(self.flat("location"), self.flat("scale"))
+    positive = ("scale",)
+    standard = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
+    family = Family(
+        density_loops.CAUCHY,
+        coefficients=lambda location, scale: (location, 1.0 / scale),
+        log_constant=lambda location, scale: -np.log(np.pi * scale),
+        draw=lambda rng, size, location, scale: location + scale * rng.standard_cauchy(size),
+        scipy=lambda location, scale: scipy.stats.cauchy(location, scale),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +11,23 @@ from scipy import special
 
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import (
-    Coefficients,
+    Family,
     FrozenDistribution,
+    LocationScale,
     PositiveFamily,
     ScalarFamily,
     Shape,
     Standard,
     check_ends,
-    check_scale,
     check_width,
-    ends,
 )
+from invsamp.posing.distributions.shape_derivatives import log_beta
 from invsamp.posing.distributions.univariate import Uniform
 from invsamp.protocols import Array
 
 
 @dataclass(frozen=True)
-class StudentT(ScalarFamily):
+class StudentT(LocationScale):
     """Student's t, shifted and scaled.
 
     Parameters
@@ -47,27 +45,15 @@ class StudentT(ScalarFamily):
     location: npt.ArrayLike
     scale: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
-    standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
-
-    def _check(self) -> None:
-        check_scale(("location", self.flat("location")), ("scale", self.flat("scale")))
-
-    @cached_property
-    def log_constant(self) -> float:
-        nu = self.flat("degrees_of_freedom")
-        return -float((special.betaln(0.5, 0.5 * nu) + 0.5 * np.log(nu) + np.log(self.flat("scale"))).sum())
-
-    def _coefficients(self) -> Coefficients:
-        location, scale, nu = (self.flat(name) for name in ("location", "scale", "degrees_of_freedom"))
-        return Coefficients(density_loops.STUDENT_T, location, 1.0 / scale, nu)
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        nu, location, scale = parameters
-        return location + scale * rng.standard_t(nu, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.t(self.flat("degrees_of_freedom"), self.flat("location"), self.flat("scale"))
+    positive = ("degrees_of_freedom", "scale")
+    standard = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
+    family = Family(
+        density_loops.STUDENT_T,
+        coefficients=lambda nu, location, scale: (location, 1.0 / scale, nu),
+        log_constant=lambda nu, location, scale: -(log_beta(0.5, 0.5 * nu) + 0.5 * np.log(nu) + np.log(scale)),
+        draw=lambda rng, size, nu, location, scale: location + scale * rng.standard_t(nu, size),
+        scipy=lambda nu, location, scale: scipy.stats.t(nu, location, scale),
+    )
 
 
 @dataclass(frozen=True)
@@ -85,26 +71,15 @@ class HalfStudentT(PositiveFamily):
     degrees_of_freedom: npt.ArrayLike
     scale: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
-    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
-
-    @cached_property
-    def _whole(self) -> StudentT:
-        return StudentT(self.degrees_of_freedom, 0.0, self.scale, shape=self.shape)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return self._whole.log_constant + self._whole.flat("scale").size * float(np.log(2.0))
-
-    def _coefficients(self) -> Coefficients:
-        return self._whole.compiled
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        nu, scale = parameters
-        return np.abs(scale * rng.standard_t(nu, size))
-
-    def scipy(self) -> FrozenDistribution:
-        return _Folded(self._whole.scipy())
+    positive = ("degrees_of_freedom", "scale")
+    standard = Standard("0", "scale", {"scale": 1.0})
+    family = Family(
+        density_loops.STUDENT_T,
+        coefficients=lambda nu, scale: (0.0, 1.0 / scale, nu),
+        log_constant=lambda nu, scale: StudentT.family.log_constant(nu, 0.0, scale) + np.log(2.0),
+        draw=lambda rng, size, nu, scale: np.abs(scale * rng.standard_t(nu, size)),
+        scipy=lambda nu, scale: _Folded(scipy.stats.t(nu, 0.0, scale)),
+    )
 
 
 @dataclass(frozen=True)
@@ -121,23 +96,15 @@ class HalfCauchy(PositiveFamily):
 
     scale: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("scale",)
-    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float(np.log(0.5 * np.pi * self.flat("scale")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        scale = self.flat("scale")
-        return Coefficients(density_loops.CAUCHY, np.zeros(len(scale)), 1.0 / scale)
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        (scale,) = parameters
-        return np.abs(scale * rng.standard_cauchy(size))
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.halfcauchy(scale=self.flat("scale"))
+    positive = ("scale",)
+    standard = Standard("0", "scale", {"scale": 1.0})
+    family = Family(
+        density_loops.CAUCHY,
+        coefficients=lambda scale: (0.0, 1.0 / scale),
+        log_constant=lambda scale: -np.log(0.5 * np.pi * scale),
+        draw=lambda rng, size, scale: np.abs(scale * rng.standard_cauchy(size)),
+        scipy=lambda scale: scipy.stats.halfcauchy(scale=scale),
+    )
 
 
 @dataclass(frozen=True)
@@ -153,23 +120,15 @@ class Exponential(PositiveFamily):
 
     rate: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("rate",)
-    standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        return float(np.log(self.flat("rate")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        rate = self.flat("rate")
-        return Coefficients(density_loops.GAMMA, np.zeros(len(rate)), rate)
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        (rate,) = parameters
-        return rng.exponential(1.0 / rate, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.expon(scale=1.0 / self.flat("rate"))
+    positive = ("rate",)
+    standard = Standard("0", "1 / rate", {"rate": 1.0})
+    family = Family(
+        density_loops.GAMMA,
+        coefficients=lambda rate: (0.0, rate),
+        log_constant=lambda rate: np.log(rate),
+        draw=lambda rng, size, rate: rng.exponential(1.0 / rate, size),
+        scipy=lambda rate: scipy.stats.expon(scale=1.0 / rate),
+    )
 
 
 @dataclass(frozen=True)
@@ -187,23 +146,15 @@ class InverseGamma(PositiveFamily):
     concentration: npt.ArrayLike
     rate: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
-    standard: ClassVar[Standard | None] = Standard("0", "rate", {"rate": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        a, rate = self.flat("concentration"), self.flat("rate")
-        return float((a * np.log(rate) - special.gammaln(a)).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.INVERSE_GAMMA, self.flat("concentration") + 1.0, self.flat("rate"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        concentration, rate = parameters
-        return rate / rng.gamma(concentration, 1.0, size)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.invgamma(self.flat("concentration"), scale=self.flat("rate"))
+    positive = ("concentration", "rate")
+    standard = Standard("0", "rate", {"rate": 1.0})
+    family = Family(
+        density_loops.INVERSE_GAMMA,
+        coefficients=lambda a, rate: (a + 1.0, rate),
+        log_constant=lambda a, rate: a * np.log(rate) - special.loggamma(a),
+        draw=lambda rng, size, a, rate: rate / rng.gamma(a, 1.0, size),
+        scipy=lambda a, rate: scipy.stats.invgamma(a, scale=rate),
+    )
 
 
 @dataclass(frozen=True)
@@ -221,37 +172,21 @@ class LogUniform(ScalarFamily):
     lower: npt.ArrayLike
     upper: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("lower", "upper")
-    standard: ClassVar[Standard | None] = Standard(
-        "log(lower)", "log(upper / lower)", {"lower": 0.0, "upper": 1.0}, Uniform
+    positive = ("lower", "upper")
+    standard = Standard("log(lower)", "log(upper / lower)", {"lower": 0.0, "upper": 1.0}, Uniform)
+    interval = ("lower", "upper")
+    family = Family(
+        density_loops.GAMMA,
+        coefficients=lambda lower, upper: (-1.0, 0.0),
+        log_constant=lambda lower, upper: -np.log(np.log(upper / lower)),
+        draw=lambda rng, size, lower, upper: np.clip(
+            np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper
+        ),
+        scipy=lambda lower, upper: scipy.stats.loguniform(lower, upper),
     )
 
     def _check(self) -> None:
         check_ends(self)
-
-    @property
-    def logarithmic(self) -> bool:
-        """It is."""
-        return True
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(self.lower, self.upper, self.shape)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return -float(np.log(np.log(self.flat("upper") / self.flat("lower"))).sum())
-
-    def _coefficients(self) -> Coefficients:
-        size = len(self.flat("lower"))
-        return Coefficients(density_loops.GAMMA, np.full(size, -1.0), np.zeros(size))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        lower, upper = parameters
-        return np.clip(np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper)
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.loguniform(self.flat("lower"), self.flat("upper"))
 
 
 @dataclass(frozen=True)
@@ -270,22 +205,15 @@ class Weibull(PositiveFamily):
     exponent: npt.ArrayLike
     scale: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
-    positive: ClassVar[tuple[str, ...]] = ("exponent", "scale")
-    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
-
-    @cached_property
-    def log_constant(self) -> float:
-        return float(np.log(self.flat("exponent") / self.flat("scale")).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.WEIBULL, self.flat("exponent"), 1.0 / self.flat("scale"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        exponent, scale = parameters
-        return np.asarray(scale * rng.weibull(exponent, size))
-
-    def scipy(self) -> FrozenDistribution:
-        return scipy.stats.weibull_min(self.flat("exponent"), scale=self.flat("scale"))
+    positive = ("exponent", "scale")
+    standard = Standard("0", "scale", {"scale": 1.0})
+    family = Family(
+        density_loops.WEIBULL,
+        coefficients=lambda exponent, scale: (exponent, 1.0 / scale),
+        log_constant=lambda exponent, scale: np.log(exponent / scale),
+        draw=lambda rng, size, exponent, scale: scale * rng.weibull(exponent, size),
+        scipy=lambda exponent, scale: scipy.stats.weibull_min(exponent, scale=scale),
+    )
 
 
 @dataclass(frozen=True)
@@ -304,6 +232,14 @@ class Triangular(ScalarFamily):
     mode: npt.ArrayLike
     upper: npt.ArrayLike
     shape: Shape = field(default=(), kw_only=True)
+    interval = ("lower", "upper")
+    family = Family(
+        density_loops.TRIANGULAR,
+        coefficients=lambda lower, mode, upper: (lower, mode, upper),
+        log_constant=lambda lower, mode, upper: np.log(2.0 / (upper - lower)),
+        draw=lambda rng, size, lower, mode, upper: rng.triangular(lower, mode, upper, size),
+        scipy=lambda lower, mode, upper: scipy.stats.triang((mode - lower) / (upper - lower), lower, upper - lower),
+    )
 
     def _check(self) -> None:
         lower, mode, upper = (self.flat(name) for name in ("lower", "mode", "upper"))
@@ -313,25 +249,6 @@ class Triangular(ScalarFamily):
                 f"mode {self.mode!r} and upper {self.upper!r}"
             )
         check_width(lower, upper)
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(self.lower, self.upper, self.shape)
-
-    @cached_property
-    def log_constant(self) -> float:
-        return float(np.log(2.0 / (self.flat("upper") - self.flat("lower"))).sum())
-
-    def _coefficients(self) -> Coefficients:
-        return Coefficients(density_loops.TRIANGULAR, self.flat("lower"), self.flat("mode"), self.flat("upper"))
-
-    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
-        lower, mode, upper = parameters
-        return rng.triangular(lower, mode, upper, size)
-
-    def scipy(self) -> FrozenDistribution:
-        lower, width = self.flat("lower"), self.flat("upper") - self.flat("lower")
-        return scipy.stats.triang((self.flat("mode") - lower) / width, lower, width)
 
 
 class _Folded:

@@ -107,7 +107,7 @@ class Formula:
         return part
 
     def at(
-        self, theta: Array, rows: Indices, index: Indices, given: Mapping[str, Array]
+        self, theta: Array, rows: Indices, index: Indices | tuple[None, slice], given: Mapping[str, Array]
     ) -> tuple[Array, list[tuple[Indices, Value]], Mapping[str, Value]]:
         """Value at entries ``index`` and ``rows`` of theta, which broadcast to (batch, k).
 
@@ -123,6 +123,11 @@ class Formula:
         constants = {name: np.atleast_2d(value[index]) for name, value in self.constants.items()}
         value, slopes = self.expression({**values, **constants, **given})
         return np.atleast_2d(value), [(columns[name], slopes.get(name, 0.0)) for name in columns], slopes
+
+    def at_all(self, theta: Array) -> tuple[Array, list[tuple[Indices, Value]]]:
+        """Values of all entries at theta (batch, width), and derivatives by its columns; no name may be ``given``."""
+        value, by_column, _ = self.at(theta, np.arange(len(theta))[:, None], np.s_[None, :], {})
+        return value, by_column
 
 
 def is_name(value: str, names: Names) -> bool:

@@ -47,21 +47,15 @@ class ListedQuantity:
             raise ValueError(
                 f"{label} must have one entry for each of the data's last axis, {shape}, got {len(values)}"
             )
-        forms: list[Expression] = []
-        of_entry, slots = [], []
-        for k, value in enumerate(values):
-            form, own = _form(f"{label}[{k}]", value, limits, prior)
-            if form not in (texts := [each.text for each in forms]):
-                forms.append(Expression(label, form))
-                texts.append(form)
-            of_entry.append(texts.index(form))
-            slots.append([_slot(f"{label}[{k}]", name, prior) for name in own])
-        width = max(len(own) for own in slots)
+        found = [_form(f"{label}[{k}]", value, limits, prior) for k, value in enumerate(values)]
+        texts = list(dict.fromkeys(form for form, _ in found))
+        slots = [[_slot(f"{label}[{k}]", value, prior) for value in own] for k, (_, own) in enumerate(found)]
+        width = max(map(len, slots))
         table = np.array([own + [(-1, 0.0)] * (width - len(own)) for own in slots])
         every = np.broadcast_to(np.arange(len(values)), shape).reshape(-1)
-        self.names = tuple(dict.fromkeys(n for value in values for n in _names(label, value, prior)))
-        self.forms = tuple(forms)
-        self.form: Indices = np.array(of_entry)[every]
+        self.names = tuple(dict.fromkeys(value for _, own in found for value in own if isinstance(value, str)))
+        self.forms = tuple(Expression(label, form) for form in texts)
+        self.form: Indices = np.array([texts.index(form) for form, _ in found])[every]
         self.columns: Indices = table[every, :, 0].astype(np.intp)
         self.values: Array = table[every, :, 1]
 
@@ -131,11 +125,3 @@ def _slot(label: str, value: Value, prior: Prior) -> tuple[int, float]:
     if names.shape(label, value) != ():
         raise ValueError(f"{label} must use parameters that are single numbers, got {value!r}")
     return (-1, float(names.fixed[value])) if value in names.fixed else (names.slices[value].start, 0.0)
-
-
-def _names(label: str, value: Value, prior: Prior) -> tuple[str, ...]:
-    if not isinstance(value, str):
-        return ()
-    if is_name(value, prior.known_names):
-        return (value,)
-    return tuple(name for name in Expression(label, value).names if name != OBSERVATION)

@@ -11,6 +11,7 @@ either case that of the family.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, drawn, ends
+from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, ends
 from invsamp.posing.distributions.shape_derivatives import LOG_DENSITIES
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names, names_in
 from invsamp.posing.expressions.expression import Expression, Value
@@ -65,7 +66,6 @@ class Conditional:
             )
             for parameter in distribution.parameter_names()
         }
-        self._rows, self._every = np.zeros((1, 1), dtype=np.intp), np.arange(columns.stop - columns.start)[None, :]
         standard = distribution.standard
         if standard is not None:
             self._place = _place(standard.location), _place(standard.scale)
@@ -73,7 +73,7 @@ class Conditional:
                 standard = None  # a parameter that changes more than place and width
         self.standard = standard
         self.centered = distribution.centered or standard is None
-        if standard is None and type(distribution) not in LOG_DENSITIES:
+        if standard is None and distribution.family.kernel not in LOG_DENSITIES:
             raise ValueError(
                 f"{name} must have numbers for the parameters of {type(distribution).__name__}, got "
                 f"{distribution.formulas}"
@@ -84,14 +84,13 @@ class Conditional:
                 self.base: ScalarFamily = replace(distribution, **values, centered=False)
             else:
                 self.base = standard.log(**values, shape=distribution.shape)  # type: ignore[call-arg]
-            self._base = self.base.compiled
             self._inside = tuple(np.ravel(end) for end in self.base.support)
         if distribution.centered:
             self.check_centered()
 
     def check_centered(self) -> None:
         """`ValueError` if the parameter cannot be sampled as itself."""
-        if self.standard is not None and np.isfinite(self.base.support).all():
+        if self._ends_move:
             raise ValueError(
                 f"{self.name} cannot be sampled as itself, centered or within a domain: the ends of "
                 f"{self.distribution!r} move"
@@ -100,12 +99,13 @@ class Conditional:
     @cached_property
     def support(self) -> tuple[Array, Array]:
         """Lower and upper end of every entry, whatever its parents are."""
-        standard, shape = self.standard, self.distribution.shape
-        if standard is None:
-            return LOG_DENSITIES[type(self.distribution)].support(shape)
-        if standard.log:
-            return ends(0.0, np.inf, shape)
-        return self.base.support if standard.location == "0" else ends(-np.inf, np.inf, shape)
+        if not self._ends_move:
+            return self.distribution.support
+        return ends(0.0 if self.distribution.logarithmic else -np.inf, np.inf, self.distribution.shape)
+
+    @property
+    def _ends_move(self) -> bool:
+        return any(isinstance(end, str) for end in self.distribution.interval)
 
     @property
     def sampled(self) -> Distribution:
@@ -136,10 +136,10 @@ class Conditional:
             return self._by_shape(theta, x)
         location, scale, by_column = self.stretch(theta)
         seen = np.log(x) if self.standard.log else x
-        u = np.ascontiguousarray(np.broadcast_to((seen - location) / scale, x.shape))
-        value, slope = self._of_base(u)
+        u = np.broadcast_to((seen - location) / scale, x.shape)
+        value, slope = self.base.evaluate(u)
         inside = (u >= self._inside[0]) & (u <= self._inside[1]) & (scale > 0.0)
-        value = value - (np.log(scale) * np.ones_like(x)).sum(axis=1)
+        value = value + self.base.log_constant - (np.log(scale) * np.ones_like(x)).sum(axis=1)
         by_seen = slope / scale
         by_parents = [(c, -by_seen * da - (by_seen * u + 1.0 / scale) * db) for c, da, db in by_column]
         if self.standard.log:
@@ -162,12 +162,12 @@ class Conditional:
                 raise ValueError(
                     f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._told(parameter)} is drawn"
                 )
-        size = len(theta), self._every.size
+        size = len(theta), self.columns.stop - self.columns.start
         if self.standard is not None and not (self.stretch(theta).scale > 0.0).all():
             raise ValueError(
                 f"upper of {self.name} must be above lower, got {self.distribution!r} where these are drawn"
             )
-        return drawn(self.distribution, rng, size, values.values())
+        return self.distribution.family.draw(rng, size, *values.values())
 
     def whitened(self, theta: Array) -> Array:
         """The u of theta (batch, width), shape (batch, m)."""
@@ -177,24 +177,18 @@ class Conditional:
         return np.asarray(((np.log(x) if self.standard.log else x) - location) / scale)
 
     def _parameters(self, theta: Array) -> tuple[dict[str, Array], dict[str, ByColumn]]:
-        found = {
-            parameter: formula.at(theta, np.arange(len(theta))[:, None], self._every, {})
-            for parameter, formula in self._formulas.items()
-        }
+        found = {parameter: formula.at_all(theta) for parameter, formula in self._formulas.items()}
         return {name: part[0] for name, part in found.items()}, {name: part[1] for name, part in found.items()}
-
-    def _of_base(self, u: Array) -> tuple[Array, Array]:
-        family, first, second, third = self._base
-        every = np.arange(u.shape[1])
-        families = np.full(len(every), family, dtype=np.intp)
-        value, slope = density_loops.log_density(u, every, families, first, second, first if third is None else third)
-        return value + self.base.log_constant, slope
 
     def _by_shape(self, theta: Array, x: Array) -> tuple[Array, Array, ByColumn]:
         """By complex steps: the derivative with respect to each argument is exact, to rounding."""
         values, slopes = self._parameters(theta)
-        formula = LOG_DENSITIES[type(self.distribution)].log_density
-        arguments = [x, *values.values()]
+        family, arguments = self.distribution.family, [x, *values.values()]
+        kernel = LOG_DENSITIES[family.kernel]
+
+        def formula(x: Value, *parameters: Value) -> Value:
+            return kernel(family.log_constant(*parameters), x, *family.coefficients(*parameters))
+
         total = np.broadcast_to(formula(*arguments), x.shape)
         derivatives = [
             np.imag(formula(*arguments[:k], arguments[k] + 1j * _STEP, *arguments[k + 1 :])) / _STEP
@@ -247,8 +241,7 @@ class OfPrior(Distribution):
 
     @property
     def compiled(self) -> Coefficients:
-        zeros = np.zeros(int(np.prod(self._shape, dtype=int)))
-        return Coefficients(density_loops.FLAT, zeros, zeros)
+        return Coefficients.of(math.prod(self._shape), density_loops.FLAT)
 
     def evaluate(self, columns: Array) -> tuple[Array, Array]:
         return np.zeros(len(columns)), np.zeros(columns.shape)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, mapping, numbers, text, wrong
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.distributions.base import Distribution, ScalarFamily, freeze
+from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze
 from invsamp.posing.expressions.bound_expression import Names
 from invsamp.posing.expressions.variable_names import check_names, labels
 from invsamp.posing.priors.conditional_distribution import Conditional
@@ -312,15 +312,10 @@ class Prior:
         """Arguments of the compiled loop, for the columns that it knows, and the other distributions."""
         own = {name: distribution for name, distribution in self.distributions.items() if name not in self._given}
         known = {name: distribution.compiled for name, distribution in own.items() if distribution.compiled is not None}
-        sizes = [len(c.first) for c in known.values()]
-        compiled = (
-            self.columns(known),
-            np.repeat(np.array([c.family for c in known.values()], dtype=np.intp), sizes),
-            np.concatenate([np.empty(0), *(c.first for c in known.values())]),
-            np.concatenate([np.empty(0), *(c.second for c in known.values())]),
-            np.concatenate([np.empty(0), *(c.first if c.third is None else c.third for c in known.values())]),
-        )
-        return compiled, [(self.slices[name], distribution) for name, distribution in own.items() if name not in known]
+        none = Coefficients.of(0, density_loops.FLAT)
+        kernels, first, second, third = map(np.concatenate, zip(none, *known.values(), strict=True))
+        others = [(self.slices[name], distribution) for name, distribution in own.items() if name not in known]
+        return (self.columns(known), kernels, first, second, third), others
 
 
 def widened(prior: Prior, theta: Array) -> Array:

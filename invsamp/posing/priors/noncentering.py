@@ -23,13 +23,7 @@ class Tied:
 
     def __init__(self, name: str, text: str, columns: slice, names: Names) -> None:
         self.name, self.text, self.columns = name, text, columns
-        self._formula = Formula(name, text, names.shapes[name], names, whose=f"the shape of {name}")
-        self._every = np.arange(columns.stop - columns.start)[None, :]
-
-    def value(self, theta: Array) -> tuple[Array, ByColumn]:
-        """Values (batch, m), and derivatives by columns of theta (batch, width)."""
-        value, by_column, _ = self._formula.at(theta, np.arange(len(theta))[:, None], self._every, {})
-        return value, by_column
+        self.formula = Formula(name, text, names.shapes[name], names, whose=f"the shape of {name}")
 
 
 class Step:
@@ -117,7 +111,7 @@ class Hierarchy:
         with np.errstate(all="ignore"):
             for node in self.nodes:
                 if isinstance(node, Tied):
-                    theta[:, node.columns], found = node.value(theta)
+                    theta[:, node.columns], found = node.formula.at_all(theta)
                     steps.append(_step(node.columns, None, found, batch))
                 elif node.centered:
                     value, own, found = node.log_density(theta)
@@ -145,7 +139,7 @@ class Hierarchy:
         """Draw what depends on others, given what does not, in theta (n, d), in place."""
         wide = np.concatenate([theta, np.zeros((len(theta), self.width - self.dimension))], axis=1)
         for node in self.nodes:
-            wide[:, node.columns] = node.value(wide)[0] if isinstance(node, Tied) else node.sample(rng, wide)
+            wide[:, node.columns] = node.formula.at_all(wide)[0] if isinstance(node, Tied) else node.sample(rng, wide)
         theta[:] = wide[:, : self.dimension]
         return theta
 

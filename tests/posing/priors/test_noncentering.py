@@ -120,6 +120,19 @@ class TestFamilies:
             np.testing.assert_allclose(-parts.prior, posterior.log_prior_at(position), rtol=1e-10, atol=1e-10)
 
 
+def test_a_density_with_an_unknown_shape_is_as_exact_as_with_a_known_one() -> None:
+    for free, given in (
+        (lambda nu: iv.StudentT(nu, 1.0, 2.0), 1e9),
+        (lambda nu: iv.HalfStudentT(nu, 2.0), 1e9),
+        (lambda a: iv.Beta(a, 0.5), 1e9),
+    ):
+        prior = iv.Prior(x=free("n"), n=iv.LogNormal(np.log(given), 1.0))
+        x = free(given).sample(np.random.default_rng(0), 5)
+        theta = np.stack([x, np.full(5, given)], axis=1)
+        found = prior.log_density(theta) - iv.LogNormal(np.log(given), 1.0).log_density([given])
+        np.testing.assert_allclose(found, free(given).log_density(x), atol=1e-9)
+
+
 DEEP = iv.Prior(
     y=iv.Normal("level + slope * z", "exp(log_sd)"),
     level=iv.Normal("top", "spread", shape=3, centered=True),
