@@ -19,6 +19,7 @@ from targets import CORRELATED, gaussian, second_moments, upper
 
 import invsamp as iv
 from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.problems.mixtures import two_modes
 
@@ -135,6 +136,78 @@ def test_a_kernel_that_never_refuses_is_rejected(script, draw, agrees, monkeypat
     monkeypatch.setattr(script, "decided", lambda accept, there, here: there)
     run = draw(TARGET, script.walk, draws=120, thin=4, warmup=300)
     assert not agrees(second_moments(run), upper(CORRELATED))
+
+
+class TestAKernelThatNeverRejects:
+    """Multinomial Hamiltonian Monte Carlo, which reports acceptance statistics and no Metropolis ratio."""
+
+    def test_it_has_its_law(self, script, draw, agrees, monkeypatch):
+        settings = {"draws": 60, "thin": 2, "warmup": 200}
+        assert agrees(second_moments(draw(TARGET, script.multinomial, **settings)), upper(CORRELATED))
+        # the last state of the trajectory, whatever its energy
+        monkeypatch.setattr(script, "decided", lambda accept, there, here: there)
+        assert not agrees(second_moments(draw(TARGET, script.multinomial, **settings)), upper(CORRELATED))
+
+    @pytest.mark.parametrize("target", [0.6, 0.9])
+    def test_warm_up_adapts_the_step_size_to_its_acceptance_statistics(self, script, draw, target):
+        kernel = type("Other", (script.Multinomial,), {"target_acceptance": target})()
+        sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel)], preconditioner="dense")
+        run = draw(TARGET, sampler, draws=50, warmup=400)
+        rate = run.data.sample_stats["acceptance_rate"].to_numpy()
+        assert ((rate >= 0.0) & (rate <= 1.0)).all()
+        assert abs(rate.mean() - target) < 0.05
+        moved = np.diff(run.theta, axis=1).any(axis=2).mean()
+        assert abs(run.report["acceptance"][0] - moved) < 0.01
+
+
+class TestEnsembles:
+    """The stretch move, whose walkers depend on each other."""
+
+    @staticmethod
+    def moments(run, size):
+        each = second_moments(run)
+        return each.reshape(-1, size, each.shape[1]).mean(axis=1)
+
+    def test_it_has_its_law(self, script, draw, agrees):
+        settings = {"draws": 150, "thin": 4, "warmup": 300, "chains": 8 * 64}
+        assert agrees(self.moments(draw(TARGET, script.stretch, **settings), 8), upper(CORRELATED))
+        # two walkers never leave the line through both
+        pairs = iv.ladder.Sampler([iv.ladder.Rung(kernel=script.Stretch(2), step_size=1.0)], preconditioner=None)
+        assert not agrees(self.moments(draw(TARGET, pairs, **settings), 8), upper(CORRELATED))
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_diagnostics_take_an_ensemble_for_one_chain(self, script):
+        settings = {"draws": 200, "warmup": 50, "seed": 3, "progress": False}
+        run = iv.sample(TARGET, script.stretch, chains=16, **settings)
+        assert run.report["ensemble_size"] == 8
+        found = run.summary()
+        np.testing.assert_array_equal(found["ess_bulk"], iv.diagnostics.ess(run.theta, ensemble_size=8))
+        np.testing.assert_array_equal(found["r_hat"], iv.diagnostics.rhat(run.theta, ensemble_size=8))
+        np.testing.assert_array_equal(found["mcse_mean"], iv.diagnostics.mcse(run.theta, ensemble_size=8))
+        assert (found["r_hat"] != iv.diagnostics.rhat(run.theta)).all()
+        assert "2 independent ensembles of 8 chains" in repr(run)
+        errors = run.expectation(lambda theta: theta).standard_error
+        np.testing.assert_array_equal(errors, found["mcse_mean"])
+        alone = iv.sample(TARGET, script.stretch, chains=8, **settings)
+        assert np.isnan(alone.summary()["r_hat"]).all()
+        assert any("all 8 chains form one ensemble" in warning for warning in alone.warnings())
+
+    def test_chains_are_whole_ensembles(self, script):
+        with pytest.raises(ValueError, match=r"chains must be a multiple of 8, .*\(stretch 8\), got 12"):
+            iv.sample(TARGET, script.stretch, chains=12, draws=2, warmup=2, progress=False)
+
+    def test_rungs_of_different_ensembles_make_larger_ones(self, script):
+        rungs = [iv.ladder.Rung(t, kernel=script.Stretch(size), step_size=1.0) for t, size in ((1.0, 4), (2.0, 6))]
+        sampler = iv.ladder.Sampler(rungs, preconditioner=None)
+        with pytest.raises(ValueError, match=r"chains must be a multiple of 12, .*\(stretch 4, stretch 6\), got 6"):
+            iv.sample(TARGET, sampler, chains=6, draws=2, warmup=2, progress=False)
+        assert ensemble_size([script.Stretch(None), script.Stretch(4)], 24) == 24
+
+
+def test_a_scheme_of_next_but_one_rungs_swaps_them(script, draw):
+    run = draw(TARGET, script.leaps, draws=30, warmup=100, chains=4)
+    assert [(i, j) for i, j, _, accepts in run.report["swaps_apart"] if accepts] == [(0, 2), (1, 3)]
+    assert min(run.report["swap_accepts"]) > 0
 
 
 def precise(position):

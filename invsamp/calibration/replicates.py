@@ -113,7 +113,8 @@ def _run(
         energies = run.data.sample_stats["energy"].values
         with np.errstate(divide="ignore"):
             log_weight = None if run.weights is None else np.log(run.weights)
-        sizes = ess(np.concatenate([run.theta, energies[..., None]], axis=2), log_weight=log_weight)
+        values = np.concatenate([run.theta, energies[..., None]], axis=2)
+        sizes = ess(values, log_weight=log_weight, ensemble_size=run.report.get("ensemble_size", 1))
         least = float(np.min(np.nan_to_num(sizes, nan=0.0)))
         if least >= settings.ranks or thin >= LONGEST:
             return run, least, told

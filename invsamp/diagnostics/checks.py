@@ -211,6 +211,11 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+    if (size := report.get("ensemble_size", 1)) > 1 and size == report.get("chains"):
+        return [
+            f"all {size} chains form one ensemble, so R-hat cannot tell whether other starting points lead elsewhere. "
+            f"Run several ensembles, if the kernel allows it: a multiple of the ensemble's chains, such as {4 * size}."
+        ]
     if report.get("chains") == 1:
         return [
             "there is one chain only, so R-hat cannot tell whether other starting points lead elsewhere. "
@@ -397,7 +402,7 @@ def _swap_warnings(report: Report) -> list[str]:
     for pair, rate in enumerate(rates):
         attempts, accepts = int(report["swap_attempts"][pair]), int(report["swap_accepts"][pair])
         where = f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)}"
-        if attempts == 0:
+        if attempts == 0 and not _connected(report, pair):
             found.append(f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
         elif _same_target(report, pair) and (low := _standing(report, pair)):
             which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
@@ -416,6 +421,17 @@ def _swap_warnings(report: Report) -> list[str]:
     if (told := _expensive_coarse(report)) is not None:
         found.append(told)
     return found
+
+
+def _connected(report: Report, pair: int) -> bool:
+    """Whether swaps were tried from one rung of a pair of neighbors to the other, by way of other rungs or not."""
+    tried = [(k, k + 1) for k, attempts in enumerate(report["swap_attempts"]) if attempts]
+    tried += [(i, j) for i, j, attempts, _ in report.get("swaps_apart") or [] if attempts]
+    reached, before = {pair}, set[int]()
+    while reached != before:
+        before = reached
+        reached = before | {rung for ends in tried if before & set(ends) for rung in ends}
+    return pair + 1 in reached
 
 
 def _standing(report: Report, pair: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,10 @@ _AT_ONCE = 2**16
 
 
 def ess(
-    draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk", log_weight: npt.ArrayLike | None = None
+    draws: Array,
+    method: Literal["bulk", "mean", "tail"] = "bulk",
+    log_weight: npt.ArrayLike | None = None,
+    ensemble_size: int = 1,
 ) -> Array:
     """Effective sample size, as arviz-stats has it.
 
@@ -32,6 +36,8 @@ def ess(
     log_weight : array_like, shape (chains, draws), optional
         Logs of the draws' weights, unnormalized, -inf for a draw of no weight. The size is then that of weighted means,
         autocorrelation included: the number of independent draws of the law that is meant with as small an error.
+    ensemble_size : int
+        Chains that depend on each other, in blocks: each ensemble counts as one chain (`Kernel.ensemble_size`).
 
     Returns
     -------
@@ -44,10 +50,11 @@ def ess(
     """
     kinds = {"bulk": convergence.ess_bulk, "mean": convergence.ess_mean, "tail": convergence.ess_tail}
     values = _checked(draws)
-    return _of_each(values, kinds[one_of("method", method, kinds)], _weight(log_weight, values))
+    size, statistic = _size(ensemble_size, values), kinds[one_of("method", method, kinds)]
+    return _of_each(values, partial(statistic, size=size), _weight(log_weight, values))
 
 
-def rhat(draws: Array, log_weight: npt.ArrayLike | None = None) -> Array:
+def rhat(draws: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: int = 1) -> Array:
     """Rank-normalized split R-hat, the larger of its bulk and folded forms, as arviz-stats has it.
 
     Parameters
@@ -55,18 +62,22 @@ def rhat(draws: Array, log_weight: npt.ArrayLike | None = None) -> Array:
     draws : ndarray, shape (chains, draws, *shape)
     log_weight : array_like, shape (chains, draws), optional
         As for `ess`. R-hat is then the larger one of the weighted draws and of the draws without their weights.
+    ensemble_size : int
+        As for `ess`.
 
     Returns
     -------
     ndarray, shape (*shape)
-        NaN for one chain, for fewer than 4 draws per chain, and where a draw is not finite or all have the same value.
+        NaN for one chain or ensemble, for fewer than 4 draws per chain, and where a draw is not finite or all have the
+        same value.
 
     References
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
     values = _checked(draws)
-    return _of_each(values, convergence.rhat_rank, _weight(log_weight, values))
+    size = _size(ensemble_size, values)
+    return _of_each(values, partial(convergence.rhat_rank, size=size), _weight(log_weight, values))
 
 
 def mcse(
@@ -74,6 +85,7 @@ def mcse(
     method: Literal["mean", "sd", "median", "quantile"] = "mean",
     probability: float | None = None,
     log_weight: npt.ArrayLike | None = None,
+    ensemble_size: int = 1,
 ) -> Array:
     """Monte Carlo standard error of an estimate from the draws, in the unit of the draws.
 
@@ -87,6 +99,7 @@ def mcse(
     probability : float, in (0, 1), only for ``method="quantile"``
         Which quantile.
     log_weight : array_like, shape (chains, draws), optional
+    ensemble_size : int
         As for `ess`.
 
     Returns
@@ -105,15 +118,17 @@ def mcse(
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
     values = _checked(draws)
     weight, at = _weight(log_weight, values), 0.5 if probability is None else probability
+    size = _size(ensemble_size, values)
     if method in ("mean", "sd"):
-        return _of_each(values, convergence.mcse_mean if method == "mean" else convergence.mcse_sd, weight)
-    return _of_each(values, lambda some, weight: convergence.mcse_quantile(some, weight, at), weight)
+        statistic = convergence.mcse_mean if method == "mean" else convergence.mcse_sd
+        return _of_each(values, partial(statistic, size=size), weight)
+    return _of_each(values, partial(convergence.mcse_quantile, probability=at, size=size), weight)
 
 
-def statistics(values: Array, log_weight: npt.ArrayLike | None = None) -> dict[str, Array]:
+def statistics(values: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: int = 1) -> dict[str, Array]:
     """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape).
 
-    ``log_weight`` is as for `ess`.
+    ``log_weight`` and ``ensemble_size`` are as for `ess`.
 
     Raises
     ------
@@ -123,11 +138,11 @@ def statistics(values: Array, log_weight: npt.ArrayLike | None = None) -> dict[s
     values = array("values", values, finite=False, nan=True)
     if values.ndim < 2:
         raise ValueError(f"values must have shape (chains, draws, *shape), got {values.shape}")
-    found = table(values, _weight(log_weight, values))
+    found = table(values, _weight(log_weight, values), _size(ensemble_size, values))
     return {name: value for name, value in found.items() if name not in TAIL_SHAPES}
 
 
-def table(values: Array, weight: Array | None) -> dict[str, Array]:
+def table(values: Array, weight: Array | None, size: int = 1) -> dict[str, Array]:
     """`statistics` and shapes of tails, of draws whose weights (chains, draws) have mean 1; NaN where these are NaN."""
     shape = values.shape[2:]
     flat = np.ascontiguousarray(values.reshape(-1, math.prod(shape)).T)
@@ -135,7 +150,8 @@ def table(values: Array, weight: Array | None) -> dict[str, Array]:
     spread = np.full(len(flat), np.nan) if flat.shape[1] == 1 else weights.sd(flat, weight)
     found = {"mean": weights.mean(flat, weight), "sd": np.where((flat == flat[:, :1]).all(axis=1), 0.0, spread)}
     found |= zip(("5%", "50%", "95%"), weights.quantiles(flat, weight, (0.05, 0.5, 0.95)), strict=True)
-    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors, weight).reshape(-1, len(flat)), strict=True)
+    sampling_errors = _of_each(values, partial(convergence.errors, size=size), weight)
+    found |= zip(convergence.ERRORS, sampling_errors.reshape(-1, len(flat)), strict=True)
     return {name: value.reshape(shape) for name, value in found.items()}
 
 
@@ -143,6 +159,10 @@ def _weight(log_weight: npt.ArrayLike | None, values: Array) -> Array | None:
     if log_weight is None:
         return None
     return weights.normalized(weights.checked("log_weight", log_weight, values.shape[:2]))
+
+
+def _size(ensemble_size: int, values: Array) -> int:
+    return convergence.ensemble_of("ensemble_size", ensemble_size, len(values))
 
 
 def _checked(draws: npt.ArrayLike) -> Array:

@@ -27,7 +27,7 @@ import scipy
 from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
-from invsamp.diagnostics.convergence import mcse_mean, rhat_rank
+from invsamp.diagnostics.convergence import ensemble_of, mcse_mean, rhat_rank
 from invsamp.protocols import Array
 
 #: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
@@ -69,7 +69,7 @@ class LogEvidence:
         return "; ".join([f"log evidence {self.value:.6g} +- {self.error:.2g}", *self.doubts])
 
 
-def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
+def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike, ensemble_size: int = 1) -> LogEvidence:
     r"""Evidence from misfits at draws of tempered likelihoods.
 
     Parameters
@@ -79,6 +79,8 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
     misfit : array_like, shape (rungs, chains, draws)
         Minus log-likelihoods, normalized ones, at draws of each rung that were made at the same time; +inf where a
         solve failed.
+    ensemble_size : int
+        As for `invsamp.diagnostics.ess`.
 
     Returns
     -------
@@ -108,14 +110,15 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
         raise ValueError(
             f"misfit must be finite for some draws of each beta, got +inf for all of {beta[unsolved[0]]:g}"
         )
+    size = ensemble_of("ensemble_size", ensemble_size, phi.shape[1])
     steps, weights = _stepping_stones(beta, phi)
     efficiency = 1.0 / np.square(weights).mean(axis=(1, 2))
     others, influences = _bennett(beta, phi)
     # the log of a mean is too low by half of its relative variance
-    steps = steps + 0.5 * np.array([_error(weight) ** 2 for weight in weights])
-    apart = np.array([_error(weight - 1.0 - other) for weight, other in zip(weights, influences, strict=True)])
-    doubts = _doubts(steps - others, apart, efficiency) + _chains_apart(phi)
-    value, error, bennett = float(steps.sum()), _error(weights.sum(axis=0)), float(others.sum())
+    steps = steps + 0.5 * np.array([_error(weight, size) ** 2 for weight in weights])
+    apart = np.array([_error(weight - 1.0 - other, size) for weight, other in zip(weights, influences, strict=True)])
+    doubts = _doubts(steps - others, apart, efficiency) + _chains_apart(phi, size)
+    value, error, bennett = float(steps.sum()), _error(weights.sum(axis=0), size), float(others.sum())
     return LogEvidence(value, error, bennett, tuple(steps.tolist()), tuple(efficiency.tolist()), doubts)
 
 
@@ -149,9 +152,9 @@ def _excess(ratio: float, logs: Array) -> float:
     return float(expit(logs[1] - ratio).mean() - expit(ratio - logs[0]).mean())
 
 
-def _error(influence: Array) -> float:
+def _error(influence: Array, size: int) -> float:
     """Standard error of a mean (chains, draws)."""
-    return float(mcse_mean(influence[None])[0]) if np.ptp(influence) > 0.0 else 0.0
+    return float(mcse_mean(influence[None], None, size)[0]) if np.ptp(influence) > 0.0 else 0.0
 
 
 def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
@@ -174,10 +177,10 @@ def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _chains_apart(phi: Array) -> tuple[str, ...]:
+def _chains_apart(phi: Array, size: int) -> tuple[str, ...]:
     solved = np.isfinite(phi)
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN of a constant misfit, and of one chain
-        rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)))
+        rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)), None, size)
     worst = int(np.argmax(np.nan_to_num(rhat)))
     if not rhat[worst] > DIFFERENT:
         return ()

@@ -12,7 +12,7 @@ from invsamp.protocols import Array
 _UNKNOWN = 1.1
 
 
-def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit) -> list[str]:
+def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit, ensemble_size: int = 1) -> list[str]:
     """That the model does not fit its data, or fits them better than noise as stated allows; else nothing.
 
     A right model is warned of in less than one run in 1,000, whatever the prior and the number of data
@@ -25,12 +25,14 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit) -> list[str
     weight : ndarray, shape (chains, draws), optional
     noise : mapping
         Fields of `invsamp.protocols.ExpectedMisfit`.
+    ensemble_size : int
+        As for `invsamp.diagnostics.rhat`.
     """
     half = misfit.shape[1] // 2
     if half < 2 or not np.isfinite(misfit).all():
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
-        if convergence.rhat_rank(misfit[None], weight)[0] > _UNKNOWN:
+        if convergence.rhat_rank(misfit[None], weight, ensemble_size)[0] > _UNKNOWN:
             return []
     shares = np.ones(misfit.shape) if weight is None else weight
     above, halves = misfit - noise["least"], (slice(half), slice(-half, None))

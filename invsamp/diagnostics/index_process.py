@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, one_of, real
 from invsamp.diagnostics.ladders import passage_times, round_trips
-from invsamp.swaps.schemes import SwapScheme, window_of
+from invsamp.swaps.schemes import SwapScheme
 
 #: Schemes of which a time is known in closed form.
 Known = Literal["deo", "seo"]
@@ -122,14 +122,14 @@ def simulate(
         If a number is out of range.
     """
     r = array("rejections", rejections, ("pairs",), least=0, below=1)
-    instance("scheme", scheme, SwapScheme, "a swap scheme, such as deo()")
+    instance("scheme", scheme, SwapScheme, "a swap scheme, such as deo(), or a subclass of SwapScheme")
     iterations, attempts = integer("iterations", iterations, least=1), integer("attempts", attempts, least=1)
     ladders = integer("ladders", ladders, least=1)
     generator("rng", rng)
-    rungs, window = len(r) + 1, window_of(scheme)
+    rungs, window = len(r) + 1, scheme.window
     every = np.arange(ladders)
     at = np.repeat(np.arange(rungs)[:, None], ladders, axis=1)  # the walker at each rung
-    path, free = np.empty((iterations + 1, rungs, ladders), dtype=np.intp), np.ones((rungs - 1, ladders), dtype=bool)
+    path, free = np.empty((iterations + 1, rungs, ladders), dtype=np.intp), np.ones((rungs, rungs, ladders), dtype=bool)
     path[0], log_accept = at, np.log1p(-r)
     for k in range(iterations * attempts):
         if k % window == 0:
@@ -140,8 +140,8 @@ def simulate(
             i, j = one.T
             accept = rng.random((len(i), ladders)) < np.exp(_between(log_accept, i, j))[:, None]
             if window > 1:
-                accept &= free[i]
-                free[i] &= ~accept
+                accept &= free[i, j]
+                free[i, j] &= ~accept
             _exchange(at, i, j, accept)
         if k % attempts == attempts - 1:
             path[k // attempts + 1, at, every] = np.arange(rungs)[:, None]

@@ -163,6 +163,7 @@ class Report(TypedDict, total=False):
     warmup_most: int
     thin: int
     chains: int
+    ensemble_size: int  # chains that depend on each other; 1: none do
     seconds: float
     interrupted: bool  # whether there are fewer draws than were asked for
     stopped: str | None  # what ended the run then, where that is known

@@ -38,13 +38,39 @@ _NONE: Mapping[str, AnyArray] = MappingProxyType({})
 
 
 class Info(NamedTuple):
-    """What a step has to tell of itself."""
+    r"""What a step reports.
 
-    log_ratio: Array | None = None  # (chains,) log Metropolis ratios, before what noise costs; None: none was decided
-    accepted: int = 0  # chains
-    clipped: int = 0  # entries of the noise for which the gradient's own left no room
-    statistics: Mapping[str, AnyArray] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
-    told: Array | None = None  # (chains,) log ratios by which warm-up adapts the step size, where these are others
+    Attributes
+    ----------
+    log_ratio : ndarray, shape (chains,), optional
+        Log Metropolis ratios r, before a penalty for noise, of a step that ends in one decision: a chain moves with
+        probability :math:`\min(1, e^r)`. -inf: it could not have moved. None: nothing was decided so.
+    accepted : int
+        Number of chains that took what was proposed; of a kernel that never rejects, those that moved.
+    clipped : int
+        Entries of the noise for which the gradient's own left no room.
+    statistics : mapping of str to ndarray, shape (chains,)
+        What `Kernel.statistics` declares, by name.
+    acceptance : ndarray, shape (chains,), optional
+        Acceptance statistics in [0, 1]. Warm-up adapts the step size of an adjusted kernel until their mean is
+        `Kernel.target_acceptance`. None: :math:`\min(1, e^r)`. A kernel that never rejects gives this alone, such as
+        NUTS: the mean of :math:`\min(1, e^{H - H'})` over the states H' of its trajectory, with H that of its start
+        (Hoffman and Gelman 2014, section 3.2). A kernel gives both where the decision tells too little about the step
+        size, as of paths that end at a cliff.
+    cliffs : int
+        Paths that met a cliff: a jump of the energy that no step size would follow.
+
+    Notes
+    -----
+    Draws record ``acceptance_rate``: :math:`\min(1, e^r)` of a step that decided, else ``acceptance``.
+    """
+
+    log_ratio: Array | None = None
+    accepted: int = 0
+    clipped: int = 0
+    statistics: Mapping[str, AnyArray] = _NONE
+    acceptance: Array | None = None
+    cliffs: int = 0
 
 
 #: What a step that has nothing to tell returns.
@@ -163,11 +189,17 @@ class Kernel(Protocol):
 
     ``gradient``: whether it wants gradients; one that does not gets energies alone, and no preconditioner, which
     warm-up makes of gradients. ``adjusted``: draws are exact at any step size; needs exact energies. ``friction``: the
-    share of the momentum that is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance at
-    which the step size of an adjusted kernel is best; ``longest_step``: where warm-up stops looking for it.
+    share of the momentum that is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance
+    statistic (`Info.acceptance`) to which warm-up adapts the step size of an adjusted kernel; ``longest_step``: the
+    longest that it takes.
     ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_step``:
     the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature; 1
     where it needs none.
+
+    ``ensemble_size``: how many chains depend on each other, as those of an affine-invariant ensemble do. 1: chains are
+    independent. n: chains 0 to n - 1 are an ensemble, n to 2n - 1 the next, and ensembles are independent; the number
+    of chains must be a multiple of it. None: all chains are one ensemble. Diagnostics take each ensemble for one chain,
+    whose draws are the averages over its chains (`invsamp.diagnostics.convergence`).
     """
 
     @property
@@ -200,6 +232,9 @@ class Kernel(Protocol):
 
     @property
     def short_step(self) -> float: ...
+
+    @property
+    def ensemble_size(self) -> int | None: ...
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """Memory of (chains, d) at the start of a run."""
@@ -254,6 +289,13 @@ def where_solved(rung: ActiveRung, there: Point, here: Point) -> tuple[Point, Ma
     position = there.position.copy()
     position[rows] = here.position[rows]
     return Point(position, there.estimate.replaced(rows, here.estimate.take(rows))), refused
+
+
+def acceptance_statistics(info: Info) -> Array | None:
+    """Acceptance statistics (chains,) by which warm-up adapts the step size; None of a step that says nothing of it."""
+    if info.acceptance is not None or info.log_ratio is None:
+        return info.acceptance
+    return np.exp(np.minimum(info.log_ratio, 0.0))
 
 
 def number(value: StepSize) -> float:

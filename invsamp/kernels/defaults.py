@@ -14,7 +14,7 @@ from invsamp.protocols import Array
 
 
 class KernelDefaults:
-    """Unadjusted steps by gradients, without momentum and without memory: a kernel's class says what differs."""
+    """Unadjusted steps by gradients, independent chains, no momentum, no memory: a kernel's class says what differs."""
 
     adjusted: bool = False
     gradient: bool = True
@@ -23,6 +23,7 @@ class KernelDefaults:
     stability_limit: float = 2.0
     longest_step: float = math.inf
     short_step: float = 1.0
+    ensemble_size: int | None = 1
     statistics: Mapping[str, type] = MappingProxyType({})
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:

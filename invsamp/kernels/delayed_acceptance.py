@@ -100,7 +100,7 @@ class DelayedAcceptance(Wrapping):
         rows = np.flatnonzero((moved.position != here.position).any(axis=1))
         if not len(rows):
             told = dict(info.statistics) | {"second_stage": np.ones(len(here.position))}
-            return here, kept | _memory(start), Info(info.log_ratio, 0, statistics=told, told=info.told)
+            return here, kept | _memory(start), info._replace(accepted=0, clipped=0, statistics=told)
         there = Point(moved.position, here.estimate.replaced(rows, (yield from _decisive(rung, here, moved, rows))))
         log_ratio = np.zeros(len(here.position))
         with np.errstate(invalid="ignore"):
@@ -112,7 +112,7 @@ class DelayedAcceptance(Wrapping):
         first = np.zeros(len(log_ratio)) if info.log_ratio is None else info.log_ratio
         first = np.where(np.isposinf(rung.energy(there.estimate)), -np.inf, first)
         count = int(np.count_nonzero(accept[rows]))
-        ended = Info(first, count, info.clipped, told, info.told)
+        ended = Info(first, count, info.clipped, told, info.acceptance, info.cliffs)
         return decided(accept, there, here), kept | _memory(decided(accept, moved, start)), ended
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:

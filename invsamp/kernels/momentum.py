@@ -82,6 +82,7 @@ class Momentum:
     longest_step: ClassVar[float] = math.inf
     short_step: ClassVar[float] = 0.1
     statistics: ClassVar[Mapping[str, type]] = {}
+    ensemble_size: ClassVar[int | None] = 1
 
     def __post_init__(self) -> None:
         store(

@@ -32,7 +32,7 @@ class Paths(KernelDefaults, ABC):
 
     Where the energy jumps within a step, by more than its slopes at both ends can tell (`CLIFF`), or ends, as solves
     fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of the step size
-    (`Info.told`) is what happened before.
+    (`Info.acceptance`) is what happened before.
 
     References
     ----------
@@ -82,10 +82,13 @@ class Paths(KernelDefaults, ABC):
                 broken |= _broken(rung, there, failed)
             log_ratio = energies[0] - energies[-1] - sum(works)
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
-            told = _before_cliffs(log_ratio, energies, works, slopes)
+            before_cliffs = _before_cliffs(log_ratio, energies, works, slopes)
         accept = rung.log_uniform() < log_ratio
         statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
-        info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics, told=told)
+        info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics)
+        if before_cliffs is not None:
+            cliffs = int(np.count_nonzero(before_cliffs != log_ratio))
+            info = info._replace(acceptance=np.exp(np.minimum(before_cliffs, 0.0)), cliffs=cliffs)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
 
 

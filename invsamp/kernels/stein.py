@@ -30,6 +30,7 @@ class Stein(Baseline):
     """
 
     name: ClassVar[str] = "svgd"
+    ensemble_size = None
 
     def __str__(self) -> str:
         return "SVGD (approximate)"

@@ -44,3 +44,8 @@ class Wrapping:
     def short_step(self) -> float:
         """As of the kernel within."""
         return self.kernel.short_step
+
+    @property
+    def ensemble_size(self) -> int | None:
+        """As of the kernel within."""
+        return self.kernel.ensemble_size

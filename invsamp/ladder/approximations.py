@@ -10,7 +10,7 @@ from invsamp.estimators.control_variates import ControlVariate
 from invsamp.kernels.baseline import Baseline
 from invsamp.ladder.rung import Rung, gives_energies
 from invsamp.swaps.rules import MultiVariance, OwnEnergies, SwapRule
-from invsamp.swaps.schemes import DeterministicEvenOdd, SwapScheme
+from invsamp.swaps.schemes import SwapScheme
 from invsamp.tempering.contours import Contour
 from invsamp.variances.models import RunningAverage
 
@@ -52,5 +52,5 @@ def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, 
     running = [rung.estimator for rung in noisy if isinstance(rung.energy_variance, RunningAverage)]
     if any(isinstance(estimator, ControlVariate) and estimator.order == "constant" for estimator in running):
         yield "one variance of a noise that grows with the distance from its snapshot"
-    if isinstance(scheme, DeterministicEvenOdd) and scheme.window > 1:
+    if scheme.window > 1:
         yield "gates of windows"

@@ -129,6 +129,7 @@ class Rung:
         instance("estimator", self.estimator, Estimator, ESTIMATOR)
         instance("kernel", self.kernel, Kernel, "a Kernel, such as Langevin(...)")
         check_statistics(f"the kernel {self.kernel.name!r}", self.kernel.statistics)
+        optional(integer, f"ensemble_size of the kernel {self.kernel.name!r}", self.kernel.ensemble_size, least=1)
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         # draws of the prior are accepted whatever their energies are

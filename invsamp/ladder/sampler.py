@@ -30,7 +30,10 @@ PRECONDITIONERS = ("auto", None, "diagonal", "dense")
 #: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
 MOST_DENSE = 1000
 #: What parts are, in messages.
-SWAP_RULE, SWAP_SCHEME = "a swap rule, such as state_dependent_penalty()", "a swap scheme, such as deo()"
+SWAP_RULE, SWAP_SCHEME = (
+    "a swap rule, such as state_dependent_penalty()",
+    "a swap scheme, such as deo(), or a subclass of SwapScheme",
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Swap:
     def __post_init__(self) -> None:
         optional(instance, "rule", self.rule, SwapRule, SWAP_RULE)
         instance("scheme", self.scheme, SwapScheme, SWAP_SCHEME)
+        optional(integer, "reach of the scheme", self.scheme.reach, least=1)
+        integer("window of the scheme", self.scheme.window, least=1)
         one_of("energies", self.energies, SWAP_ENERGIES)
         store(self, fraction=optional(real, "fraction", self.fraction, above=0, most=1))
         store(self, every=optional(integer, "every", self.every, least=1))

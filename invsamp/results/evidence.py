@@ -44,7 +44,7 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
     found = [misfit(k) for k in range(len(betas))]
     if any(one is None for one in found):
         raise ValueError(f"log_evidence needs the misfits of all rungs, which the run does not hold. {WHAT_TO_DO}")
-    return log_evidence(betas, np.stack(found))  # type: ignore[arg-type]
+    return log_evidence(betas, np.stack(found), report.get("ensemble_size", 1))  # type: ignore[arg-type]
 
 
 def _betas(report: Report) -> list[float]:

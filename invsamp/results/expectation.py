@@ -49,6 +49,7 @@ def expectation(
     weight: Array | None = None,
     between: Array | None = None,
     coarse: Array | None = None,
+    ensemble_size: int = 1,
 ) -> Expectation:
     """Mean of a quantity; see `invsamp.results.run.Run.expectation`.
 
@@ -64,23 +65,25 @@ def expectation(
         Of a coarse rung, on the way to each draw.
     coarse : ndarray, shape (chains, draws, d), optional
         Of the same at the draws.
+    ensemble_size : int
+        As for `invsamp.diagnostics.ess`.
     """
     if theta.shape[1] < LEAST:
         raise ValueError(f"draws must be at least {LEAST} of each chain for a standard error, got {theta.shape[1]}")
     fine = _values(quantity, theta)
     if weight is not None:
         with np.errstate(divide="ignore"):
-            error = mcse(fine, log_weight=np.log(weight))
+            error = mcse(fine, log_weight=np.log(weight), ensemble_size=ensemble_size)
         by = weight.reshape(*weight.shape, *[1] * (fine.ndim - 2))
         mean = (fine * by).sum(axis=(0, 1)) / weight.sum()
         return Expectation(mean, error, error, np.zeros(np.shape(mean), dtype=bool))
-    mean, alone = fine.mean(axis=(0, 1)), _error(fine)
+    mean, alone = fine.mean(axis=(0, 1)), _error(fine, ensemble_size)
     if between is None or coarse is None:
         return Expectation(mean, alone, alone, np.zeros(np.shape(mean), dtype=bool))
     # what the fine rung holds is what the coarse one gets back at the next exchange that is accepted: a time apart both
     # are equal mostly, and their difference is that of the laws, without the noise of what each has just drawn
     both = _values(quantity, between[:, 1:]).mean(axis=2) + fine[:, :-1] - _values(quantity, coarse[:, 1:])
-    error = np.maximum(_error(both), _of_batches(both))
+    error = np.maximum(_error(both, ensemble_size), _of_batches(both, ensemble_size))
     pays = np.asarray(error < WORTH * alone)
     return Expectation(np.where(pays, both.mean(axis=(0, 1)), mean), np.where(pays, error, alone), alone, pays)
 
@@ -98,14 +101,15 @@ def _values(quantity: Callable[[Array], npt.ArrayLike], theta: Array) -> Array:
     return values.reshape(*theta.shape[:-1], *values.shape[1:])
 
 
-def _error(values: Array) -> Array:
+def _error(values: Array, size: int) -> Array:
     """Standard errors (...) of means of values (chains, draws, ...); 0 where they do not vary."""
     varies = np.ptp(values, axis=(0, 1)) > 0.0
-    return np.where(varies, mcse(values), 0.0)
+    return np.where(varies, mcse(values, ensemble_size=size), 0.0)
 
 
-def _of_batches(values: Array) -> Array:
+def _of_batches(values: Array, ensemble_size: int) -> Array:
     """The same by means of batches of time as long as the square root of the draws."""
+    values = values.reshape(-1, ensemble_size, *values.shape[1:]).mean(axis=1)
     chains, draws = values.shape[:2]
     size = max(1, math.isqrt(draws))
     count = draws // size

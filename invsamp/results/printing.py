@@ -109,6 +109,11 @@ def _headline(report: Report) -> list[str]:
     if "seconds" in report:
         counts.append(f"{report['seconds']:.3g} s")
     lines.append(", ".join(counts))
+    if (size := report.get("ensemble_size", 1)) > 1:
+        lines.append(
+            f"{report['chains'] // size} independent ensembles of {size} chains: R-hat and effective sizes take each "
+            "for one chain, of the averages over its chains"
+        )
     rates = swap_rates(report)
     if len(rates):
         temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])

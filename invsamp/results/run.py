@@ -301,7 +301,7 @@ class Run(Pictures):
         DataFrame
             A row per label; columns mean, sd, 5%, 50%, 95% (unit of the parameter), mcse_mean, mcse_sd (Monte Carlo
             standard errors), ess_bulk, ess_tail, r_hat. Where there is no answer (fewer than 4 draws; R-hat of
-            one chain) it is NaN.
+            one chain) it is NaN. Chains that depend on each other, ``report["ensemble_size"]`` of them, count as one.
         """
         return self._summary().drop(columns=list(TAIL_SHAPES))
 
@@ -439,9 +439,8 @@ class Run(Pictures):
         if self._source.holds("coarse", next(iter(self.shapes))):
             parts = [self._source.read("coarse", name) for name in self.shapes]
             coarse = np.concatenate([part.reshape((*part.shape[:3], -1)) for part in parts], axis=-1)
-        return expectation(
-            quantity, self.theta, self.weights, coarse, self.rung_theta(1) if coarse is not None else None
-        )
+        hot = None if coarse is None else self.rung_theta(1)
+        return expectation(quantity, self.theta, self.weights, coarse, hot, self.report.get("ensemble_size", 1))
 
     def posterior_predictive(
         self, posterior: Posterior, draws: int | None = None, seed: int = 0, fidelity: str | None = None
@@ -610,7 +609,7 @@ class Run(Pictures):
         if expected is None or not self._source.holds("sample_stats", "misfit"):
             return []
         misfit = self._source.read("sample_stats", "misfit", slice(None, None, every))
-        return fit_warnings(misfit, self._weights(0, every), expected)
+        return fit_warnings(misfit, self._weights(0, every), expected, self.report.get("ensemble_size", 1))
 
     def _diagnosed(self, summary: pd.DataFrame, report: Report, every: int = 1) -> list[str]:
         """What is wrong by the summary of every so manieth draw."""
@@ -622,8 +621,8 @@ class Run(Pictures):
         """Summary of every so manieth draw, with shapes of tails."""
         import pandas as pd
 
-        weight = self._weights(0, every)
-        parts = [table(columns, weight) for name in self._quantities for columns in self._columns(name, every)]
+        weight, size = self._weights(0, every), self.report.get("ensemble_size", 1)
+        parts = [table(columns, weight, size) for name in self._quantities for columns in self._columns(name, every)]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return pd.DataFrame(columns, list(labels(self._quantities)))
 

@@ -1,8 +1,9 @@
-"""Swap schemes: which rungs meet at an attempt. Apart from whether they swap."""
+"""Swap schemes: which rungs attempt a swap. Whether they swap is up to the rule."""
 
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -17,15 +18,41 @@ Meeting = tuple[int, int]
 
 @runtime_checkable
 class SwapScheme(Protocol):
-    """Pairs of rungs that meet."""
+    """Pairs of rungs that attempt a swap: a frozen dataclass of settings that subclasses this.
 
+    The choice of pairs must not depend on the state of the chains; then any scheme is exact.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class NextButOne(SwapScheme):
+    ...     reach = 2
+    ...
+    ...     def pairs(self, attempt, rungs, rng):
+    ...         distance = 1 + attempt % 2
+    ...         return [(k, k + distance) for k in range(rungs - distance)]
+    >>> NextButOne().pairs(1, 4, np.random.default_rng(0))
+    [(0, 2), (1, 3)]
+    """
+
+    @property
+    def reach(self) -> int | None:
+        """Largest distance j - i of two rungs i < j that may meet: 1 for neighbors only, None for any two rungs."""
+        return 1
+
+    @property
+    def window(self) -> int:
+        """Attempts in which a pair swaps once at the most. Above 1 the draws are biased (`deo`)."""
+        return 1
+
+    @abstractmethod
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
-        """Pairs that meet at attempt number ``attempt``, one after the other where they share a rung."""
+        """Pairs (i, j), i < j, that meet at attempt number ``attempt``, in turn where they share a rung."""
         ...
 
 
 @dataclass(frozen=True)
-class Adjacent:
+class Adjacent(SwapScheme):
     """One pair of neighbors, drawn uniformly."""
 
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
@@ -35,7 +62,7 @@ class Adjacent:
 
 
 @dataclass(frozen=True)
-class StochasticEvenOdd:
+class StochasticEvenOdd(SwapScheme):
     """All even or all odd pairs, by a coin (reversible)."""
 
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
@@ -44,7 +71,7 @@ class StochasticEvenOdd:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(SwapScheme):
     """All pairs one after the other, from the cold end to the hot one."""
 
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
@@ -53,8 +80,10 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class AllPairs:
+class AllPairs(SwapScheme):
     """Any two rungs, drawn uniformly."""
+
+    reach = None
 
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """Two different rungs."""
@@ -63,7 +92,7 @@ class AllPairs:
 
 
 @dataclass(frozen=True)
-class DeterministicEvenOdd:
+class DeterministicEvenOdd(SwapScheme):
     """Even and odd pairs in turn (non-reversible): round trips in O(rungs) instead of O(rungs^2).
 
     With a window, a parity has so many attempts in a row, and a pair that has swapped rests until they are over.
@@ -83,7 +112,7 @@ class DeterministicEvenOdd:
 
 
 @dataclass(frozen=True)
-class Upwards:
+class Upwards(SwapScheme):
     """The first ``count`` pairs, one at a time: a pair meets once in ``often`` + 1 meetings of those below it.
 
     Of rungs on models that are dearer and dearer, so that the cheap ones have come to something new by then.
@@ -166,14 +195,11 @@ def deo(window: int = 1) -> SwapScheme:
     return DeterministicEvenOdd(window)
 
 
-def window_of(scheme: SwapScheme) -> int:
-    """Attempts in which a pair swaps once at the most."""
-    return scheme.window if isinstance(scheme, DeterministicEvenOdd) else 1
-
-
-def beyond_neighbors(scheme: SwapScheme) -> bool:
-    """Whether rungs meet that are no neighbors."""
-    return isinstance(scheme, AllPairs)
+def pairs_within(reach: int | None, rungs: int) -> list[Meeting]:
+    """All pairs of rungs that may meet: neighbors from cold to hot, then pairs farther apart."""
+    most = rungs - 1 if reach is None else min(reach, rungs - 1)
+    apart = [(i, j) for i, j in itertools.combinations(range(rungs), 2) if 1 < j - i <= most]
+    return [*itertools.pairwise(range(rungs)), *apart]
 
 
 def _parity(parity: int, rungs: int) -> Sequence[Meeting]:

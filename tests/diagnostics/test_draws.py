@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from scipy import signal, stats
 
 from invsamp.diagnostics import convergence, ess, mcse, rhat, statistics
 
@@ -90,7 +91,7 @@ def test_a_parameter_that_is_not_finite_spoils_no_other():
 def test_parameters_are_not_taken_one_by_one(monkeypatch):
     calls = []
     real = convergence.errors
-    monkeypatch.setattr(convergence, "errors", lambda draws, weight: calls.append(len(draws)) or real(draws, weight))
+    monkeypatch.setattr(convergence, "errors", lambda draws, *more, **size: calls.append(len(draws)) or real(draws))
     statistics(np.random.default_rng(0).standard_normal((4, 50, 2000)))
     assert sum(calls) == 2000 and len(calls) < 20
 
@@ -148,3 +149,66 @@ def test_mcse_refuses_a_probability_that_does_not_fit(method, probability):
 def test_statistics_refuse_draws_without_chains():
     with pytest.raises(ValueError, match=r"\(chains, draws, \*shape\), got \(5,\)"):
         ess(np.zeros(5))
+
+
+class TestEnsembles:
+    """Chains that depend on each other: each ensemble is one chain, of averages."""
+
+    SIZE = 8
+
+    def ensembles(self, seed, count=2, common=0.5, draws=1000, phi=0.6):
+        """AR(1) chains of variance 1, whose walkers share some of their noise."""
+        rng = np.random.default_rng(seed)
+        shared = np.repeat(rng.standard_normal((count, draws)), self.SIZE, axis=0)
+        own = rng.standard_normal((count * self.SIZE, draws))
+        noise = np.sqrt(1.0 - phi**2) * (np.sqrt(common) * shared + np.sqrt(1.0 - common) * own)
+        noise[:, 0] /= np.sqrt(1.0 - phi**2)
+        return signal.lfilter([1.0], [1.0, -phi], noise, axis=1)
+
+    def test_standard_errors_are_those_of_means(self, within):
+        """Of 400 runs, whose means are 0; as if walkers were independent, errors are too small."""
+        scores = {self.SIZE: [], 1: []}
+        for seed in range(400):
+            draws = self.ensembles(seed)
+            for size, found in scores.items():
+                found.append(draws.mean() / mcse(draws, ensemble_size=size))
+        # a mean square below 1.33 but once in 100,000 times
+        bound = stats.chi2.isf(1e-5, 400) / 400 - 1.0
+        assert within(abs(np.mean(np.square(scores[self.SIZE])) - 1.0), bound)
+        assert not within(abs(np.mean(np.square(scores[1])) - 1.0), bound)
+
+    @pytest.mark.parametrize("method", ["bulk", "mean", "tail"])
+    def test_walkers_of_an_ensemble_that_are_independent_count_all(self, method):
+        draws = self.ensembles(1, count=4, common=0.0, draws=4000)
+        np.testing.assert_allclose(ess(draws, method, ensemble_size=self.SIZE), ess(draws, method), rtol=0.25)
+
+    def test_copies_of_a_chain_are_worth_one_of_them(self):
+        chains = autoregressive(0.6, 4, 500)
+        copies = np.repeat(chains, self.SIZE, axis=0)
+        for statistic in (ess, rhat, mcse):
+            found = statistic(copies, ensemble_size=self.SIZE)
+            np.testing.assert_allclose(found, statistic(chains), rtol=5e-3)
+        weight = np.random.default_rng(3).normal(size=chains.shape)
+        found = ess(copies, log_weight=np.repeat(weight, self.SIZE, axis=0), ensemble_size=self.SIZE)
+        np.testing.assert_allclose(found, ess(chains, log_weight=weight), rtol=5e-3)
+
+    def test_r_hat_is_of_ensembles(self):
+        draws = self.ensembles(2, count=4, common=0.0, draws=4000)
+        assert rhat(draws, ensemble_size=self.SIZE) < 1.01
+        # ensembles that differ, though not by much beside their walkers
+        shifted = draws + 0.3 * np.repeat([0.0, 1.0, 0.0, 1.0], self.SIZE)[:, None]
+        assert rhat(shifted, ensemble_size=self.SIZE) > 1.05 > 1.02 > rhat(shifted)
+        # walkers that never leave the mode in which they began, as many of each ensemble in one as in the other
+        stuck = draws + 20.0 * (np.arange(len(draws)) % 2)[:, None]
+        assert rhat(stuck, ensemble_size=self.SIZE) > 1.5
+        assert np.isnan(rhat(draws[: self.SIZE], ensemble_size=self.SIZE))
+
+    def test_an_average_that_stands_still_says_nothing(self):
+        fixed = np.repeat(np.linspace(-1.0, 1.0, self.SIZE)[:, None], 50, axis=1)
+        assert np.isnan(ess(fixed, ensemble_size=self.SIZE))
+        assert ess(np.ones((self.SIZE, 50)), ensemble_size=self.SIZE) == 50 * self.SIZE
+
+    @pytest.mark.parametrize("statistic", [ess, rhat, mcse, statistics])
+    def test_chains_must_be_whole_ensembles(self, statistic):
+        with pytest.raises(ValueError, match="ensemble_size must divide the number of chains, 8, got 3"):
+            statistic(np.zeros((8, 10)), ensemble_size=3)

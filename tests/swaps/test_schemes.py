@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.diagnostics.index_process import simulate
 from invsamp.problems.mixtures import GaussianMixture, two_modes
-from invsamp.swaps.schemes import DeterministicEvenOdd, Upwards, adjacent, all_pairs, deo, seo, sweep, window_of
+from invsamp.swaps.schemes import DeterministicEvenOdd, SwapScheme, Upwards, adjacent, all_pairs, deo, seo, sweep
 
 MODES = two_modes()
 
@@ -54,7 +57,7 @@ def test_adjacent_is_uniform(within):
 def test_a_window_is_so_many_attempts_of_one_parity():
     found = meetings(deo(window=3), 5, 7)
     assert found == [[0, 2]] * 3 + [[1, 3]] * 3 + [[0, 2]]
-    assert (window_of(deo(3)), window_of(deo()), window_of(seo())) == (3, 1, 1)
+    assert (deo(3).window, deo().window, seo().window) == (3, 1, 1)
     assert deo() == DeterministicEvenOdd(1) and "approximate" in str(deo(4))
     with pytest.raises(ValueError, match="window must be"):
         deo(0)
@@ -109,14 +112,55 @@ class TestAnyTwoRungs:
         np.testing.assert_array_equal(run.theta, whole.theta)
         assert run.report["swaps_apart"] == whole.report["swaps_apart"]
 
-    def test_a_scheme_of_ones_own_pairs_neighbors(self):
-        class Leaps:
+
+@dataclass(frozen=True)
+class NextButOne(SwapScheme):
+    """Pairs (k, k + 2) of every other rung, which so are a ladder of their own."""
+
+    window: int = 1
+    reach = 2
+
+    def pairs(self, attempt, rungs, rng):
+        return [(k, k + 2) for k in range(2 * (attempt // self.window % 2), rungs - 2, 4)]
+
+
+class TestSchemesOfUsers:
+    """A scheme declares how far its pairs reach, and the window of a pair: no class is special."""
+
+    def sampler(self, scheme):
+        return iv.samplers.relangevin((1.0, 2.0, 3.0, 6.0, 9.0), 0.1, scheme=scheme, preconditioner=None)
+
+    def test_rungs_that_are_no_neighbors_give_the_modes_their_weights(self, draw, agrees):
+        """Every second rung is left out, and the modes' weights are right; with windows of 16 attempts they are not."""
+        settings = {"draws": 250, "thin": 4, "warmup": 200, "chains": 400}
+        run = draw(iv.Target(MODES), self.sampler(NextButOne()), **settings)
+        assert run.report["swap_attempts"] == [0] * 4
+        assert [met > 0 for *_, met, _ in run.report["swaps_apart"]] == [True, False, True]
+        assert agrees((run.theta[..., 0] > 0.0).mean(axis=1), 0.6)
+        biased = draw(iv.Target(MODES), self.sampler(NextButOne(16)), **settings)
+        assert not agrees((biased.theta[..., 0] > 0.0).mean(axis=1), 0.6)
+        assert "gates of windows" in biased.report["sampler"]
+
+    def test_a_pair_beyond_the_reach_is_refused(self):
+        @dataclass(frozen=True)
+        class Neighbors(SwapScheme):
             def pairs(self, attempt, rungs, rng):
                 return [(0, 2)]
 
-        sampler = iv.samplers.relangevin((1.0, 2.0, 4.0), 0.1, scheme=Leaps())
-        with pytest.raises(ValueError, match=r"scheme must give pairs \(k, k \+ 1\) of the 3 rungs, got \[\(0, 2\)\]"):
-            iv.sample(iv.Target(MODES), sampler, draws=2, warmup=2, progress=False)
+        with pytest.raises(ValueError, match=r"the 5 rungs with i < j <= i \+ 1 \(its reach\), got \[\(0, 2\)\]"):
+            iv.sample(iv.Target(MODES), self.sampler(Neighbors()), draws=2, warmup=2, progress=False)
+
+    @pytest.mark.parametrize(("name", "value"), [("reach", 0), ("reach", 1.5), ("window", 0)])
+    def test_what_a_scheme_declares_is_checked(self, name, value):
+        scheme = type("Wrong", (NextButOne,), {name: value, "__init__": lambda self: None})()
+        with pytest.raises(ValueError, match=f"{name} of the scheme must be"):
+            self.sampler(scheme)
+
+    def test_windows_gate_each_pair_in_the_index_process(self):
+        """Of rungs of which all attempts are accepted each pair swaps once in a window."""
+        travels = simulate(NextButOne(4), (0.0,) * 4, 16, np.random.default_rng(0))
+        moved = np.count_nonzero(np.diff(travels.path, axis=0), axis=(1, 2))
+        assert moved.tolist() == [2, 0, 0, 0] * 4
 
 
 class TestWindowsAtWork:

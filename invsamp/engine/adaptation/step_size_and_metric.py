@@ -279,9 +279,9 @@ class Tuner:
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
         rung = self.rung
-        if rung.log_ratio is None:
+        acceptance = rung.acceptance
+        if acceptance is None:
             return
-        acceptance = np.exp(np.minimum(rung.log_ratio, 0.0))
         if rung.bounces is not None:
             acceptance = np.where(rung.bounces > LONG_PATH, 0.0, acceptance)
         excess = acceptance - rung.kernel.target_acceptance

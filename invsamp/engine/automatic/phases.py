@@ -106,7 +106,7 @@ class Phases:
         gradient_check.check_known(problem, work.rungs)
         for colder, hotter in itertools.pairwise(work.rungs):
             check_paired(self._chosen.swap, colder, hotter)
-        check_kernels(self._chosen, work.sampled.sampling_domain)
+        check_kernels(self._chosen, work.sampled.sampling_domain, work.plan.chains)
 
     @property
     def warming(self) -> bool:

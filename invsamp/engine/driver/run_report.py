@@ -9,6 +9,7 @@ import numpy as np
 from invsamp.diagnostics.report import Descents, Misfit, Report, Stationarity
 from invsamp.engine.adaptation.step_size_and_metric import STABILITY_FRACTION
 from invsamp.engine.exchange.swap_scheduler import Exchange
+from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
@@ -46,6 +47,7 @@ def report(
         "exact_energies": [r.estimator.exact for r in rungs],
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
+        "ensemble_size": ensemble_size([r.settings.kernel for r in rungs], len(rungs[0].position)),
         "step_sizes": [_step_size(r) for r in rungs],
         "step_size_source": [_step_size_source(r) for r in rungs],
         "preconditioner_matrices": [_matrix(r) for r in rungs],

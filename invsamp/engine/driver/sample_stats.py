@@ -8,7 +8,8 @@ import numpy as np
 
 from invsamp.engine.rungs.kernel_contract_check import check_statistics
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.protocols import AnyArray, Plain
+from invsamp.kernels.contract import Info
+from invsamp.protocols import AnyArray, Array, Plain
 
 #: Types of what is told, by name.
 Types = Mapping[str, type]
@@ -42,7 +43,7 @@ def joined(rungs: list[dict[str, type]]) -> dict[str, type]:
 def recorded(rung: RungChains, names: Types) -> Plain:
     """What a rung tells of the present draw, by name: (chains,), or one number for all chains.
 
-    In the place of the acceptance rate stands the log of the Metropolis ratio.
+    In the place of the acceptance rate stands its log, or the log of the Metropolis ratio (`invsamp.extending.Info`).
 
     Raises
     ------
@@ -58,12 +59,22 @@ def recorded(rung: RungChains, names: Types) -> Plain:
     if "log_weight" in names:
         found["log_weight"] = rung.target.log_weight(estimate, rung.target_memory)
     if "acceptance_rate" in names:
-        found["acceptance_rate"] = np.nan if info.log_ratio is None else info.log_ratio
+        found["acceptance_rate"] = _log_acceptance(info)
     kernel = rung.settings.kernel
     if kernel.statistics or info.statistics:
         check_statistics(kernel, info, len(estimate.energy))
         found.update(info.statistics)
     return found
+
+
+def _log_acceptance(info: Info) -> Array | float:
+    """Logs of acceptance rates (chains,), where these are below 0; NaN of a step that has none."""
+    if info.log_ratio is not None:
+        return info.log_ratio
+    if info.acceptance is None:
+        return np.nan
+    with np.errstate(divide="ignore"):
+        return np.log(info.acceptance)
 
 
 def derived(kept: dict[str, AnyArray]) -> dict[str, AnyArray]:

@@ -16,7 +16,6 @@ from invsamp.ladder import Swap
 from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import Discrepancy
 from invsamp.swaps.rules import SwapRule, delayed_acceptance, state_dependent_penalty
-from invsamp.swaps.schemes import window_of
 
 _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
 
@@ -47,7 +46,7 @@ class Pair:
         self.rule = _rule(swap, cold, hot)
         self.same = estimates_alike(cold, hot)
         self._unequal = self.rule.equalize and swap.energies == "estimated" and variances_may_differ(cold, hot)
-        self._gated = window_of(swap.scheme) > 1
+        self._gated = swap.scheme.window > 1
         self._every = np.arange(len(cold.position))
         self._open = np.ones(len(self._every), dtype=bool)  # which chains may swap in this window
         self.learning = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,13 +13,14 @@ import numpy.typing as npt
 from invsamp.engine.exchange.replica_pair import Pair
 from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.exchange.vectorized_swaps import VectorizedSwaps
+from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests, Rows, gathered
 from invsamp.ladder import Swap
 from invsamp.protocols import Array
 from invsamp.swaps.rules import SwapRule
-from invsamp.swaps.schemes import beyond_neighbors, window_of
+from invsamp.swaps.schemes import pairs_within
 
 #: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
 COSTLY = 0.1
@@ -50,11 +50,9 @@ class Exchange:
         self._swap, self._rungs = swap, rungs
         when, who, *seeds, free = seed.spawn(2 + len(rungs))
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
-        #: The rungs of each pair: neighbors, and then those further apart, where these meet at all.
-        self._ends = list(itertools.pairwise(range(len(rungs))))
-        if beyond_neighbors(swap.scheme):
-            self._ends += [(i, j) for i, j in itertools.combinations(range(len(rungs)), 2) if j > i + 1]
-            seeds = [*seeds[: len(rungs) - 1], *seed.spawn(len(self._ends) - len(rungs) + 1)]
+        #: The rungs of each pair that may meet: neighbors, and then those farther apart.
+        self._ends = pairs_within(swap.scheme.reach, len(rungs))
+        seeds += seed.spawn(len(self._ends) - len(seeds))
         self._all = [Pair(k, swap, rungs[i], rungs[j], seeds[k]) for k, (i, j) in enumerate(self._ends)]
         self._number = {ends: k for k, ends in enumerate(self._ends)}
         #: Of neighbors.
@@ -133,7 +131,7 @@ class Exchange:
 
     def _meet_in_turn(self) -> EvaluationRequests[None]:
         """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
-        if self._attempt % window_of(self._swap.scheme) == 0:
+        if self._attempt % self._swap.scheme.window == 0:
             for pair in self._all:
                 pair.open()
         costly = [k for k in range(len(self._all)) if k not in self._free]
@@ -161,8 +159,11 @@ class Exchange:
         try:
             return [self._number[i, j] for i, j in meeting]
         except (KeyError, TypeError, ValueError):
-            known = f"pairs (k, k + 1) of the {len(self._rungs)} rungs"
-            raise ValueError(f"scheme must give {known}, got {meeting!r} from {self._swap.scheme}") from None
+            scheme, rungs = self._swap.scheme, len(self._rungs)
+            known = "any i < j" if scheme.reach is None else f"i < j <= i + {scheme.reach} (its reach)"
+            raise ValueError(
+                f"scheme must give pairs (i, j) of the {rungs} rungs with {known}, got {meeting!r} from {scheme}"
+            ) from None
 
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
@@ -261,8 +262,9 @@ class Exchange:
 
     def _measured(self) -> Measured:
         first = np.array([pair.first_stage_rejections for pair in self.pairs])
-        sums, chains = first.sum(axis=0), first.shape[1]
-        error = float(sums.std(ddof=1)) / math.sqrt(chains) if chains > 1 else math.nan
+        size = ensemble_size([rung.settings.kernel for rung in self._rungs], first.shape[1])
+        sums = first.sum(axis=0).reshape(-1, size).mean(axis=1)  # of independent chains or ensembles
+        error = float(sums.std(ddof=1)) / math.sqrt(len(sums)) if len(sums) > 1 else math.nan
         return Measured(self.rejections, first.mean(axis=1), error)
 
     def _mean_variance(self, rung: RungChains) -> float:

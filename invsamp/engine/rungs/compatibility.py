@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from invsamp.domains import Unbounded
@@ -13,6 +14,7 @@ from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import DelayedAcceptance
 from invsamp.kernels.baseline import Baseline
+from invsamp.kernels.contract import Kernel
 from invsamp.ladder import Sampler
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.protocols import Problem, SampledProblem
@@ -87,8 +89,9 @@ def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) 
             )
 
 
-def check_kernels(sampler: Sampler, domain: Domain) -> None:
-    """`ValueError` where a baseline would have to keep a domain, or a kernel would have to be alone and is not."""
+def check_kernels(sampler: Sampler, domain: Domain, chains: int) -> None:
+    """`ValueError` where a kernel does not fit the domain, the number of rungs or the number of chains."""
+    ensemble_size([rung.kernel for rung in sampler.rungs], chains)
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(
@@ -99,6 +102,19 @@ def check_kernels(sampler: Sampler, domain: Domain) -> None:
             raise ValueError(
                 f"{rung.kernel} must be alone, got {len(sampler.rungs)} rungs: use surrogate_exchange() above a ladder"
             )
+
+
+def ensemble_size(kernels: Sequence[Kernel], chains: int) -> int:
+    """Chains that depend on each other through the kernels of some rungs, in consecutive blocks; 1: none do.
+
+    Swaps keep chains apart, so the blocks are the shortest that no rung's ensembles cross.
+    """
+    sizes = [chains if kernel.ensemble_size is None else kernel.ensemble_size for kernel in kernels]
+    joint = math.lcm(*sizes)
+    if chains % joint:
+        named = ", ".join(sorted({f"{kernel.name} {size}" for kernel, size in zip(kernels, sizes, strict=True)}))
+        raise ValueError(f"chains must be a multiple of {joint}, for ensembles of whole size ({named}), got {chains}")
+    return joint
 
 
 def check_weights(cold: RungChains) -> None:

@@ -198,12 +198,16 @@ def _check_point(name: str, point: object, here: Point) -> None:
 def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
     if not isinstance(info, Info):
         raise _wrong(name, "return an Info", info)
-    ratio = info.log_ratio
-    if adjusted and ratio is None and info is not RESTED:
-        raise _wrong(name, "tell its log ratios in Info, as it is adjusted", info)
+    ratio, acceptance = info.log_ratio, info.acceptance
+    if adjusted and ratio is None and acceptance is None and info is not RESTED:
+        raise _wrong(name, "give log_ratio in Info, or acceptance if it never rejects, as it is adjusted", info)
     if ratio is not None and not (_is_real(ratio) and ratio.shape == (chains,) and not np.isnan(ratio).any()):
         raise _wrong(name, f"tell log ratios of shape ({chains},), none of them NaN", ratio)
-    for what, most in (("accepted", chains), ("clipped", np.inf)):
+    if acceptance is not None and not (
+        _is_real(acceptance) and acceptance.shape == (chains,) and ((acceptance >= 0.0) & (acceptance <= 1.0)).all()
+    ):
+        raise _wrong(name, f"give acceptance of shape ({chains},), each in [0, 1]", acceptance)
+    for what, most in (("accepted", chains), ("clipped", np.inf), ("cliffs", chains)):
         count = getattr(info, what)
         try:
             fits = 0 <= operator.index(count) <= most

@@ -32,7 +32,18 @@ from invsamp.evaluate.requests import (
     done,
 )
 from invsamp.kernels import Langevin
-from invsamp.kernels.contract import NOTHING, RESTED, Info, Kernel, Path, Point, StepSize, Whitened, number
+from invsamp.kernels.contract import (
+    NOTHING,
+    RESTED,
+    Info,
+    Kernel,
+    Path,
+    Point,
+    StepSize,
+    Whitened,
+    acceptance_statistics,
+    number,
+)
 from invsamp.kernels.metric import IdentityMetric, Metric
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule, over, step_size_at
@@ -78,7 +89,7 @@ class Counts:
 
 #: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
-    *("point", "memory", "estimator_memory", "iteration", "log_ratio", "bounces"),
+    *("point", "memory", "estimator_memory", "iteration", "acceptance", "bounces"),
     *(
         "exploring",
         "warming",
@@ -164,7 +175,7 @@ class RungChains:
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.stationarity: Stationarity | None = None  # of an unadjusted kernel's chains at the end of warm-up
         self.info = NOTHING  # of the last step
-        self.log_ratio: Array | None = None  # (chains,) log ratios of the last adjusted, full step, as it tells
+        self.acceptance: Array | None = None  # (chains,) acceptance statistics of the last full step, in warm-up
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
 
     @property
@@ -347,10 +358,10 @@ class RungChains:
         if info.clipped:
             counts.clipped += info.clipped
         if kernel.adjusted:
-            if info.told is not None:
-                counts.cliffs += int(np.count_nonzero(info.told != info.log_ratio))
+            if info.cliffs:
+                counts.cliffs += info.cliffs
             # a short step says nothing about the full one
-            self.log_ratio = None if short else info.log_ratio if info.told is None else info.told
+            self.acceptance = acceptance_statistics(info) if self.warming and not short else None
             if not short and info is not RESTED:
                 counts.full_steps += 1
                 counts.accepted += info.accepted

@@ -36,6 +36,7 @@ class Walk:
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = np.inf
     short_step: ClassVar[float] = 1.0
+    ensemble_size: ClassVar[int] = 1
     statistics: ClassVar[dict] = {}
 
     def init(self, rng, shape):
@@ -166,8 +167,10 @@ RETURNED = {
     "a number as memory": (lambda there, *kept: (there, 4.0, kept[1]), "a dict of arrays by name .*, got 4.0"),
     "numbers in memory": (lambda there, *kept: (there, {"a": 4.0}, kept[1]), "a dict of arrays by name as its memory"),
     "a flag": (lambda there, *kept: (there, kept[0], True), "return an Info, got True"),
-    "no log ratio": (lambda there, *kept: (there, kept[0], Info()), "its log ratios in Info, as it is adjusted"),
+    "no log ratio": (lambda there, *kept: (there, kept[0], Info()), "give log_ratio in Info, or acceptance if"),
     "one log ratio": (lambda there, *kept: (there, kept[0], Info(np.zeros(1))), r"log ratios of shape \(3,\)"),
+    "one acceptance": (lambda there, *kept: (there, kept[0], Info(acceptance=np.zeros(1))), r"of shape \(3,\), each"),
+    "acceptance above 1": (lambda there, *kept: (there, kept[0], Info(acceptance=np.full(3, 1.1))), r"in \[0, 1\]"),
     "a mask": (lambda there, *kept: (there, kept[0], Info(np.zeros(3), np.ones(3, bool))), "accepted as a count"),
     "more than there are": (lambda there, *kept: (there, kept[0], Info(np.zeros(3), 4)), "accepted as a count, got 4"),
 }  # fmt: skip
