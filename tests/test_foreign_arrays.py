@@ -17,7 +17,7 @@ from invsamp.evaluate.requests import Batch, Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
-from invsamp.posing.checks.taylor_test import check_gradient
+from invsamp.posing.checks.gradient_check import check_gradient
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))

@@ -6,7 +6,6 @@ A boundary turns a problem into the one that is sampled: the same coordinates, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -27,6 +26,7 @@ from invsamp.protocols import (
     Terms,
     TermwisePotential,
 )
+from invsamp.stored import stored_dataclass
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class Boundary(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Reflect:
     """Specular reflection: draws of the restricted posterior. The default."""
 
@@ -57,7 +57,7 @@ class Reflect:
         return "reflect"
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Ignore:
     """No walls: draws of the posterior without ``domain=``; the report says how many lie outside.
 
@@ -74,7 +74,7 @@ class Ignore:
         return "ignore"
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Penalize:
     r"""No walls, but the energy :math:`U(\theta) + c\, d(\theta)^2` with the distance d from the domain.
 
@@ -99,7 +99,7 @@ class Penalize:
         return f"penalty {self.strength:g}"
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Project:
     """The end of a move that left the domain is put on the nearest point of its boundary.
 

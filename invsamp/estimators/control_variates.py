@@ -11,7 +11,6 @@ With :math:`l_i` the data terms (or sums over groups of them), s the snapshot of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 #: Numbers that all data take at a time, about, where a snapshot is made.
 AT_ONCE = 2**20
@@ -81,7 +81,7 @@ def control_variate(
     return ControlVariate(minibatch(size, groups), integer("refresh", refresh, least=1), order, adaptive)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class ControlVariate:
     """Minibatches of terms less their expansions about a snapshot. Made by `control_variate`."""
 

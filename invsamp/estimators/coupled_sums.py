@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from invsamp.arguments import array, one_of, optional
 from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 Scheme = Literal["coupled", "independent", "single"]
 SCHEMES: tuple[Scheme, ...] = ("coupled", "independent", "single")
@@ -90,7 +90,7 @@ def coupled_sum(
     return CoupledSum(names, chosen, scheme)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class CoupledSum:
     """A randomly truncated sum over levels, each chain with its own. Made by `coupled_sum`."""
 

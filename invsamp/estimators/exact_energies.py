@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 
 def exact() -> Exact:
@@ -16,7 +15,7 @@ def exact() -> Exact:
     return Exact()
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Exact:
     """The potential itself."""
 

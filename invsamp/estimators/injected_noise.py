@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -12,6 +11,7 @@ from invsamp.arguments import numbers, real
 from invsamp.estimators.contract import BoundEstimator, Source, expand_isotropic
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
 StandardDeviation = float | Callable[[Array, Array], Array]
@@ -33,7 +33,7 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
     return Noisy(_standard_deviation("energy_sd", energy_sd), _standard_deviation("gradient_sd", gradient_sd))
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Noisy:
     """The potential with injected Gaussian noise of known standard deviations."""
 

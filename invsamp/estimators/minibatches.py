@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from invsamp.estimators.batches import Groups, random_subsets
 from invsamp.estimators.contract import Source
 from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 
 def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
@@ -51,7 +51,7 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     return Minibatch(size, tuple(labels.ravel().tolist()))
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Minibatch:
     """A random subset of the data terms, or of groups of them. Made by `minibatch`."""
 

@@ -13,7 +13,6 @@ or of second order with a small factor where :math:`H_i` is the Gauss-Newton mat
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
 from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Memory, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 #: Of the differences of gradients that make Hessians, over what a coordinate varies by.
 DIFFERENCE = 1e-4
@@ -74,7 +74,7 @@ def fixed_control(
     return FixedControl(minibatch(size, groups), tuple(map(tuple, at.tolist())), order)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class FixedControl:
     """Minibatches less expansions about fixed references. Made by `fixed_control`."""
 

@@ -7,7 +7,6 @@ r"""SAGA: minibatches of terms less what they were when they were last seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from invsamp.estimators.contract import BoundEstimator, Source
 from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
 from invsamp.protocols import Array, Gradients
+from invsamp.stored import stored_dataclass
 
 
 def saga(size: int, groups: npt.ArrayLike | None = None) -> Saga:
@@ -47,7 +47,7 @@ def saga(size: int, groups: npt.ArrayLike | None = None) -> Saga:
     return Saga(minibatch(size, groups))
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Saga:
     """Minibatches less a table. Made by `saga`."""
 

@@ -22,6 +22,7 @@ from numba import njit
 
 from invsamp.errors import ModelError
 from invsamp.protocols import Array, BatchTerms, Gradients, Terms
+from invsamp.stored import stored
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -76,6 +77,7 @@ class Request(NamedTuple):
         return 2 if self.batch is not None and self.batch.reference is not None else 1
 
 
+@stored
 class Estimate(NamedTuple):
     """Energy and gradient at a position; the variances are None where there is no noise.
 

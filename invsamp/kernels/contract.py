@@ -17,11 +17,13 @@ import numpy.typing as npt
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
 from invsamp.kernels.metric import Metric
 from invsamp.protocols import AnyArray, Array
+from invsamp.stored import stored
 
 StepSize = float | Array
 Mask = npt.NDArray[np.bool_]
 
 
+@stored
 class Point(NamedTuple):
     """Positions (chains, d), and what is known of the energy there."""
 

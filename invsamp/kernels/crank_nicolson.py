@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +11,10 @@ from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import RESTED, ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class CrankNicolson(KernelDefaults):
     r"""Preconditioned Crank-Nicolson: needs no gradients, and mixes as well in any number of dimensions.
 

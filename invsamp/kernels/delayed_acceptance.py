@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths
 from invsamp.kernels.wrapping import Wrapping
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 #: What is kept of the coarse model where the chains are, beside what the kernel keeps.
 _OWN = "coarse_"
@@ -23,7 +24,7 @@ _OWN = "coarse_"
 HIGHEST = 1e10
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class DelayedAcceptance(Wrapping):
     r"""A kernel whose moves a coarse fidelity screens, so that the fine one is asked about those alone that pass.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -15,9 +14,10 @@ from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import ActiveRung as Active
 from invsamp.kernels.contract import Info, Moved, Point
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class DeoSgd(Baseline):
     r"""DEO*-SGD: P processes in one kernel, of which the first is SGLD and the chain's draws. Approximate.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +10,10 @@ from invsamp.arguments import real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class GradientDescent(Baseline):
     r"""SGD, :math:`u' = m u - \eta \nabla v`, :math:`x' = x + u'`: samples nothing. Its iterates spread by the noise of
     the gradients alone.

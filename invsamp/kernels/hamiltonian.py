@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from invsamp.arguments import real, store
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Hamiltonian(Paths):
     r"""Hamiltonian Monte Carlo: paths of several leapfrog steps, each accepted or refused as a whole.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numba import njit
 
@@ -13,12 +11,13 @@ from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, St
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import arrive, propose
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 #: Entries that NumPy sums in one go, without halving them first.
 FEW = 128
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Langevin(KernelDefaults):
     r"""Langevin kernel, Metropolis-adjusted (MALA) or not (SGLD).
 

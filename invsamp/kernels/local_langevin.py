@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +11,10 @@ from invsamp.kernels.contract import ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class LocalLangevin(KernelDefaults):
     r"""Metropolis-adjusted Langevin for a contour law, with the step that suits the temperature where a chain is.
 

@@ -12,9 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from invsamp.protocols import Array
+from invsamp.stored import stored, stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class IdentityMetric:
     """No preconditioner."""
 
@@ -37,6 +38,7 @@ class IdentityMetric:
         return covariance
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class DiagonalMetric:
     """Preconditioner diag(scale^2)."""
@@ -68,6 +70,7 @@ class DiagonalMetric:
         return by_entry * self.scale**2
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class DenseMetric:
     """Preconditioner P = L L^T with L lower triangular."""
@@ -101,6 +104,7 @@ class DenseMetric:
         return self.factor.T @ covariance @ self.factor
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class LowRankMetric:
     r"""Preconditioner :math:`L (I + V \Lambda V^T)^{-1} L^T`, with L diagonal (d,) or lower triangular (d, d).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +12,10 @@ from invsamp.evaluate.requests import Memory
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Microcanonical(Paths):
     r"""The Metropolis-adjusted microcanonical sampler (MAMS): paths at constant speed, turned by the gradient.
 

@@ -13,12 +13,14 @@ from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import ActiveRung, Kernel, Moved, Point, decided
 from invsamp.kernels.wrapping import Wrapping
 from invsamp.protocols import Array
+from invsamp.stored import stored
 
 #: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that
 #: is far from all of them would belong to the widest one.
 FREEDOM = 5.0
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class ModeJumps(Wrapping):
     r"""A kernel that moves within modes, and after each of its steps one jump from mode to mode.

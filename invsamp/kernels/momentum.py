@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +14,13 @@ from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Poi
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 #: How far the thresholds of `persistent_acceptance` move on in a step.
 THRESHOLD_STEP = 0.02
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Momentum:
     r"""Langevin kernel with momentum: SGHMC or, Metropolis-adjusted, generalized Hamiltonian Monte Carlo.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Moved, Point
 from invsamp.kernels.defaults import KernelDefaults
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class PriorDraws(KernelDefaults):
     """Every step is an independent draw from the prior restricted to the domain. Made by `prior_draws`."""
 

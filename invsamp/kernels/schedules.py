@@ -10,10 +10,10 @@ the weights of a run with a schedule.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from invsamp.arguments import integer, real
+from invsamp.stored import stored_dataclass
 
 __all__ = ["constant", "cyclic_cosine", "exponential", "polynomial"]
 
@@ -35,7 +35,7 @@ class SpreadSchedule(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Constant:
     """One step size for ever."""
 
@@ -46,7 +46,7 @@ class Constant:
         return self.step_size
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Polynomial:
     r""":math:`\eta_k = \eta_0 (1 + k / b)^{-\gamma}`."""
 
@@ -59,7 +59,7 @@ class Polynomial:
         return self.step_size * (1.0 + k / self.offset) ** -self.exponent
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Exponential:
     r""":math:`\eta_k = \eta_0 \, \rho^{\max(k - k_0, 0)}`."""
 
@@ -72,7 +72,7 @@ class Exponential:
         return self.step_size * self.rate ** max(k - self.begin, 0)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class CyclicCosine:
     r""":math:`\eta_k = \frac{\eta_0}{2} (1 + \cos(\pi (k \bmod c) / c))`, c the length of a cycle.
 
@@ -89,7 +89,7 @@ class CyclicCosine:
         return 0.5 * self.step_size * (1.0 + math.cos(math.pi * (k % self.cycle) / self.cycle))
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Cycles:
     """`CyclicCosine` with its cycles counted, not measured: they fill the run, warm-up included."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +11,10 @@ from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Stein(Baseline):
     r"""Stein variational gradient descent. Approximate: no noise, and variances that collapse as dimensions grow.
 

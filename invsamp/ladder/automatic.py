@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from invsamp.kernels import Hamiltonian, Microcanonical
 from invsamp.kernels.contract import Kernel
@@ -12,13 +12,14 @@ from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
+from invsamp.stored import stored_dataclass
 from invsamp.tempering.linear_targets import TemperedLikelihood
 
 #: Mean lengths of paths, by the square root of d, one after the other where a trial says that they are too short.
 LENGTHS = (1.0, 3.0, 9.0)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Automatic(Sampler):
     """What `invsamp.sample` does where no sampler is given: see there.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from invsamp.arguments import boolean, integer, one_of, optional, store
 from invsamp.kernels import CrankNicolson
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler, Swap
+from invsamp.stored import stored_dataclass
 from invsamp.surrogates.chain import Chain
 from invsamp.surrogates.learning import LEAST_PAIRS
 from invsamp.surrogates.pairs import KINDS, Kind
@@ -20,7 +21,7 @@ from invsamp.swaps.schemes import Upwards, deo
 PAIRS, LOCAL = 100, 20
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class CorrectedExchange(Sampler):
     """See `invsamp.samplers.surrogate_exchange`: its rungs as far as they are known before it.
 

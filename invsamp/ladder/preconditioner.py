@@ -8,8 +8,10 @@ import numpy as np
 
 from invsamp.kernels.metric import DenseMetric, LowRankMetric
 from invsamp.modes import Modes
+from invsamp.stored import stored
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class Given:
     """It is in place before the first step, for all rungs, and stays: warm-up finds step sizes alone.

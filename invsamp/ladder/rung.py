@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from invsamp.arguments import instance, integer, one_of, optional, real, store
@@ -16,6 +16,7 @@ from invsamp.kernels.contract import Kernel
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule
 from invsamp.posing.expressions.variable_names import check_statistics
+from invsamp.stored import stored_dataclass
 from invsamp.tempering.checks import as_target
 from invsamp.tempering.cooling import Annealed
 from invsamp.tempering.linear_targets import Tempered
@@ -32,7 +33,7 @@ ESTIMATOR = "an estimator, such as exact()"
 VARIANCE_MODEL = "a variance model, such as running_average()"
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class GradientNoise:
     r"""Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
 
@@ -77,7 +78,7 @@ class GradientNoise:
         one_of("beyond", self.beyond, BEYOND)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Rung:
     """One law with its chains.
 

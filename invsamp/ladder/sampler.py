@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
@@ -15,6 +15,7 @@ from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
+from invsamp.stored import stored_dataclass
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import SwapScheme, deo
 from invsamp.tempering.checks import check_ladder
@@ -36,7 +37,7 @@ SWAP_RULE, SWAP_SCHEME = (
 )
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Swap:
     """When and how neighboring rungs exchange positions.
 
@@ -86,7 +87,7 @@ class Swap:
             raise ValueError(f"every must be None where fraction says how often, got {self.every}")
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Sampler:
     """A composition of rungs from cold to hot, with their swaps; the presets make these.
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +31,14 @@ from scipy.special import erfinv
 
 from invsamp.arguments import integer, real, store
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 #: Rejections are taken to lie within these: rungs whose laws are equal would have no distance to divide, and where all
 #: swaps are rejected it is not known.
 LEAST_REJECTION, MOST_REJECTION = 0.01, 0.999
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class AutoLadder:
     """Made by `auto_ladder`."""
 

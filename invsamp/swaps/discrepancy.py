@@ -7,13 +7,13 @@ costs swaps, never the law: the second stage of delayed acceptance takes back wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import integer, store
+from invsamp.stored import stored, stored_dataclass
 from invsamp.variances.ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge, tabulated
 
 Array = npt.NDArray[np.float64]
@@ -21,6 +21,7 @@ Array = npt.NDArray[np.float64]
 LEAST_STATES = 10
 
 
+@stored
 class DiscrepancyState(NamedTuple):
     """The latest states at which both energies are known, and the fit, once it is made."""
 
@@ -30,7 +31,7 @@ class DiscrepancyState(NamedTuple):
     residual_sd: float | None  # of a difference about its prediction, by leave-one-out
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Discrepancy:
     """Kernel ridge regression of the difference of two rungs' energies on the position.
 

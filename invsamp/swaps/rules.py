@@ -20,10 +20,11 @@ stage draws its noisy energies afresh and pays its own penalty, so that each kee
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from invsamp.arguments import boolean, instance, optional, real
+from invsamp.stored import stored_dataclass
 from invsamp.swaps.discrepancy import Discrepancy
 
 
@@ -81,7 +82,7 @@ class SwapRule(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class OwnEnergies:
     r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
 
@@ -106,7 +107,7 @@ class OwnEnergies:
         return self
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class MultiVariance:
     """m-reSGLD: a weighted mean of the energy differences that the two rungs see."""
 
@@ -136,7 +137,7 @@ class MultiVariance:
         return replace(self, weight=hot_variance / total)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class ProductTarget:
     """Metropolis rule of the product of two rungs' laws, of different models, in one stage or two."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from invsamp.arguments import integer, store
+from invsamp.stored import stored_dataclass
 
 #: Rungs that meet, the colder first.
 Meeting = tuple[int, int]
@@ -51,7 +51,7 @@ class SwapScheme(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Adjacent(SwapScheme):
     """One pair of neighbors, drawn uniformly."""
 
@@ -61,7 +61,7 @@ class Adjacent(SwapScheme):
         return [(k, k + 1)]
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class StochasticEvenOdd(SwapScheme):
     """All even or all odd pairs, by a coin (reversible)."""
 
@@ -70,7 +70,7 @@ class StochasticEvenOdd(SwapScheme):
         return _parity(int(rng.integers(2)), rungs)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Sweep(SwapScheme):
     """All pairs one after the other, from the cold end to the hot one."""
 
@@ -79,7 +79,7 @@ class Sweep(SwapScheme):
         return list(itertools.pairwise(range(rungs)))
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class AllPairs(SwapScheme):
     """Any two rungs, drawn uniformly."""
 
@@ -91,7 +91,7 @@ class AllPairs(SwapScheme):
         return [(i, j)]
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class DeterministicEvenOdd(SwapScheme):
     """Even and odd pairs in turn (non-reversible): round trips in O(rungs) instead of O(rungs^2).
 
@@ -111,7 +111,7 @@ class DeterministicEvenOdd(SwapScheme):
         return _parity(attempt // self.window % 2, rungs)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Upwards(SwapScheme):
     """The first ``count`` pairs, one at a time: a pair meets once in ``often`` + 1 meetings of those below it.
 

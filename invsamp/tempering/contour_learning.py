@@ -22,7 +22,6 @@ eq. (5.8), (6.7), (7.5). The gain min(1/2, m / k): Belardinelli and Pereyra (200
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -30,6 +29,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import boolean, one_of, real, store
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 Field = Literal["log", "csgld", "icsgld", "awsgld"]
 FIELDS: tuple[Field, ...] = ("log", "csgld", "icsgld", "awsgld")
@@ -37,7 +37,7 @@ FIELDS: tuple[Field, ...] = ("log", "csgld", "icsgld", "awsgld")
 _LEAST = 1e-300
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Gain:
     r"""Gain of a stochastic approximation, :math:`w_k = \min(w_0, a / (k^\alpha + b))`. Made by `gain`."""
 
@@ -78,7 +78,7 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float =
     )
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Learning:
     """How a contour law learns.
 

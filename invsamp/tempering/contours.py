@@ -11,7 +11,7 @@ posterior's by the weights :math:`e^{v(U) - U}`, and swaps with other rungs know
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, increasing, instance, integer, one_of, optional, real, store
 from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.protocols import Array, Plain
+from invsamp.stored import stored_dataclass
 from invsamp.tempering.contour_learning import RANGE_STEPS, Gain, Learning, Range, hyperbolic, met, shares
 
 #: Where log Psi is known: in the middle of each bin, or at its upper end, as published.
@@ -82,7 +83,7 @@ def contour(
     return target if log_psi is None else target.frozen(log_psi)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Contour:
     r"""A contour law. Made by `contour`, and by the presets of the literature.
 

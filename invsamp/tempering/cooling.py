@@ -6,7 +6,6 @@ lower it is; what they predict may be better, which tells of the prior or of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,11 +14,12 @@ from invsamp.arguments import real, store
 from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.kernels.schedules import Schedule, step_size_at
 from invsamp.protocols import Array, Plain
+from invsamp.stored import stored_dataclass
 from invsamp.tempering.linear_targets import AtTemperature, Tempered
 from invsamp.tempering.target_distribution import TargetDistribution
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Cold(AtTemperature):
     """Made by `cold_posterior`."""
 
@@ -32,7 +32,7 @@ class Cold(AtTemperature):
         return f"T = {self.temperature:.3g} (cold posterior)"
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Annealed:
     """Made by `annealed`."""
 

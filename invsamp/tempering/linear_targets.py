@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 from invsamp.arguments import real, store
 from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.protocols import Array
+from invsamp.stored import stored_dataclass
 
 
 class Linear:
@@ -59,7 +59,7 @@ class AtTemperature(Linear):
         return self.temperature
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Tempered(AtTemperature):
     """Made by `tempered`."""
 
@@ -85,7 +85,7 @@ class Tempered(AtTemperature):
         return np.array(self.temperature)
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class TemperedLikelihood(Linear):
     """Made by `tempered_likelihood`."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.stored import stored, stored_dataclass
 from invsamp.variances.ridge import RidgeFit, fit_ridge, kernel_at, predict_ridge, tabulated
 from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows, unbiased_log
 
@@ -16,6 +16,7 @@ COVERING = 10.0
 _REFIT = 1.25
 
 
+@stored
 class KernelRidgeState(NamedTuple):
     """The pilot: what was seen at its states, and the fit once there are enough of them."""
 
@@ -28,7 +29,7 @@ class KernelRidgeState(NamedTuple):
     fitted: int = 0  # states that the fit is of
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class KernelRidge:
     """Variance by regression on the states of a pilot. Made by `kernel_ridge`."""
 

@@ -15,7 +15,6 @@ covariances are positive semi-definite, by construction.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import integer, optional, real
+from invsamp.stored import stored, stored_dataclass
 from invsamp.variances.kernel_ridge_model import KernelRidge
 from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows
 
@@ -55,13 +55,14 @@ class VarianceModel(Protocol):
         ...
 
 
+@stored
 class KnownState(NamedTuple):
     """Nothing but the shape of one variance."""
 
     shape: Shape
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class Known:
     """Variance that is given, not learned. Made by `known`."""
 
@@ -113,6 +114,7 @@ class Known:
         return state
 
 
+@stored
 class RunningAverageState(NamedTuple):
     """Average so far, shape (*shape,), and the degrees of freedom that went into it."""
 
@@ -120,7 +122,7 @@ class RunningAverageState(NamedTuple):
     weight: float
 
 
-@dataclass(frozen=True)
+@stored_dataclass
 class RunningAverage:
     """One variance for all positions, averaged over all that was seen. Made by `running_average`."""
 

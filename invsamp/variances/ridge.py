@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from invsamp.stored import stored
+
 Array = npt.NDArray[np.float64]
 
 #: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardized inputs.
@@ -35,6 +37,7 @@ _PER_SCALE = {1: 32, 2: 16}
 _MARGIN, _MOST_ENTRIES = 6.0, 2_000_000
 
 
+@stored
 class Table(NamedTuple):
     """A fit on a regular grid of one or two dimensions; its mean outside."""
 
@@ -43,6 +46,7 @@ class Table(NamedTuple):
     values: Array  # (q, n) or (q, n, n)
 
 
+@stored
 class RidgeFit(NamedTuple):
     """What a prediction needs."""
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.protocols import Array
 from invsamp.tempering.checks import noise_room
@@ -27,7 +27,7 @@ FITTING = 0.999
 KEPT = 300
 
 
-class NoiseBudget:
+class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every")):
     """Watches a rung in warm-up and settles its budget."""
 
     def __init__(self, rung: RungChains) -> None:
@@ -35,20 +35,6 @@ class NoiseBudget:
         self._positions: list[Array] = []
         self._stated: list[Array | None] = []
         self._before, self._every = (0, 0), 1
-
-    def state(self) -> Saved:
-        """What was kept so far."""
-        return {
-            "positions": list(self._positions),
-            "stated": list(self._stated),
-            "before": self._before,
-            "every": self._every,
-        }
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._positions, self._stated = list(state["positions"]), list(state["stated"])
-        self._before, self._every = state["before"], state["every"]
 
     def open(self, length: int) -> None:
         """Begin a window of that many steps: the budget is for the states where the chains are."""

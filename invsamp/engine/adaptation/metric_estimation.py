@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.stationarity import Stationarity
 from invsamp.kernels.metric import DenseMetric, Metric
 from invsamp.protocols import Array
@@ -43,7 +43,7 @@ def far(d: int) -> float:
     return max(10.0, 3.0 * math.sqrt(0.5 * d) + 0.5 * d)
 
 
-class _MetricEstimator(ABC):
+class _MetricEstimator(Lasting, ABC):
     """What is common to lessons for a dense and for a diagonal metric: who teaches."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class _MetricEstimator(ABC):
     dimension: int
 
 
-class DenseMetricEstimator(_MetricEstimator):
+class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_positions", "_gradients", "_energies")):
     """Draws of a window, and the dense metric that comes of them.
 
     Parameters
@@ -127,16 +127,6 @@ class DenseMetricEstimator(_MetricEstimator):
             self._gradients.append(gradient.copy())
             self._energies.append(energy.copy())
         self._seen += 1
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        kept = [np.array(part) for part in (self._positions, self._gradients, self._energies)]
-        return {"every": self._every, "seen": self._seen, "kept": kept}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._every, self._seen = state["every"], state["seen"]
-        self._positions, self._gradients, self._energies = (list(part) for part in state["kept"])
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
         """As of all lessons: halves of the chains."""
@@ -167,7 +157,7 @@ class DenseMetricEstimator(_MetricEstimator):
         return floored(present.color(factor.T).T, _widest(present, scale))
 
 
-class DiagonalMetricEstimator(_MetricEstimator):
+class DiagonalMetricEstimator(_MetricEstimator, lasting=("_origin", "_energies", "_sums", "_product")):
     """Sums over the draws of a window, and the diagonal metric that comes of them; memory is linear in d."""
 
     def __init__(self, length: int, chains: int, d: int) -> None:
@@ -185,16 +175,6 @@ class DiagonalMetricEstimator(_MetricEstimator):
         self._sums += (moved, moved * moved, gradient, gradient * gradient)
         self._product += (moved * gradient).sum(axis=1)
         self._energies.append(energy.copy())
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        sums = {"sums": self._sums.copy(), "product": self._product.copy()}
-        return {"origin": self._origin, "energies": np.array(self._energies)} | sums
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._origin, self._energies = state["origin"], list(state["energies"])
-        self._sums, self._product = state["sums"].copy(), state["product"].copy()
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
         """As of all lessons: the chains."""

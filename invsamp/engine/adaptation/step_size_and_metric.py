@@ -49,7 +49,7 @@ from invsamp.engine.adaptation.metric_estimation import (
     narrowed,
 )
 from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
@@ -79,7 +79,13 @@ _AT_START = 20_000_000
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
 
 
-class Tuner:
+class Tuner(
+    Lasting,
+    lasting=(
+        *("_scale", "_direction", "_curvature", "_arrived_chains", "_metric_estimator", "settled", "_median_energy"),
+        *("_reflected", "_length", "_tail", "_last", "_moves", "_budget"),
+    ),
+):
     """Warm-up of one rung."""
 
     def __init__(
@@ -138,35 +144,11 @@ class Tuner:
         if self._finds_step and step_size is not None and rung.settings.kernel.adjusted:
             rung.step_size = np.full((len(rung.position), 1), min(step_size, rung.settings.kernel.longest_step))
 
-    def state(self) -> Saved:
-        """What was found so far, where the rung does not hold it itself."""
-        return {
-            "scale": self._scale,
-            "direction": self._direction,
-            "curvature": self._curvature.copy(),
-            "teachers": self._arrived_chains,
-            "metric_estimator": None if self._metric_estimator is None else self._metric_estimator.state(),
-            "settled": self.settled,
-            "level": self._median_energy,  # a name of before: runs that it stands in are resumed
-            "reflected": self._reflected,
-            "length": self._length,
-            "tail": np.array(self._tail),
-            "last": self._last,
-            "moves": self._moves,
-            "budget": self._budget.state(),
-        }
-
-    def restore(self, state: Saved) -> None:
+    def restore(self, state: LastingState) -> None:
         """Go on from a state, in place of `begin`."""
-        self._scale, self._direction, self._curvature = state["scale"], state["direction"], state["curvature"].copy()
-        self._arrived_chains, self.settled, self._median_energy = state["teachers"], state["settled"], state["level"]
-        self._reflected, self._length = state["reflected"], state["length"]
-        self._tail, self._last, self._moves = state["tail"].tolist(), state["last"], state["moves"]
-        self._metric_estimator = None
-        if state["metric_estimator"] is not None:
-            self._metric_estimator = self._new_metric_estimator()
-            self._metric_estimator.restore(state["metric_estimator"])
-        self._budget.restore(state["budget"])
+        self._length = state.length
+        self._metric_estimator = None if state.metric_estimator is None else self._new_metric_estimator()
+        super().restore(state)
 
     def open(self, length: int, last: bool) -> EvaluationRequests[None]:
         """Begin a window of that many steps."""

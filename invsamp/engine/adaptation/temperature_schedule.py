@@ -11,13 +11,14 @@ import numpy as np
 
 from invsamp.diagnostics.report import FoundLadder, Round
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Rung, Sampler
 from invsamp.ladder.spacing import AutoLadder, distances, flattened, respaced, rounds
 from invsamp.protocols import Array
+from invsamp.stored import stored
 from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
 from invsamp.tempering.target_distribution import TargetDistribution
 
@@ -27,6 +28,7 @@ TOO_COARSE = 0.75
 FLATTEST, STEEPEST = 1e-6, 0.5
 
 
+@stored
 class WarmStart(NamedTuple):
     """What a rung of the next round goes on from."""
 
@@ -35,7 +37,7 @@ class WarmStart(NamedTuple):
     step_size: float | None  # None: to be found from the beginning
 
 
-class LadderSearch:
+class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_start_energy")):
     """The rounds, and the ladder of the present one.
 
     Parameters
@@ -66,7 +68,7 @@ class LadderSearch:
         self.betas = betas
         self._names = list(dict.fromkeys(fidelities))
         #: The beta from which on a fidelity is used, by how many it is below the finest.
-        self._from = [1.0] * len(self._names)
+        self._used_from = [1.0] * len(self._names)
         self.round = 0
         #: Of the rounds that are over, in plain types.
         self.told: list[Round] = []
@@ -124,21 +126,6 @@ class LadderSearch:
         )
         return rejections, apart
 
-    def state(self) -> Saved:
-        """Where the search stands."""
-        return {
-            "round": self.round,
-            "betas": list(self.betas),
-            "from": list(self._from),
-            "told": [one.copy() for one in self.told],
-            "start_energy": self._start_energy,
-        }
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self.round, self.betas, self._from = state["round"], tuple(state["betas"]), list(state["from"])
-        self.told, self._start_energy = [one.copy() for one in state["told"]], state["start_energy"]
-
     def report(self) -> FoundLadder:
         """What was found, in plain types."""
         return {
@@ -162,7 +149,7 @@ class LadderSearch:
         """How many fidelities below the finest a rung is: one more from rung to rung, where they are good enough."""
         level = 0
         for beta in self.betas[1 : k + 1]:
-            if level + 1 < len(self._names) and beta <= self._from[level + 1]:
+            if level + 1 < len(self._names) and beta <= self._used_from[level + 1]:
                 level += 1
         return level
 
@@ -172,7 +159,7 @@ class LadderSearch:
             cold, hot = (self._names.index(rungs[j].fidelity) for j in (k, k + 1))
             if hot > cold and rejection > TOO_COARSE:
                 for level in range(hot, len(self._names)):
-                    self._from[level] = min(self._from[level], 0.5 * self.betas[k + 1])
+                    self._used_from[level] = min(self._used_from[level], 0.5 * self.betas[k + 1])
 
     def _taken(self, rung: RungChains) -> Array:
         """What the path takes a part of, at the rung's chains: the misfit, or the whole energy."""

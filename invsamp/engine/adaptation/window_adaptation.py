@@ -12,7 +12,7 @@ from invsamp.engine.adaptation.initial_descent import starts_by_descent
 from invsamp.engine.adaptation.step_size_and_metric import Tuner
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.mode_jumps import ModeJumps
@@ -35,7 +35,7 @@ PILOT_STATES = 100
 MORE_OFTEN = 4
 
 
-class WarmUp:
+class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
     """Warm-up at work, step by step; afterwards every rung is ready to sample.
 
     Parameters
@@ -119,17 +119,6 @@ class WarmUp:
         self._do([tuner.close(True) for tuner in self._tuners])
         self._window = len(self._ends) - 1
         self._finish()
-
-    def state(self) -> Saved:
-        """Where warm-up stands, beside what the rungs hold themselves."""
-        tuners = [tuner.state() for tuner in self._tuners]
-        return {"done": self._done, "window": self._window, "ends": list(self._ends), "tuners": tuners}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, in place of `begin`."""
-        self._done, self._window, self._ends = state["done"], state["window"], list(state["ends"])
-        for tuner, own in zip(self._tuners, state["tuners"], strict=True):
-            tuner.restore(own)
 
     def _train(self) -> None:
         """Variance models learn from some of the steps: all rungs first probe, then learn, cold to hot."""

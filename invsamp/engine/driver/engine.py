@@ -239,9 +239,8 @@ class Engine:
         self._messages_before = list(state["failure_messages"])
         self._check_evaluations = dict(state["gradient_check_evaluations"])
         self._mistakes = list(state["gradient_mistakes"])
-        counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves")]
-        counts.append(state.get("function_calls", counts[0]))  # runs of version 0.2.0 had none
-        self._repeats.restore(state.get("repeats"))  # not in runs of version 0.2.0
+        counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves", "function_calls")]
+        self._repeats.restore(state["repeats"])
         for name, potential in self.potentials.items():
             potential.counts = Counts(*(each[name] for each in counts))
         self.restart_clock(state["seconds"])

@@ -15,7 +15,7 @@ import numpy as np
 
 from invsamp.diagnostics.report import Repeated
 from invsamp.engine.rungs.gradient_check import COARSE, Uncounted
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import Request, Rows
 from invsamp.protocols import Array
@@ -40,7 +40,7 @@ CALLS = (
 )
 
 
-class Repeats:
+class Repeats(Lasting, lasting=("found", "_wrong", "_known")):
     """The checks of a run: before its first step, and after its last.
 
     Parameters
@@ -98,18 +98,6 @@ class Repeats:
             )
             return
         self._wrong |= _in_words(self.found, self._finest)
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        known = None if self._known is None else list(self._known)
-        return {"found": dict(self.found), "wrong": dict(self._wrong), "known": known}
-
-    def restore(self, state: Saved | None) -> None:
-        """Put back what was found, and what is known."""
-        if state is None:
-            return
-        self.found, self._wrong = dict(state["found"]), dict(state["wrong"])
-        self._known = None if state["known"] is None else tuple(state["known"])
 
 
 def repeated(

@@ -1,8 +1,8 @@
 """The state of a run as bytes and back, exact to the bit and without pickle: reading a file can run no code.
 
 A state is a tree of dicts, lists, tuples, strings, numbers, None, arrays, random generators and invsamp's own parts
-(`_CLASSES`). As bytes it is a line of magic, the lengths, the tree as JSON, the entries of all arrays one after the
-other, and the SHA-256 digest of all that.
+(`invsamp.stored.PARTS`). As bytes it is a line of magic, the lengths, the tree as JSON, the entries of all arrays one
+after the other, and the SHA-256 digest of all that.
 """
 
 from __future__ import annotations
@@ -15,113 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.domains.boundary import Ignore, Penalize, Project, Reflect
-from invsamp.engine.adaptation.temperature_schedule import WarmStart
-from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.mode_search.multistart import ModeSearchResult
-from invsamp.engine.rungs.stationarity import Stationarity
-from invsamp.estimators.control_variates import ControlVariate
-from invsamp.estimators.coupled_sums import CoupledSum
-from invsamp.estimators.exact_energies import Exact
-from invsamp.estimators.injected_noise import Noisy
-from invsamp.estimators.minibatches import Minibatch
-from invsamp.estimators.quadratic_controls import FixedControl
-from invsamp.estimators.stored_terms import Saga
-from invsamp.evaluate.requests import Estimate
-from invsamp.kernels import (
-    CrankNicolson,
-    DelayedAcceptance,
-    DeoSgd,
-    GradientDescent,
-    Hamiltonian,
-    Langevin,
-    LocalLangevin,
-    Microcanonical,
-    Momentum,
-    RmsLangevin,
-    Stein,
-)
-from invsamp.kernels.contract import Point
-from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, LowRankMetric
-from invsamp.kernels.mode_jumps import ModeJumps
-from invsamp.kernels.prior_sampler import PriorDraws
-from invsamp.kernels.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
-from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.ladder.automatic import Automatic
-from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.ladder.preconditioner import Given
-from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes.descent import DescentResult
 from invsamp.modes.minima import Minima
 from invsamp.protocols import AnyArray
-from invsamp.swaps.discrepancy import Discrepancy, DiscrepancyState
-from invsamp.swaps.rules import MultiVariance, OwnEnergies, ProductTarget
-from invsamp.swaps.schemes import Adjacent, AllPairs, DeterministicEvenOdd, StochasticEvenOdd, Sweep, Upwards
-from invsamp.tempering.contour_learning import Gain, Learning
-from invsamp.tempering.contours import Contour
-from invsamp.tempering.cooling import Annealed, Cold
-from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
-from invsamp.variances.kernel_ridge_model import KernelRidge, KernelRidgeState
-from invsamp.variances.models import Known, KnownState, RunningAverage, RunningAverageState
-from invsamp.variances.ridge import RidgeFit, Table
+from invsamp.stored import PARTS, stored
 
-#: Parts that a state may hold: named tuples and frozen dataclasses. What is read back is one of these, or plain.
-_CLASSES: dict[str, type[object]] = {
-    part.__name__: part
-    for part in (
-        # of samplers
-        *(
-            Sampler,
-            Automatic,
-            CorrectedExchange,
-            Rung,
-            Annealed,
-            Cold,
-            Tempered,
-            TemperedLikelihood,
-            Contour,
-            Learning,
-            Gain,
-            Swap,
-            GradientNoise,
-            AutoLadder,
-        ),
-        *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, ModeJumps, CrankNicolson, PriorDraws),
-        DelayedAcceptance,
-        *(DeoSgd, GradientDescent, RmsLangevin, Stein),
-        *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
-        *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
-        *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
-        *(
-            Adjacent,
-            AllPairs,
-            Sweep,
-            StochasticEvenOdd,
-            DeterministicEvenOdd,
-            Upwards,
-            Reflect,
-            Ignore,
-            Project,
-            Penalize,
-        ),
-        # of what they have come to
-        *(
-            Point,
-            Estimate,
-            ReplicaIndices,
-            DescentResult,
-            Stationarity,
-            Minima,
-            ModeSearchResult,
-            WarmStart,
-            IdentityMetric,
-            DiagonalMetric,
-            DenseMetric,
-        ),
-        *(LowRankMetric, Given),
-        *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
-    )
-}
+for _part in (ModeSearchResult, DescentResult, Minima):
+    stored(_part)
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _MAGIC = b"invsamp state 1\n"
 _DIGEST = hashlib.sha256().digest_size
@@ -151,7 +52,7 @@ def decode(data: bytes) -> Any:
     ------
     ValueError
         If the bytes are no state, or are truncated or damaged. Anybody may have written them: what they claim to hold
-        makes no room before it is there, and nothing but the parts of `_CLASSES`, with their own fields, comes of them.
+        makes no room before it is there, and nothing but `invsamp.stored.PARTS`, with their own fields, comes of them.
     """
     head = len(_MAGIC)
     if data[:head] != _MAGIC:
@@ -203,7 +104,7 @@ def _pack(value: object, arrays: _Arrays, where: str) -> object:
         return {"array": arrays.add(value, where)}
     if isinstance(value, np.random.Generator):
         return {"generator": _pack(value.bit_generator.state, arrays, where)}
-    if _CLASSES.get(type(value).__name__) is type(value):
+    if PARTS.get(type(value).__name__) is type(value):
         fields = [(name, _pack(getattr(value, name), arrays, f"{where}.{name}")) for name in _fields(type(value))]
         return {"part": [type(value).__name__, dict(fields)]}
     if type(value) is list:
@@ -236,10 +137,12 @@ def _unpack(value: object, entries: memoryview) -> Any:
         return {key: _unpack(entry, entries) for key, entry in content}
     if kind == "part":
         name, fields = content
-        if name not in _CLASSES or set(fields) != set(_fields(_CLASSES[name])):
-            raise ValueError(f"it holds a {name}, which this invsamp does not know: upgrade invsamp")
-        return _make(_CLASSES[name], {field: _unpack(entry, entries) for field, entry in fields.items()})
-    raise ValueError(f"it holds a {kind!r}, which this invsamp does not know: upgrade invsamp")
+        if name not in PARTS or set(fields) != set(_fields(PARTS[name])):
+            raise ValueError(
+                f"it holds a {name}, which this invsamp does not know: go on with the version that wrote it"
+            )
+        return _make(PARTS[name], {field: _unpack(entry, entries) for field, entry in fields.items()})
+    raise ValueError(f"it holds a {kind!r}, which this invsamp does not know: go on with the version that wrote it")
 
 
 def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memoryview) -> AnyArray:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import numpy as np
 
 from invsamp.engine.exchange.swap_acceptance import Meeting, estimates_alike, variances_may_differ
-from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform
+from invsamp.engine.rungs.lasting_state import Lasting, LastingState
+from invsamp.engine.rungs.random_streams import Stream, log_uniform
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.contract import Pairing
 from invsamp.evaluate.requests import EvaluationRequests, Rows
@@ -17,13 +17,17 @@ from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import Discrepancy
 from invsamp.swaps.rules import SwapRule, delayed_acceptance, state_dependent_penalty
 
-_COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
-
 #: Chains that are told by their numbers.
 WORST = 8
 
 
-class Pair:
+class Pair(
+    Lasting,
+    lasting=(
+        *("_thresholds", "_added", "rule", "discrepancy", "learning", "_open"),
+        *("attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"),
+    ),
+):
     """Two rungs that meet. Its streams are its own: no draw depends on what another pair did.
 
     Parameters
@@ -189,26 +193,10 @@ class Pair:
             )
         return None
 
-    def state(self) -> Saved:
-        """All that the next attempts depend on, and the counts."""
-        return {
-            "thresholds": self._thresholds.state(),
-            "added": copy.deepcopy(self._added),
-            "rule": self.rule,
-            "discrepancy": self.discrepancy,
-            "learning": self.learning,
-            "open": self._open.copy(),
-            "counts": {name: copy.copy(getattr(self, name)) for name in _COUNTS},
-        }
-
-    def restore(self, state: Saved) -> None:
+    def restore(self, state: LastingState) -> None:
         """Go on from a state."""
-        self._thresholds.restore(state["thresholds"])
-        self._added = copy.deepcopy(state["added"])
-        self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
-        self._open, self.vectorized = state["open"].copy(), self._is_vectorized()
-        for name, value in state["counts"].items():
-            setattr(self, name, copy.copy(value))
+        super().restore(state)
+        self.vectorized = self._is_vectorized()
 
     def _is_vectorized(self) -> bool:
         linear = self._cold.target.factors is not None and self._hot.target.factors is not None

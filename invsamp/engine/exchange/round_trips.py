@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.stored import stored
+
 Integers = npt.NDArray[np.intp]
 
 
+@stored
 class ReplicaIndices(NamedTuple):
     """Who is where: all entries (rungs, chains), which move with the positions at a swap.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,11 +13,12 @@ from invsamp.engine.exchange.replica_pair import Pair
 from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.exchange.vectorized_swaps import VectorizedSwaps
 from invsamp.engine.rungs.compatibility import ensemble_size
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests, Rows, gathered
 from invsamp.ladder import Swap
 from invsamp.protocols import Array
+from invsamp.stored import stored
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import pairs_within
 
@@ -28,6 +28,7 @@ COSTLY = 0.1
 PARITIES, MORE_PARITIES, FEW = 3, 5, 0.35
 
 
+@stored
 class Measured(NamedTuple):
     """What was rejected."""
 
@@ -36,7 +37,13 @@ class Measured(NamedTuple):
     barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
 
 
-class Exchange:
+class Exchange(
+    Lasting,
+    lasting=(
+        *("_when", "_who", "_due", "_next", "_attempt", "_free_attempt", "_free_who", "every", "parities", "measured"),
+        *("_all", "replica_indices", "solves"),
+    ),
+):
     """All swaps of a run: the schedule of attempts, the pairs, who is where.
 
     Parameters
@@ -62,7 +69,7 @@ class Exchange:
         self._attempt = 0
         #: Steps from one meeting to the next of pairs that cost solves; None: now and then.
         self.every = swap.every
-        self._due: list[bool] = []  # after which steps to come, if `every` does not say so
+        self._due = np.zeros(0, dtype=bool)  # after which steps to come, if `every` does not say so
         self._next = 0
         # pairs that meet after every step, by a schedule of their own, as it costs nothing
         every = swap.fraction is None
@@ -103,8 +110,8 @@ class Exchange:
             self._met = not self._next
             return self._met or bool(self._free)
         if self._next == len(self._due):
-            self._due, self._next = (self._when.random(4096) < self._fraction).tolist(), 0
-        self._met = met = self._due[self._next]
+            self._due, self._next = self._when.random(4096) < self._fraction, 0
+        self._met = met = bool(self._due[self._next])
         self._next += 1
         return met or bool(self._free)
 
@@ -173,35 +180,6 @@ class Exchange:
         means = [self._mean_variance(rung) for rung in self._rungs]
         for pair, (i, j) in zip(self._all, self._ends, strict=True):
             pair.resolve(means[i], means[j])
-
-    def state(self) -> Saved:
-        """All that the next steps depend on, and the counts."""
-        return {
-            "when": copy.deepcopy(self._when),
-            "who": copy.deepcopy(self._who),
-            "due": np.array(self._due, dtype=bool),
-            "next": self._next,
-            "attempt": self._attempt,
-            "free_attempt": self._free_attempt,
-            "free_who": copy.deepcopy(self._free_who),
-            "every": self.every,
-            "parities": self.parities,
-            "measured": list(self.measured),
-            "pairs": [pair.state() for pair in self._all],
-            "replica_indices": self.replica_indices,
-            "solves": dict(self.solves),
-        }
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
-        self._due, self._next, self._attempt = state["due"].tolist(), state["next"], state["attempt"]
-        self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
-        self.every = state.get("every", self._swap.every)  # runs of version 0.2.0 had no other
-        self.parities, self.measured = state["parities"], Measured(*state["measured"])
-        for pair, own in zip(self._all, state["pairs"], strict=True):
-            pair.restore(own)
-        self.replica_indices, self.solves = state["replica_indices"], dict(state["solves"])
 
     @property
     def rules(self) -> list[SwapRule]:

@@ -151,7 +151,7 @@ class CorrectedEngine(Engine):
         """Go on from a state, in place of `begin`."""
         own = state["corrected"]
         self._told, self._names = list(own["told"]), list(own["names"])
-        self._learning, self._jumps = own["learning"], own.get("jumps")  # runs of version 0.2.0 had none
+        self._learning, self._jumps = own["learning"], own["jumps"]
         if own["training"] is not None:
             self._training = self._new_training(own["level"])
             self._training.restore(own["training"])
@@ -167,8 +167,7 @@ class CorrectedEngine(Engine):
         self.done = state["step"]
         self.restart_clock(state["seconds"])
         for name, counts in state["counts"].items():
-            # runs of version 0.2.0 did not count calls
-            self.potentials[name].counts = Counts(*[*counts, counts[0]][:4])
+            self.potentials[name].counts = Counts(*counts)
 
     def _candidates(self) -> list[str]:
         """Coarse fidelities that are cheap enough, from the coarsest on; what is said of the others."""

@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import EvaluationRequests, Request
 from invsamp.protocols import Array
+from invsamp.stored import stored
 
 #: Moves that the coarse model is tried on, and fine solves where it fails, at the most.
 MOVES, SOLVES = 400, 25
@@ -17,6 +18,7 @@ MOVES, SOLVES = 400, 25
 LOST = 0.01
 
 
+@stored
 class Probe(NamedTuple):
     """What came of the moves."""
 

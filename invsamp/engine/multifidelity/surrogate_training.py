@@ -15,7 +15,7 @@ from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.multifidelity.support_check import Probe, check_support
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import EvaluationRequests, Request
@@ -82,7 +82,13 @@ def _told(level: LevelCorrection) -> LearnedLevel:
     }
 
 
-class Training:
+class Training(
+    Lasting,
+    lasting=(
+        *("coarse", "_drawn", "_wanted", "_before", "_failed", "_probe", "_states", "_solved"),
+        *("told", "_steps", "_gradients", "_kinds"),
+    ),
+):
     """The coarse side of one fidelity alone, and the pairs; `step` by step, until it is `over`.
 
     Parameters
@@ -270,34 +276,6 @@ class Training:
         if left:
             told.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
         return tuple(told)
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        return {
-            "coarse": self.coarse.state(),
-            "drawn": np.array(self._drawn),
-            "wanted": self._wanted,
-            "before": self._before,
-            "failed": self._failed,
-            "probe": None if self._probe is None else list(self._probe),
-            "states": self._states,
-            "solved": [list(pair) for pair in self._solved],
-            "told": list(self.told),
-            "steps": self._steps,
-            "gradients": self._gradients,
-            "kinds": list(self._kinds),
-        }
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, in place of `begin`."""
-        self.coarse.restore(state["coarse"])
-        self._drawn, self._wanted, self._before = list(state["drawn"]), state["wanted"], state["before"]
-        self._states, self._solved = state["states"], [tuple(found) for found in state["solved"]]
-        self.told, self._steps, self._gradients = list(state["told"]), state["steps"], state["gradients"]
-        # runs of version 0.2.0 had no polynomials, and no probe
-        self._kinds = tuple(one for one in KINDS if one in state.get("kinds", KINDS[:3]))
-        probe = state.get("probe")
-        self._failed, self._probe = state.get("failed", 0), None if probe is None else Probe(*probe)
 
 
 def _warm_start(rung: RungChains) -> WarmStart:

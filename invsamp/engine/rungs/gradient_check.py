@@ -138,7 +138,7 @@ def check_one(
             if used and not admitted:
                 direction = balanced(probe.gradient, direction)
             used += 1
-            if (mistake := probe.mistake(direction, admitted)) is not None:
+            if (mistake := probe.compare(direction, admitted).mistake) is not None:
                 column, own = blame(probe, direction, mistake.length)
                 words = _wrong(problem, fidelity, position, column, own, mistake.error, admitted)
                 # of less than energies resolve in single precision nothing is seen, whatever the gradient is

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.ladder import Rung
 from invsamp.protocols import Array
 from invsamp.variances.kernel_ridge_model import KernelRidge
@@ -24,7 +24,7 @@ class Samples(NamedTuple):
     degrees_of_freedom: int
 
 
-class NoiseModels:
+class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
     """Variance models of energies and gradients with what they have learned.
 
     Each rung has its own, except that rungs of one fidelity may share a pilot (`share_pilots`).
@@ -72,14 +72,6 @@ class NoiseModels:
         if self.gradient_model is not None and gradient is not None:
             self._gradient = self.gradient_model.update(self._gradient, at, gradient[fine], freedom)
         self.ready = True
-
-    def state(self) -> Saved:
-        """What was learned."""
-        return {"energy": self._energy, "gradient": self._gradient, "ready": self.ready}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._energy, self._gradient, self.ready = state["energy"], state["gradient"], state["ready"]
 
     def finish(self) -> None:
         """Nothing more is learned."""

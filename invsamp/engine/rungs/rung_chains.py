@@ -289,7 +289,6 @@ class RungChains:
         self.counts = Counts(**state["counts"])
         self.noise.restore(state["noise"])
         self.target = state["target"] or self.settings.target
-        self.target_memory = state["target_memory"]
         self._open_streams(self.position.shape)
         drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
         for name, rng in self.streams.items():

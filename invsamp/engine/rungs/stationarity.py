@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from invsamp.diagnostics.checks import STRAY_LIMIT, VIRIAL_LIMIT
+from invsamp.stored import stored
 
 
+@stored
 class Stationarity(NamedTuple):
     r"""What tells a window in which chains have not arrived, or were thrown about.
 

@@ -1,4 +1,4 @@
-r"""Whether a gradient is that of its energy, told by few solves, and only where it can be told for sure.
+r"""Whether a gradient is that of its energy, by few solves: the one judge, of runs and of `check_gradient`.
 
 Along a direction v the gradient claims the slope :math:`g \cdot v`. It is held against central differences
 
@@ -55,6 +55,17 @@ class Mistake(NamedTuple):
         return abs(self.claimed - self.measured) / self.size
 
 
+class Comparison(NamedTuple):
+    """A claimed slope, and central differences of the energy at some lengths."""
+
+    lengths: Array  # (k,), decreasing
+    slopes: Array  # (k,), NaN where an energy is not finite
+    claimed: float
+    error: float  # the least that the claimed slope misses, relative to the size; inf if no difference is finite
+    met: bool  # whether it is that of the energy at some length
+    mistake: Mistake | None  # what is wrong beyond doubt; None if nothing is, or nothing can be told
+
+
 class Probe:
     """A potential at one position, counting what it solves.
 
@@ -62,8 +73,8 @@ class Probe:
     ----------
     potential : Potential
     position : array, shape (d,)
-    inside : callable
-        Which of some positions (k, d) lie in the domain: mask (k,).
+    inside : callable, optional
+        Which of some positions (k, d) lie in the domain: mask (k,). All by default.
 
     Attributes
     ----------
@@ -72,7 +83,9 @@ class Probe:
         energy.
     """
 
-    def __init__(self, potential: Potential, position: Array, inside: Callable[[Array], npt.NDArray[np.bool_]]) -> None:
+    def __init__(
+        self, potential: Potential, position: Array, inside: Callable[[Array], npt.NDArray[np.bool_]] | None = None
+    ) -> None:
         self.potential, self.position, self._inside = potential, position, inside
         self.solves, self.noise = 1, 0.0
         self.energy, self.gradient = self._at_position()
@@ -82,14 +95,14 @@ class Probe:
         """Whether energy and gradient are finite here."""
         return bool(np.isfinite(self.energy) and np.isfinite(self.gradient).all())
 
-    def mistake(self, direction: Array, admitted: float = 0.0) -> Mistake | None:
-        """What is wrong along a direction (d,), beyond doubt; None if nothing is, or nothing can be told.
+    def compare(self, direction: Array, admitted: float = 0.0, largest_miss: float = LARGEST_MISS) -> Comparison:
+        """The claimed slope along a direction (d,) against differences of the energy.
 
         ``admitted`` is the relative error that the gradient admits, of a slope without the cancellation at a minimum.
         """
         claimed = float(self.gradient @ direction)
         parts = float(np.linalg.norm(self.gradient * direction))
-        lengths, found = np.empty(0), np.empty((0, 2))
+        lengths, found, met = np.empty(0), np.empty((0, 2)), False
         for tried in (FIRST, DECADES):
             new = np.setdiff1d(tried, lengths)
             lengths, found = np.concatenate([lengths, new]), np.concatenate([found, self._sides(direction, new)])
@@ -98,17 +111,21 @@ class Probe:
                 bends = np.abs(found.sum(axis=1) - 2.0 * self.energy) / lengths
                 bent = np.where(np.isfinite(bends), bends, 0.0).max()
                 sizes = np.maximum(parts, np.abs(slopes))
-                allowed = LARGEST_MISS * sizes + SLACK * admitted * np.maximum(sizes, bent)
-                if (np.abs(slopes - claimed) <= allowed).any():
-                    return None
+                missed = np.abs(slopes - claimed)
+                met = bool((missed <= largest_miss * sizes + SLACK * admitted * np.maximum(sizes, bent)).any())
+            if met:
+                break
         order = np.argsort(-lengths)
-        order = order[lengths[order] > (SMOOTH if admitted else self._resolved(direction))]
-        mistake = self._settled(lengths[order], found[order], slopes[order], claimed, parts)
+        errors = missed[np.isfinite(missed)] / np.maximum(sizes[np.isfinite(missed)], TINY)
+        result = Comparison(lengths[order], slopes[order], claimed, errors.min(initial=np.inf), met, None)
+        if met:
+            return result
         if self._reproducible(direction):
-            return mistake
+            order = order[lengths[order] > (SMOOTH if admitted else self._resolved(direction))]
+            return result._replace(mistake=self._settled(lengths[order], found[order], slopes[order], claimed, parts))
         near = found[lengths <= NOISE_ALONE].ravel()
         self.noise = float(np.std(near[np.isfinite(near)])) if np.isfinite(near).sum() > 1 else 0.0
-        return None
+        return result
 
     def missed(self, direction: Array, length: float) -> float:
         """What the gradient misses, relative to the larger slope, where no part of the claimed one hides another.
@@ -162,7 +179,7 @@ class Probe:
         moves = lengths[:, None, None] * np.array([[-1.0], [1.0]]) * direction
         points = (self.position + moves).reshape(-1, len(direction))
         energies = np.full(len(points), np.nan)
-        inside = self._inside(points)
+        inside = np.full(len(points), True) if self._inside is None else self._inside(points)
         if inside.any():
             with np.errstate(all="ignore"):
                 energies[inside] = self.potential.energy(np.ascontiguousarray(points[inside]))

@@ -17,7 +17,7 @@ from invsamp.domains import Box, Product, Unbounded
 from invsamp.domains._interior import point_inside
 from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
 from invsamp.domains.contract import Domain
-from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
+from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
@@ -538,10 +538,11 @@ class Posterior:
         fidelity: str | None = None,
         seed: int = 0,
     ) -> GradientCheck:
-        """Taylor test of the energy's gradient at one theta, in a random direction; prints readably.
+        """Check of the energy's gradient at one theta, in a random direction; prints readably.
 
-        A right gradient leaves a remainder that falls with the square of the step. The direction is scaled
-        by the prior's spread in each coordinate. Nothing is raised for a failing solve or a wrong gradient.
+        The slope by the gradient is compared with central differences of the energy, as at the start of a run, but has
+        to be exact to 1e-6. The direction is scaled by the prior's spread in each coordinate. Nothing is raised for a
+        failing solve or a wrong gradient.
 
         Parameters
         ----------
@@ -559,7 +560,7 @@ class Posterior:
         position = draws[0] if theta is None else self.to_position(self._theta(theta))[0]
         found = check_gradient(self.potential(fidelity), position, rng.standard_normal(self.dimension) * spread)
         reason = self.failure_message(fidelity)
-        if reason is None or np.isfinite(found.remainders).any():
+        if reason is None or np.isfinite(found.differences).any():
             return found
         return replace(found, message=f"{found.message} ({reason})")
 

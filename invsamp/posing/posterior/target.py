@@ -18,7 +18,7 @@ from invsamp.domains import Unbounded
 from invsamp.domains._interior import point_inside
 from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
 from invsamp.domains.contract import Domain
-from invsamp.posing.checks.taylor_test import GradientCheck, check_gradient
+from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.expressions.variable_names import check_names
 from invsamp.posing.forward_models.fidelity_order import check_fidelities
@@ -241,7 +241,7 @@ class Target:
         fidelity: str | None = None,
         seed: int = 0,
     ) -> GradientCheck:
-        """Taylor test of the energy's gradient at one theta, in a random direction; see `Posterior.check_gradient`.
+        """Check of the energy's gradient at one theta, in a random direction; see `Posterior.check_gradient`.
 
         Parameters
         ----------

@@ -206,9 +206,9 @@ class TestControl:
             lambda tree: tree["rungs"][1]["streams"]["accept"].update(next=0),
             lambda tree: tree["rungs"][2].update(iteration=tree["rungs"][2]["iteration"] + 1),
             lambda tree: tree["rungs"][0].update(step_size=tree["rungs"][0]["step_size"] * (1.0 + 1e-15)),
-            lambda tree: tree["exchange"]["pairs"][0]["thresholds"].update(next=0),
-            lambda tree: tree["exchange"].update(next=tree["exchange"]["next"] + 1),
-            lambda tree: tree["exchange"].update(attempt=tree["exchange"]["attempt"] + 1),
+            lambda tree: tree["exchange"].all[0].thresholds.update(next=0),
+            lambda tree: tree.update(exchange=tree["exchange"]._replace(next=tree["exchange"].next + 1)),
+            lambda tree: tree.update(exchange=tree["exchange"]._replace(attempt=tree["exchange"].attempt + 1)),
         ],
         ids=["place in a block", "thresholds", "iteration", "step size", "pair", "due", "attempt"],
     )
@@ -217,7 +217,7 @@ class TestControl:
 
     def test_of_warm_up(self):
         def forget(tree):
-            tree["warm_up"]["tuners"][0]["moves"] = 0
+            tree["warm_up"].tuners[0] = tree["warm_up"].tuners[0]._replace(moves=0)
 
         assert self.changed(100, forget)
 

@@ -14,8 +14,10 @@ from invsamp import samplers
 from invsamp.engine.driver import serialization
 from invsamp.estimators import minibatch, noisy
 from invsamp.estimators.coupled_sums import coupled_sum
+from invsamp.evaluate.requests import Estimate as Estimate_
 from invsamp.kernels.metric import DenseMetric
 from invsamp.ladder import GradientNoise
+from invsamp.stored import PARTS
 from invsamp.swaps.rules import multi_variance
 from invsamp.swaps.schemes import seo
 from invsamp.variances.models import kernel_ridge, known, running_average
@@ -162,7 +164,7 @@ class TestRefused:
             serialization.encode({"rungs": [None, value]})
 
     def test_a_subclass_is_not_taken_for_its_parent(self):
-        class Estimate(serialization.Estimate):
+        class Estimate(Estimate_):
             """Of the same name."""
 
         with pytest.raises(TypeError, match="Estimate"):
@@ -171,8 +173,10 @@ class TestRefused:
 
 def test_of_a_newer_invsamp(monkeypatch):
     data = serialization.encode([np.zeros(3), DenseMetric(np.eye(2))])
-    monkeypatch.delitem(serialization._CLASSES, "DenseMetric")
-    with pytest.raises(ValueError, match="holds a DenseMetric, which this invsamp does not know: upgrade"):
+    monkeypatch.delitem(PARTS, "DenseMetric")
+    with pytest.raises(
+        ValueError, match="holds a DenseMetric, which this invsamp does not know: go on with the version"
+    ):
         serialization.decode(data)
 
 

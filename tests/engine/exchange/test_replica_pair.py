@@ -177,7 +177,7 @@ class TestPairs:
             exchange._meet(1)
             first = exchange.pairs[0]
             thresholds = [first.log_uniform() for _ in range(5)]
-            found.append((thresholds, first.state()["added"].random(5), rungs[0].position))
+            found.append((thresholds, first.state().added.random(5), rungs[0].position))
         for accept, added, position in found[1:]:
             np.testing.assert_array_equal(accept, found[0][0])
             np.testing.assert_array_equal(added, found[0][1])
@@ -204,6 +204,6 @@ class TestPairs:
         for rung, other in zip(rungs, others, strict=True):
             np.testing.assert_array_equal(rung.position, other.position)
         for pair, other in zip(whole.pairs, resumed.pairs, strict=True):
-            np.testing.assert_equal(other.state()["counts"], pair.state()["counts"])
+            np.testing.assert_equal(other.state()[-6:], pair.state()[-6:])
         assert (resumed.solves, resumed.round_trips) == (whole.solves, whole.round_trips)
         np.testing.assert_array_equal(where(resumed), where(whole))

@@ -170,7 +170,7 @@ def told(energy, seed, at=None):
         probe = Probe(energy, position, inside)
         direction = energy.spread * rng.standard_normal(energy.dimension)
         if probe.usable:
-            found.append(probe.mistake(balanced(probe.gradient, direction) if k else direction))
+            found.append(probe.compare(balanced(probe.gradient, direction) if k else direction).mistake)
             assert probe.solves < 40
     return [mistake for mistake in found if mistake is not None]
 
@@ -220,7 +220,7 @@ def test_the_least_mistake_that_is_told_is_half_a_percent() -> None:
 
 def test_the_usual_case_takes_one_gradient_and_four_energies() -> None:
     probe = Probe(Energy(rosenbrock), np.ones(D) * 0.3, inside)
-    assert probe.mistake(np.ones(D)) is None
+    assert probe.compare(np.ones(D)).mistake is None
     assert probe.solves == 5
 
 
@@ -232,7 +232,7 @@ def test_points_outside_the_domain_are_not_solved() -> None:
         return gaussian(1.0)(x)
 
     probe = Probe(Energy(seen), np.full(D, 1e-4), lambda points: (points > 0.0).all(axis=1))
-    assert probe.mistake(np.ones(D)) is None
+    assert probe.compare(np.ones(D)).mistake is None
     assert all((points > 0.0).all() for points in asked)
 
 
@@ -246,7 +246,7 @@ def test_the_coordinate_is_found() -> None:
         rng = np.random.default_rng(seed)
         probe = Probe(Energy(wrong), rng.standard_normal(D), inside)
         direction = balanced(probe.gradient, rng.standard_normal(D))
-        mistake = probe.mistake(direction)
+        mistake = probe.compare(direction).mistake
         assert mistake is not None
         column, own = blame(probe, direction, mistake.length)
         assert column == 3 and own.claimed == pytest.approx(1.5 * own.measured, rel=1e-3)
@@ -257,6 +257,6 @@ def test_approximate_derivatives_are_held_to_what_they_admit() -> None:
     off = Energy(lambda x: (rosenbrock(x)[0], 1.05 * rosenbrock(x)[1]))
     probe = Probe(off, np.linspace(-1.0, 1.0, D), inside)
     direction = np.ones(D)
-    assert probe.mistake(direction) is not None
-    assert probe.mistake(direction, admitted=1e-3) is not None
-    assert probe.mistake(direction, admitted=0.05) is None
+    assert probe.compare(direction).mistake is not None
+    assert probe.compare(direction, admitted=1e-3).mistake is not None
+    assert probe.compare(direction, admitted=0.05).mistake is None

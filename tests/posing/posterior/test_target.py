@@ -103,7 +103,7 @@ class TestNamesAndTransforms:
     def test_gradients_in_coordinates(self):
         target = Target(self.whole, names={"rate": 2, "free": ()}, transforms={"rate": "log"}, start=[1.0, 2.0, 3.0])
         check = target.check_gradient()
-        assert check.passed and check.order > 1.8
+        assert check.passed and check.relative_error < 1e-7
         assert target.check_gradient({"rate": [0.5, 2.0], "free": 1.5}, seed=3).passed
         with pytest.raises(ValueError, match=r"theta must have a value for each of \['rate', 'free'\], got \['rate'\]"):
             target.check_gradient({"rate": [0.5, 2.0]})

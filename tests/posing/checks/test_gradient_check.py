@@ -1,4 +1,4 @@
-"""The Taylor test passes right gradients, finds wrong ones, and never raises."""
+"""The check passes right gradients, finds wrong ones, and never raises; it agrees with that of runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from waves import VARIANTS, Fragile, Waves, mixed
 
+from invsamp.posing.checks.directional_derivative_test import Probe
 from invsamp.posing.distributions.univariate import Uniform
 from invsamp.posing.forward_models.adapters import approximate_derivatives, finite_differences, with_jacobian
 from invsamp.posing.noise.continuous import GaussianNoise
@@ -18,7 +19,7 @@ from invsamp.protocols import derivative_error
 def test_check_gradient_passes(name: str) -> None:
     result = mixed(**VARIANTS[name]).check_gradient(seed=3)
     assert result.passed, str(result)
-    assert abs(result.order - 2.0) < 0.1
+    assert result.relative_error < 1e-7 and result.differences[-1] == pytest.approx(result.slope, rel=1e-6)
     assert "passed" in str(result) and len(str(result).splitlines()) == 2 + len(result.steps)
 
 
@@ -31,31 +32,41 @@ def wrong_by(error: float) -> Waves:
     return GradientMistake()
 
 
-@pytest.mark.parametrize(("error", "least"), [(1.0, 20), (1e-1, 20), (1e-2, 20), (1e-3, 20), (1e-4, 14)])
-def test_order_one_never_passes_where_derivatives_claim_to_be_exact(error: float, least: int) -> None:
+@pytest.mark.parametrize(("error", "least"), [(1.0, 20), (1e-1, 20), (1e-2, 20), (1e-3, 20), (1e-4, 17)])
+def test_what_is_wrong_never_passes_where_derivatives_claim_to_be_exact(error: float, least: int) -> None:
     results = [mixed(forward=wrong_by(error)).check_gradient(seed=seed) for seed in range(20)]
     failed = [result for result in results if not result.passed]
-    # of a mistake as small as the last one a fortieth of the directions has less than rounding and curvature hide
+    # of a mistake as small as the last one a fortieth of the directions has less than 1e-6
     assert len(failed) >= least
-    assert all(result.order > 1.8 for result in results if result.passed)
     for result in failed:
-        assert result.order < 1.8 and result.admitted == 0.0, str(result)
+        assert result.admitted == 0.0 and result.relative_error <= 1.3 * error, str(result)
         assert "FAILED" in str(result) and "claims exact derivatives" in result.message
 
 
-@pytest.mark.parametrize("error", [1e-2, 1e-4])
+@pytest.mark.parametrize("error", [1e-1, 1e-2])
 def test_derivatives_that_admit_an_error_pass_up_to_it(error: float) -> None:
     enough, too_little = (
         [mixed(forward=approximate_derivatives(wrong_by(error), by)).check_gradient(seed=seed) for seed in range(20)]
-        for by in (2.0 * error, 0.1 * error)
+        for by in (2.0 * error, 0.03 * error)
     )
     assert all(result.passed for result in enough)
-    for results, by in ((enough, 2.0 * error), (too_little, 0.1 * error)):
-        # some directions hardly meet the mistake
-        found = [result for result in results if result.order < 1.5]
-        assert len(found) >= 12
-        assert all(f"of which the model admits {by:.1e}" in result.message for result in found)
+    for results, by in ((enough, 2.0 * error), (too_little, 0.03 * error)):
+        assert all(f"of which the model admits {by:.1e}" in result.message for result in results)
+    # some directions hardly meet the mistake
     assert sum(not result.passed for result in too_little) >= 12
+
+
+@pytest.mark.parametrize("error", [0.0, 0.5, 0.05, 0.01])
+def test_what_a_run_refuses_never_passes_and_what_passes_a_run_takes(error: float) -> None:
+    for seed in range(20):
+        posterior, rng = mixed(forward=wrong_by(error)), np.random.default_rng(seed)
+        found = posterior.check_gradient(seed=seed)
+        draws = posterior.sample_start(rng, 200)
+        spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
+        probe = Probe(posterior.potential(), draws[0])
+        mistake = probe.compare(rng.standard_normal(posterior.dimension) * spread).mistake
+        assert not (found.passed and mistake is not None), str(found)
+        assert found.passed is (error == 0.0)
 
 
 def test_what_carries_an_error_in_derivatives() -> None:
@@ -95,9 +106,8 @@ def test_single_precision_passes_or_is_named() -> None:
         [mixed(forward=Single(error)).check_gradient(seed=seed) for seed in range(20)] for error in (0.0, 0.1)
     )
     assert sum(result.passed for result in right) >= 18
-    assert sum(not result.passed for result in wrong) >= 12  # of the others the direction hardly meets the mistake
-    for result in wrong:
-        assert result.passed or "single precision" in result.message
+    assert sum(not result.passed for result in wrong) >= 18
+    assert sum("single precision" in result.message for result in right) >= 12
     # in double precision there is no such noise to speak of
     assert not any("single precision" in mixed(forward=wrong_by(0.1)).check_gradient(seed=k).message for k in range(5))
 
@@ -106,7 +116,7 @@ def test_single_precision_passes_or_is_named() -> None:
 def test_check_gradient_finds_a_wrong_gradient(error: float) -> None:
     for seed in range(5):
         result = mixed(forward={"good": Waves(), "wrong": wrong_by(error)}).check_gradient(seed=seed)
-        assert not result.passed and abs(result.order - 1.0) < 0.2, str(result)
+        assert not result.passed, str(result)
         good = mixed(forward={"good": Waves(), "wrong": wrong_by(error)})
         assert good.check_gradient(fidelity="good", seed=seed).passed
 

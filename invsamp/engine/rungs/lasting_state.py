@@ -1,0 +1,64 @@
+"""Parts of a run that last: what changes in them is named once, and saved and restored here."""
+
+from __future__ import annotations
+
+import copy
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from invsamp.stored import stored
+
+#: The state of a part: a registered named tuple, for `invsamp.engine.driver.serialization.encode`.
+LastingState = Any
+
+
+class Lasting:
+    """A part whose state is some of its attributes, in a registered named tuple.
+
+    A class names them as ``class Part(Lasting, lasting=("_done", "tuners"))``. Attributes that have a state of their
+    own, and lists of such, are restored in place; all others are assigned. A state that was taken does not change with
+    the part: lists, dicts, arrays and generators are copied; what these hold is never written to.
+    """
+
+    _lasting: ClassVar[tuple[str, ...]]
+    _state: ClassVar[Any]
+
+    def __init_subclass__(cls, lasting: Sequence[str] = (), **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if lasting:
+            fields = [name.lstrip("_") for name in lasting]
+            cls._lasting = tuple(lasting)
+            cls._state = stored(namedtuple(f"{cls.__name__}State", fields, module=cls.__module__))  # type: ignore[misc]
+
+    def state(self) -> LastingState:
+        """All that lasts, for `restore`."""
+        return self._state(*(_taken(getattr(self, name)) for name in self._lasting))
+
+    def restore(self, state: LastingState) -> None:
+        """Go on from a state."""
+        for name, value in zip(self._lasting, state, strict=True):
+            now: Any = getattr(self, name, None)
+            if _has_state(now):
+                now.restore(value)
+            elif isinstance(now, list) and any(map(_has_state, now)):
+                for part, own in zip(now, value, strict=True):
+                    part.restore(own)
+            else:
+                setattr(self, name, _taken(value))
+
+
+def _has_state(value: object) -> Any:
+    return hasattr(value, "restore")
+
+
+def _taken(value: Any) -> Any:
+    if _has_state(value):
+        return value.state()
+    if isinstance(value, np.random.Generator):
+        return copy.deepcopy(value)
+    if isinstance(value, list):
+        return [part.state() if _has_state(part) else part for part in value]
+    return value.copy() if isinstance(value, dict | np.ndarray) else value
