@@ -63,12 +63,13 @@ def load(path: str | Path, **settings: object) -> PetabProblem:
     path : str or Path
         The problem's YAML file.
     **settings
-        Of `invsamp.solvers.ode.OdeModel`: ``rtol``, ``atol``, ``method`` and so on. Errors of sensitivities are not
-        controlled unless ``error_control="full"`` is asked for. Near the published parameters of eight problems the
-        largest error of a gradient is below 1e-5 in seven, but above 1e-3 at 12 of 40 points near Weber's, and above
-        0.1 at 4 of them; 2.4e-3 is known of Borghans'. Wrong gradients cost a sampler acceptance, and a search for
-        modes its way; they do not change the target distribution. ``"full"`` has errors below 1e-5 there. It takes 1 to
-        2 times as long for most problems, 4 to 14 times for Elowitz'.
+        Of `invsamp.solvers.ode.OdeModel`: ``rtol``, ``atol``, ``method`` and so on. ``error_control`` is "states" by
+        default. At 40 points around the published parameters of each of eight problems, 5 to 20% away from them, the
+        largest error of a gradient was 2e-5 of its norm. Errors are larger where sensitivities grow for long: until
+        t = 20 and with random residuals 2 of 40 gradients of Borghans' oscillator were off by more than 1e-3, one of
+        them by 0.08. Wrong gradients cost a sampler acceptance, and a search for modes its way; they do not change the
+        target distribution. ``error_control="full"`` has errors below 1e-5, and 1.2e-3 for the oscillator. It takes 1
+        to 2.3 times as long for most problems, 4 to 14 times for Elowitz'.
 
     Returns
     -------

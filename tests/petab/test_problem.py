@@ -71,6 +71,17 @@ class TestPublished:
             assert abs(slope - gradient @ direction) < 2e-5 * scale
             assert near < far  # the energy changes that much at all
 
+    def test_gradients_are_right_by_default(self):
+        """Weber's cells rest for 24 hours: without control of sensitivities errors of gradients reached 1e20."""
+        default, full = (published("Weber_BMC2015", **settings) for settings in ({}, {"error_control": "full"}))
+        rng, theta = np.random.default_rng(0), nominal(default)
+        walled = default.posterior.with_walls()
+        theta = theta * (1 + rng.uniform(0.05, 0.2, (20, theta.shape[1])) * rng.choice([-1, 1], (20, theta.shape[1])))
+        inside = walled.to_theta(np.clip(walled.to_position(theta), *walls(walled, 0.01)))
+        positions = default.posterior.to_position(inside)
+        ours, tight = (each.posterior.potential().energy_and_gradient(positions)[1] for each in (default, full))
+        assert (np.linalg.norm(ours - tight, axis=1) < 1e-3 * np.linalg.norm(tight, axis=1)).all()
+
     def test_maximum_likelihood_is_the_published_one(self):
         name = "Bruno_JExpBot2016"
         modes = iv.maximize(published(name).posterior, of="likelihood", seed=1)

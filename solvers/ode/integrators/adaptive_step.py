@@ -91,6 +91,7 @@ def march_rows(
     events: Events,
     rtol: float,
     absolute: Array,
+    weight: float,
     longest: float,
     max_steps: int,
     patience: int,
@@ -107,9 +108,8 @@ def march_rows(
     """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
 
     By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``, in steps not above
-    ``longest``. A trajectory that is stiff
-    and has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is
-    negative.
+    ``longest``. Errors of sensitivities count ``weight`` times. A trajectory that is stiff and has more than
+    ``patience`` steps of its size before it, or more than are left, is given up; never if it is negative.
     """
     work = np.empty((_ROWS, initial.shape[1]))
     for row in range(first, last):
@@ -117,7 +117,7 @@ def march_rows(
         k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
             order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k],
-            which[k], stop, events, rtol, absolute[row], longest, max_steps, patience, values[row], peaks[row],
+            which[k], stop, events, rtol, absolute[row], weight, longest, max_steps, patience, values[row], peaks[row],
             needed[row], work,
         )  # fmt: skip
 
@@ -141,6 +141,7 @@ def _trajectory(
     events: Events,
     rtol: float,
     absolute: Array,
+    weight: float,
     longest: float,
     max_steps: int,
     patience: int,
@@ -205,7 +206,7 @@ def _trajectory(
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side, fired = _stretch(
             order, rhs, linear, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol,
-            absolute, longest, max_steps - steps, patience, out, peaks, needed, work, space,
+            absolute, weight, longest, max_steps - steps, patience, out, peaks, needed, work, space,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -238,6 +239,7 @@ def _stretch(
     sides: Array,
     rtol: float,
     absolute: Array,
+    weight: float,
     longest: float,
     max_steps: int,
     patience: int,
@@ -278,20 +280,20 @@ def _stretch(
                 linearize(linear, n, min(max(t, lower), upper), y, p, space)
             attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)
             weighted_errors(y, z, k[STAGES - 1], rtol, absolute, q[_SQUARES:])
-            error = error_norm(1, n, h, len(absolute), q[_SQUARES:])
+            error = error_norm(1, n, h, len(absolute), weight, q[_SQUARES:])
             if error < 1:
                 interpolate(y, z, k, q)
                 within = interpolation_errors(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)
                 weighted_errors(y, z, within, rtol, absolute, q[_SQUARES:])
-                error = max(error, error_norm(1, n, h, len(absolute), q[_SQUARES:]))
+                error = max(error, error_norm(1, n, h, len(absolute), weight, q[_SQUARES:]))
         elif order == 5:
             _attempt5(rhs, t, h, lower, upper, y, p, k, z)
             _errors5(h, y, z, k, rtol, absolute, q)
-            error = error_norm(1, n, h, len(absolute), q)
+            error = error_norm(1, n, h, len(absolute), weight, q)
         else:
             _attempt8(rhs, t, h, lower, upper, y, p, k, z)
             _errors8(h, y, z, k, rtol, absolute, q)
-            error = error_norm(2, n, h, len(absolute), q)
+            error = error_norm(2, n, h, len(absolute), weight, q)
         evaluations += stages
         if not error < 1:
             step = h * (max(LEAST_FACTOR, SAFETY * error**exponent) if error < math.inf else LEAST_FACTOR)
@@ -346,7 +348,7 @@ def _stretch(
         if status == STOPPED:
             return status, done, evaluations, steps, last, side, -1
         if not implicit and (stiff > 0 or steps % _LOOK_EVERY == 0):
-            stiff, other = _look(order, n, h, int(stiff), int(other), work)
+            stiff, other = _look(order, n, len(absolute), h, int(stiff), int(other), work)
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
@@ -390,8 +392,11 @@ def _last_rates(n: int, h: float, q: Array, rates: Array) -> None:
 
 
 @njit(**INNER)
-def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> tuple[int, int]:
-    """Steps at the edge of stability, in a row but for ``other``: h |lambda| from the last two stages of a step."""
+def _look(order: int, n: int, count: int, h: float, stiff: int, other: int, work: Array) -> tuple[int, int]:
+    """Steps at the edge of stability, in a row but for ``other``: h |lambda| from the last two stages of a step.
+
+    From the states, or where they rest from the sensitivities, which have the same Jacobian.
+    """
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
     if order == 5:
         stages, bound = _LAST5, _STABLE5
@@ -400,7 +405,9 @@ def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> 
         stages, bound = _LAST8, _STABLE8
         _before_last8(h, y, k, q[0])
     above = below = 0.0
-    for i in range(n):
+    for i in range(count):
+        if i == n and below > 0.0:
+            break
         above += (k[stages, i] - k[stages - 1, i]) ** 2
         below += (z[i] - q[0, i]) ** 2
     if below > 0.0 and h * math.sqrt(above / below) > bound:

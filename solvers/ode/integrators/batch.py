@@ -70,6 +70,7 @@ def integrate(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    weight: float = 1.0,
     max_step: float = math.inf,
     order: int = 5,
     linear: Linear = EXPLICIT,
@@ -95,10 +96,12 @@ def integrate(
     n_states : int
     rtol : float
         Relative tolerance.
-    absolute : array, shape (batch, n_states) or (batch, m)
-        Absolute tolerances of the components that count in the error.
+    absolute : array, shape (batch, m)
+        Absolute tolerances of the components.
     max_steps : int
         Bound on the accepted steps of a trajectory.
+    weight : float
+        Of the errors of sensitivities in the error test: their tolerances are ``1 / weight`` as large as given.
     max_step : float
         Bound on their length.
     order : {5, 8}
@@ -131,7 +134,7 @@ def integrate(
     kernel: Jitted = march_rows
 
     def rows(first: int, last: int) -> None:
-        settings = rtol, absolute, max_step, max_steps, patience
+        settings = rtol, absolute, weight, max_step, max_steps, patience
         kernel(order, rhs, linear, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
 
     with told_if_compiled(kernel):

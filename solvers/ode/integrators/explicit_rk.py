@@ -89,11 +89,11 @@ def sparse(values: Given) -> Row:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def error_norm(estimators: int, n: int, h: float, count: int, q: Array) -> float:
+def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: Array) -> float:
     """Root mean square of the error in units of the tolerance, the largest over blocks of n of ``count`` components.
 
     From the squares in q[0] and, of two estimators, q[1]: Hairer, Norsett and Wanner, II.5, eq. (5.16) with
-    (q0 + q1 / 100) under the root.
+    (q0 + q1 / 100) under the root. Blocks after the first, those of sensitivities, count ``weight`` times.
     """
     largest = 0.0
     for first in range(0, count, n):
@@ -109,6 +109,8 @@ def error_norm(estimators: int, n: int, h: float, count: int, q: Array) -> float
             return total
         if estimators == 2 and total > 0.0:
             total *= total / (total + 0.01 * other)
+        if first > 0:
+            total *= weight * weight
         largest = max(largest, total)
     return math.sqrt(largest / n)
 

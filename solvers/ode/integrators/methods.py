@@ -43,9 +43,10 @@ class Control(NamedTuple):
 
     n_states: int
     rtol: float
-    absolute: Array  # (batch, k): absolute tolerances of the first k components, which count in the error test
+    absolute: Array  # (batch, m): absolute tolerances of the components
     max_steps: int
     threads: int = 1
+    weight: float = 1.0  # of errors of sensitivities in the error test: their tolerances are 1 / weight as large
     variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
     linear: Linear = EXPLICIT  # what Rodas5P needs
@@ -169,19 +170,16 @@ def _marched(
     course: Course,
     control: Control,
 ) -> Outcome:
-    n, rtol, absolute, max_steps, threads, _, patience, linear, max_step = control
+    n, rtol, absolute, max_steps, threads, weight, _, patience, linear, max_step = control
     return integrate(
         rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, max_step=max_step, order=order,
-        linear=linear, patience=patience, threads=threads,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, weight=weight, max_step=max_step,
+        order=order, linear=linear, patience=patience, threads=threads,
     )  # fmt: skip
 
 
 #: ODEPACK keeps its state in common blocks: one solve at a time.
 _ODEPACK = threading.Lock()
-#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
-#: LSODA divides by the weights when it perturbs the states for its Jacobian.
-_UNCONTROLLED = 1e10
 #: LSODA shortens its step after a bad value of the right-hand side; it does not notice that there are only such.
 _PATIENCE = 200
 #: Evaluations per step, beside those for Jacobians: the corrector takes at most three, and fails at most ten times.
@@ -201,8 +199,10 @@ class _Lsoda:
 
     def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, y: Array) -> None:
         self.rhs, self.p, self.course, self.control = rhs, p, course, control
-        self.weights = np.full(len(y), _UNCONTROLLED)
-        self.weights[: len(absolute)] = absolute
+        self.rtol = np.full(len(y), control.rtol)
+        self.weights = absolute.copy()
+        for tolerances in (self.rtol, self.weights):
+            tolerances[control.n_states :] /= control.weight
         self.trail = np.zeros((9, max(len(y), 2)))
         self.trail[_PEAKS, : len(y)] = np.abs(y)
         self.trail[_WEIGHTS, : len(y)] = self.trail[_NEEDED, : len(y)] = self.weights
@@ -271,7 +271,7 @@ class _Lsoda:
                 nodes,
                 h0=most if most < math.inf else 0.0,  # 0: LSODA's own
                 tfirst=True,
-                rtol=rtol,
+                rtol=self.rtol,
                 atol=self.weights,
                 mxstep=budget,
                 hmax=self.control.max_step if self.control.max_step < math.inf else 0.0,  # 0: any

@@ -71,8 +71,9 @@ class OdeModel(OdeSolver):
     threads : int, >= 1
         Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
     error_control : {"full", "states"}
-        What the tolerances hold for where sensitivities are asked for: states and sensitivities, or the states alone,
-        which is cheaper, and may give sensitivities that have no digit right.
+        Tolerances of sensitivities. With "full" they are those of the states. With "states" they are larger, ``rtol``
+        and ``atol`` divided by the square root of ``rtol``, which is cheaper. Most sensitivities are as accurate then,
+        but those that were far larger on the way than where they are wanted may have no digit right.
 
     Raises
     ------
@@ -94,7 +95,10 @@ class OdeModel(OdeSolver):
     variables"). Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its
     sensitivity under control. Where a sensitivity has been far larger on the way than where it is wanted, tighter
     tolerances follow, until sensitivities change by less than the square root of ``rtol`` of their scale, or as far as
-    rounding and `max_steps` allow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`.
+    rounding and `max_steps` allow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`. That is
+    ``error_control="full"``. With "states" both tolerances of sensitivities are ``rtol`` :math:`^{-1/2}` times as
+    large, and no tighter ones follow. Sensitivities are never left out of the test, as CVODES may do: states at rest
+    have no error at any step, and sensitivities diverge where explicit steps exceed the bound of stability.
 
     An error of ``atol`` is not negligible where a state grows in proportion to itself from a value that is not much
     larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`; a

@@ -223,16 +223,16 @@ class OdeSolver:
         sizes = np.maximum(np.abs(quantities), 1.0)
         absolute = np.tile(atol, 1 + columns)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
-        full = self.error_control == "full"
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
-            tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
+            tolerances = self.rtol * factor, absolute[rows] * factor
             common = grid if len(grid) == 1 else grid[rows]
             found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
             if factor == 1.0:
                 tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
             return found
 
+        full = self.error_control == "full"
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
@@ -337,7 +337,9 @@ class OdeSolver:
         methods = self._methods(rtol)
         longest = math.inf if self.max_step is None else self.max_step
         patience = _patience(methods, self.max_steps)
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=patience, max_step=longest)
+        # with no control at all they would diverge where states rest: any step is right for those, and few are stable
+        weight = 1.0 if self.error_control == "full" else math.sqrt(self.rtol)
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])

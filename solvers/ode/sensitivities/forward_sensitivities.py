@@ -66,7 +66,7 @@ def differentiate(
     rtol : float
         Relative tolerance of ``run`` at factor 1.
     floor : array, shape (batch, columns, n_states), optional
-        Size of a sensitivity below which it does not count. None trusts whatever `run` gives.
+        Size of a sensitivity below which it does not count. None tightens no tolerance.
     discrete : array of bool, shape (batch,), optional
         Rows whose sensitivities are the derivatives of the discrete steps; none by default.
     """

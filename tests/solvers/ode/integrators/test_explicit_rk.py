@@ -134,15 +134,18 @@ def test_the_error_norm_is_the_largest_of_the_blocks_that_count(order):
         other = squares[1, entries].sum() if order == 8 else 0.0
         return math.sqrt(total * total / (total + 0.01 * other) / len(squares[0, entries]))
 
-    def norm(n, count):
+    def norm(n, count, weight=1.0):
         q = np.empty((7, 2))
         STEPS[order].weighted_errors(0.3, START, z, k, 1e-6, np.full(count, 1e-9), q)
-        return error_norm(len(squares), n, 0.3, count, q)
+        return error_norm(len(squares), n, 0.3, count, weight, q)
 
     assert abs(norm(2, 2) / expected(slice(0, 2)) - 1) < 1e-7
     assert abs(norm(1, 1) / expected(slice(0, 1)) - 1) < 1e-7
     largest = max(expected(slice(0, 1)), expected(slice(1, 2)))
     assert abs(norm(1, 2) / largest - 1) < 1e-7 and largest != expected(slice(0, 2))
+    for weight in (1e-3, 0.5, 100.0):  # of blocks after the first
+        largest = max(expected(slice(0, 1)), weight * expected(slice(1, 2)))
+        assert abs(norm(1, 2, weight) / largest - 1) < 1e-7
     for bad in (math.nan, math.inf):
         k[0, 0] = bad
         assert not norm(1, 2) < math.inf
