@@ -23,7 +23,7 @@ BEFORE, SAME = 1e-3, 0.02
 INSET, AT_BOUND = 1e-6, 1e-5
 
 
-class DescentResult(NamedTuple):
+class Descents(NamedTuple):
     """Where descents have ended: of the posterior's energy, or of the misfit."""
 
     problem: Problem  # in whose positions they are
@@ -90,7 +90,7 @@ def log_evidence(of: str, found: Minima, gaussians: tuple[LowRankGaussian | None
     return found.log_evidence if gaussians is None else evidence(found.energies, gaussians)
 
 
-def log_likelihood(led: DescentResult, found: Minima) -> Array | None:
+def log_likelihood(led: Descents, found: Minima) -> Array | None:
     """Log-likelihoods (k,); None where a potential does not give them apart."""
     if led.solver is not led.posed:
         return -found.energies
@@ -101,7 +101,7 @@ def log_likelihood(led: DescentResult, found: Minima) -> Array | None:
     return there.prior - there.energy
 
 
-def at_bounds(led: DescentResult, found: Minima) -> tuple[tuple[str, ...], ...]:
+def at_bounds(led: Descents, found: Minima) -> tuple[tuple[str, ...], ...]:
     """Names of the unknowns that lie at bounds, of each mode."""
     names, domain = labels(led.problem.shapes), led.problem.sampling_domain
     if len(names) != len(led.scale):

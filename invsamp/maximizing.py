@@ -16,7 +16,7 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.likelihood_maxima import (
     BEFORE,
-    DescentResult,
+    Descents,
     at_bounds,
     check_apart,
     log_evidence,
@@ -143,7 +143,7 @@ def maximize(
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    led, left_out = DescentResult(problem, solver, solver, scale, end), 0
+    led, left_out = Descents(problem, solver, solver, scale, end), 0
     if of == "likelihood":
         led = _to_likelihood(led, most, rng)
         left_out = len(begun) - unsolved - len(led.end.converged)
@@ -181,7 +181,7 @@ def maximize(
     )
 
 
-def _distinguished(led: DescentResult, gaussian: bool) -> Minima:
+def _distinguished(led: Descents, gaussian: bool) -> Minima:
     asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
     return answered(asking, led.solver.answer_all)
 
@@ -214,7 +214,7 @@ def _more(
     return begun, end
 
 
-def _to_likelihood(led: DescentResult, most: int, rng: np.random.Generator) -> DescentResult:
+def _to_likelihood(led: Descents, most: int, rng: np.random.Generator) -> Descents:
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
     problem, name, scale = led.problem, led.solver.fidelity, led.scale
     begun = merged(led.end, scale, far(problem.dimension) + WORSE)
@@ -228,7 +228,7 @@ def _to_likelihood(led: DescentResult, most: int, rng: np.random.Generator) -> D
     end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
     if not end.converged.any():
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    return DescentResult(problem, posed, misfit, scale, end)
+    return Descents(problem, posed, misfit, scale, end)
 
 
 def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:

@@ -375,6 +375,16 @@ class KnownPrior(DrawablePrior, Protocol):
 
 
 @runtime_checkable
+class MayGuessStarts(Protocol):
+    """A problem without a prior, whose starting points may be a guess."""
+
+    @property
+    def starts_guessed(self) -> bool:
+        """Whether nobody said where starting points may lie."""
+        ...
+
+
+@runtime_checkable
 class StartsAround(Protocol):
     """A problem that finds starting points from points that are possible, where it finds none by itself."""
 

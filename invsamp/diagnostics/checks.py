@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -183,18 +183,27 @@ def _mode_warnings(report: Report) -> list[str]:
             f"modes = iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0]."
         )
     weights, mode_occupancy = np.asarray(modes["weights"]), np.asarray(modes["mode_occupancy"])
+    known = np.broadcast_to(modes.get("by_laplace", True), weights.shape)
+    heavy = weights > MODE_WEIGHT_LIMIT
+    if modes.get("guessed") and np.count_nonzero(heavy) > 1 and known[heavy].all():
+        found.append(
+            "the target has no prior, and the scale of its starts was guessed: descents from N(0, 1) and then from the "
+            f"box {_extents(modes['region'])} came to {np.count_nonzero(heavy)} modes. More of them, outside or "
+            "narrow ones inside, may be missed. Give the Target start= that covers where the mass may lie, or pose a "
+            "Posterior with a prior."
+        )
     if len(weights) < 2 or not mode_occupancy.sum():
         return found
     shares = mode_occupancy / mode_occupancy.sum()
     ladder = "with a ladder from the prior" if modes.get("from_prior", True) else "with a ladder"
-    by = "its Gaussian" if modes["by_laplace"] else "its height and about its width"
-    for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (mode_occupancy == 0)):
+    for k in np.flatnonzero(heavy & (mode_occupancy == 0)):
+        by = "its Gaussian" if known[k] else "its height and about its width"
         found.append(
             f"no draw has visited a mode that descents from {where} found, at {_numbers(modes['theta'][k])}, whose "
             f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample {ladder}, "
             'iv.samplers.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
         )
-    seen = (weights > MODE_WEIGHT_LIMIT) & (mode_occupancy > 0) & modes["by_laplace"]
+    seen = heavy & (mode_occupancy > 0) & known
     off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
     for k in np.flatnonzero(off):
         found.append(
@@ -204,6 +213,10 @@ def _mode_warnings(report: Report) -> list[str]:
             'iv.samplers.relangevin(ladder="auto").'
         )
     return found
+
+
+def _extents(region: Mapping[str, Sequence[float]]) -> str:
+    return _list([f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in region.items()])
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -243,7 +256,8 @@ def _likely(report: Report, apart: Collection[str]) -> str:
     elif not causes and "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
     if modes and len(modes["theta"]) > 1:
-        several = "modes" if modes.get("by_laplace", True) else "points that are flat in some direction, as on a ridge"
+        by_laplace = np.all(modes.get("by_laplace", True))
+        several = "modes" if by_laplace else "points that are flat in some direction, as on a ridge"
         causes.append(f"descents found {len(modes['theta'])} {several}")
     led = (report.get("descents") or [None])[0]
     if led is not None and led["unfinished"]:

@@ -52,12 +52,16 @@ class Misfit(TypedDict):
 
 
 class FoundModes(TypedDict):
-    """Minima that descents found, with their weights by Laplace and the draws that visited each."""
+    """Minima that descents found, with their weights by Laplace and the draws that visited each.
+
+    Without a prior, ``region`` has the box that was searched, the lower and the upper end of each parameter, and
+    ``guessed`` tells whether nobody said where the mass may lie, and the box does not hold the whole domain.
+    """
 
     theta: list[list[float]]
     energies: list[float]
     weights: list[float]
-    by_laplace: bool
+    by_laplace: list[bool]
     mode_occupancy: list[int]
     descents: int
     unfinished: int
@@ -69,6 +73,8 @@ class FoundModes(TypedDict):
     unseen: float
     lowest_by: int
     from_prior: bool
+    region: dict[str, list[float]]
+    guessed: bool
 
 
 class Round(TypedDict):

@@ -60,24 +60,26 @@ class Basins:
     def __init__(self, height: float, waiting: int = 0) -> None:
         self.height, self._waiting = height, waiting
         self._found: list[Basin] = []
-        self._rough = False
+        self._rough = np.inf  # the lowest end without a Gaussian
 
     def worth(self, d: int, moving: int, energy: float) -> bool:
         """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
 
-        Not at an end that lies far above the lowest minimum that is known, nor after one that is not positive definite
-        at a minimum: of rough energies, in valleys without a lowest point, and beside walls and cliffs there is no
-        Gaussian.
+        Not at an end that lies far above the lowest minimum that is known, nor above one without a Gaussian: rough
+        energies, valleys without a lowest point, bounds and cliffs have none at their other ends either. Lower ends may
+        be minima that carry weight.
         """
         if energy > min((basin.energy for basin in self._found), default=np.inf) + self.height:
             return False
-        return not self._rough and 4 * d <= STILL * max(moving, self._waiting)
+        return energy < self._rough and 4 * d <= STILL * max(moving, self._waiting)
 
     def basin(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> Basin | None:
         """What a Hessian at an end tells, and whether walls or cliffs were in its way; None where it is no Gaussian."""
         covariance = covariance_of(precision)
-        self._rough |= walled or not np.isfinite(covariance).all()
-        return None if self._rough else Basin(position, energy, gradient, precision, covariance)
+        if walled or not np.isfinite(covariance).all():
+            self._rough = min(self._rough, energy)
+            return None
+        return Basin(position, energy, gradient, precision, covariance)
 
     def add(self, basin: Basin) -> None:
         """One more."""

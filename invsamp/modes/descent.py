@@ -17,6 +17,7 @@ from invsamp.modes.curvature import hessian
 from invsamp.modes.gauss_newton import CurvedPoints
 from invsamp.modes.points import ENOUGH, TRIALS, Points
 from invsamp.protocols import Array
+from invsamp.stored import stored
 
 #: Pairs of steps and changes of the gradient that each point remembers.
 MEMORY = 10
@@ -48,6 +49,7 @@ def joined(one: Descent, other: Descent) -> Descent:
     )
 
 
+@stored
 class DescentResult(NamedTuple):
     """Where the descents of a rung's chains have ended."""
 

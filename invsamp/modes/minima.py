@@ -16,6 +16,7 @@ from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.protocols import Array
+from invsamp.stored import stored
 
 #: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
 #: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
@@ -25,8 +26,11 @@ TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
 APART = 0.5
 #: Or if the energy on the straight way between them, at so many points, rises by so much above the higher one, at most.
 BARRIER, POINTS = 1.0, 15
+#: A minimum of less weight is no mode; the same where it has no Gaussian, and its weight is right to a factor of ten.
+NEGLIGIBLE, NEGLIGIBLE_ROUGHLY = 1e-3, 1e-2
 
 
+@stored
 class Minima(NamedTuple):
     """Distinct minima, the lowest first."""
 
@@ -43,9 +47,19 @@ class Minima(NamedTuple):
         return self._mass(self.covariances)
 
     @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which have their Gaussians (k,)."""
+        return np.isfinite(self.log_evidence)
+
+    @property
+    def heavy(self) -> npt.NDArray[np.intp]:
+        """Which are modes of some weight. Decisions rest on these alone."""
+        return np.flatnonzero(self.weights > np.where(self.known, NEGLIGIBLE, NEGLIGIBLE_ROUGHLY))
+
+    @property
     def gaussian(self) -> bool:
-        """Whether each has its Gaussian."""
-        return bool(np.isfinite(self.log_evidence).all())
+        """Whether each mode of some weight has its Gaussian."""
+        return bool(self.known[self.heavy].all())
 
     @property
     def weights(self) -> Array:
@@ -53,6 +67,14 @@ class Minima(NamedTuple):
         logs = self._mass(self.extents) if self.measured else -self.energies
         shares = np.exp(logs - np.max(logs, initial=-np.inf))
         return np.asarray(shares / shares.sum())
+
+    def beyond(self, others: Minima) -> bool:
+        """Whether some mode of weight is none of the others' minima."""
+        precisions = np.linalg.inv(others.extents)
+        for k in self.heavy:
+            if not any(_near(self.position[k] - at, p) for at, p in zip(others.position, precisions, strict=True)):
+                return True
+        return False
 
     @property
     def measured(self) -> bool:

@@ -118,10 +118,15 @@ class KernelSelection:
     def _kernel(self) -> Kernel:
         return self.sampler.rungs[0].kernel
 
-    def mode_search_result(self, found: ModeSearchResult, evaluations: int, names: Sequence[str]) -> None:
-        """Choose the first stage by what descents have found; ``names`` are those of the unknowns."""
+    def mode_search_result(
+        self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = ""
+    ) -> None:
+        """Choose the first stage by what descents have found.
+
+        ``names`` are those of the unknowns, ``where`` says which region was searched, if no prior told.
+        """
         minima, heavy = found.minima, found.heavy
-        descents = f"{found.descents} descents from {self._from} ({evaluations:,} evaluations)"
+        descents = f"{found.descents} descents from {self._from}{where} ({evaluations:,} evaluations)"
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
@@ -142,14 +147,14 @@ class KernelSelection:
                 f"walls: one kernel, {self._kernel}"
             )
         else:
-            self._several(found, descents)
+            self._several(found, descents, "points there" if where else self._points)
 
-    def _several(self, found: ModeSearchResult, descents: str) -> None:
+    def _several(self, found: ModeSearchResult, descents: str, points: str) -> None:
         minima, heavy = found.minima, found.heavy
         self._modes = len(heavy)
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
-        looked = f", some of them from the lowest of {found.searched:,} {self._points}" if found.searched else ""
+        looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.told.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
             f"chains pass between them, by {self._kernel}"

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from invsamp.diagnostics.report import Report
+from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.initial_descent import starts_by_descent
 from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
@@ -17,14 +18,17 @@ from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
 from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.exchange.replica_pair import check_paired
+from invsamp.engine.mode_search.mode_occupancy import described_region, searched_region
 from invsamp.engine.mode_search.multistart import (
     MOST_GAUSSIAN,
     MOST_SCOUTS,
     SCOUTS,
     ModeSearchResult,
+    Within,
     search_modes,
     starts_of,
 )
+from invsamp.engine.mode_search.search_points import at_several_scales
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, fidelity_of, potentials_of
 from invsamp.engine.rungs.initial_points import place, place_again
@@ -236,18 +240,21 @@ class Phases:
         before = self.evaluation_budget.total
         finest = work.rungs[0].fidelity
         names = tuple(work.potentials) if self.choice is not None else (finest,)
-        wider = self._wider(rng) if self.choice is not None else None
+        has_prior = isinstance(problem, DrawablePrior)
+        wider = self._wider(rng) if self.choice is not None and has_prior else None
         most = self.evaluation_budget.descents_most
         domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
         potentials = [work.potentials[name] for name in names]
         curved = walled(domain) or all(potential.bounded for potential in potentials)
         curved &= all(potential.curved for potential in potentials) and problem.dimension <= MOST_GAUSSIAN
-        (found,) = work.do([search_modes(names, starts, scale, domain, wider, most, first, curved)])
+        within, count = self._within(rng, domain), self.evaluation_budget.points_most
+        (found,) = work.do([search_modes(names, starts, scale, domain, wider, most, first, curved, within, count)])
         self.evaluation_budget.looked(found.looks)
         work.mode_occupancy.found(found, scale)
         if self.choice is None:
             return
-        self.choice.mode_search_result(found, self.evaluation_budget.total - before, labels(problem.shapes))
+        where = described_region(searched_region(problem, found))
+        self.choice.mode_search_result(found, self.evaluation_budget.total - before, labels(problem.shapes), where)
         if self.choice.sampler != self._chosen:
             self._take_stage()
             self._assemble()
@@ -259,6 +266,13 @@ class Phases:
         """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
         problem, count = self.work.problem, self.evaluation_budget.points_most
         return lambda share: problem.sample_start(rng, max(1, round(share * count)))
+
+    def _within(self, rng: np.random.Generator, domain: Domain) -> Within | None:
+        """Points around a box, where a run for which nothing was chosen has no prior that tells where to look."""
+        problem = self.work.problem
+        if self.choice is None or isinstance(problem, DrawablePrior) or problem.dimension > MOST_GAUSSIAN:
+            return None
+        return lambda region, n: at_several_scales(region, rng, n, domain)
 
     def _begin_in(self, found: ModeSearchResult) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""

@@ -15,14 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.engine.mode_search.multistart import ModeSearchResult
-from invsamp.modes.descent import DescentResult
-from invsamp.modes.minima import Minima
 from invsamp.protocols import AnyArray
-from invsamp.stored import PARTS, stored
+from invsamp.stored import PARTS
 
-for _part in (ModeSearchResult, DescentResult, Minima):
-    stored(_part)
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 _MAGIC = b"invsamp state 1\n"
 _DIGEST = hashlib.sha256().digest_size

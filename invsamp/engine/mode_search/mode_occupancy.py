@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,14 @@ from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
 from invsamp.engine.rungs.random_streams import Saved
 from invsamp.modes.minima import Minima
 from invsamp.posing.expressions.variable_names import labels
-from invsamp.protocols import Array, DrawablePrior, Problem
+from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
 
 #: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
 WANDERED = 1e3
 #: The share of what comes farthest in descents without end from which on other parameters are named with it.
 SHARE_AWAY = 0.1
+#: Parameters whose ends of a box are shown.
+SHOWN = 4
 
 
 class ModeOccupancy:
@@ -80,7 +82,7 @@ class ModeOccupancy:
             "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
             "energies": minima.energies.tolist(),
             "weights": minima.weights.tolist(),
-            "by_laplace": minima.gaussian,
+            "by_laplace": minima.known.tolist(),
             "mode_occupancy": self._counts.tolist(),
             "descents": self.mode_search_result.descents,
             "unfinished": self.mode_search_result.unfinished,
@@ -92,6 +94,8 @@ class ModeOccupancy:
             "unseen": self.mode_search_result.unseen,
             "lowest_by": self.mode_search_result.lowest_by,
             "from_prior": isinstance(problem, DrawablePrior),
+            "region": searched_region(problem, self.mode_search_result),
+            "guessed": _guessed(problem, self.mode_search_result),
         }
 
 
@@ -106,6 +110,32 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
         else:
             heights.append(np.square(moved / scale).sum(axis=1))
     return np.asarray(np.argmin(heights, axis=0))
+
+
+def searched_region(problem: Problem, mode_search_result: ModeSearchResult) -> dict[str, list[float]]:
+    """The box that descents have searched without a prior: lower and upper end by parameter; empty if there is none."""
+    names = labels(problem.shapes)
+    if mode_search_result.region is None or len(names) != len(mode_search_result.region.low):
+        return {}
+    ends = np.sort(problem.to_theta(np.stack(mode_search_result.region)), axis=0)
+    return {name: [float(low), float(high)] for name, low, high in zip(names, *ends, strict=True)}
+
+
+def described_region(region: Mapping[str, Sequence[float]]) -> str:
+    """That box in words, to follow what descents began from; of its first parameters."""
+    shown = [f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in list(region.items())[:SHOWN]]
+    more = ", ..." if len(region) > SHOWN else ""
+    return f" and from the box {', '.join(shown)}{more}" if region else ""
+
+
+def _guessed(problem: Problem, mode_search_result: ModeSearchResult) -> bool:
+    """Whether nobody said where the mass may lie, and some of the domain was not searched."""
+    if not isinstance(problem, MayGuessStarts) or not problem.starts_guessed:
+        return False
+    if mode_search_result.region is None:
+        return True
+    least, most = problem.sampling_domain.bounding_box(problem.dimension)
+    return bool((mode_search_result.region.low > least).any() or (mode_search_result.region.high < most).any())
 
 
 def diverged(mode_search_result: ModeSearchResult, names: Sequence[str]) -> list[str]:
@@ -132,7 +162,7 @@ def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
     names = labels(problem.shapes)
     if (
         not len(minima.energies)
-        or minima.gaussian
+        or minima.known[0]
         or not minima.measured
         or minima.on_wall[0]
         or len(names) != len(scale)

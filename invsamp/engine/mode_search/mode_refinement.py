@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.domains.contract import Domain
-from invsamp.engine.mode_search.multistart import NEGLIGIBLE, PATIENCE, TOLERANCE
+from invsamp.engine.mode_search.multistart import PATIENCE, TOLERANCE
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
@@ -35,7 +35,7 @@ def refined_modes(sampler: Sampler, fidelity: str, domain: Domain) -> Evaluation
     scale = np.sqrt(np.square(kernel.factors).sum(axis=2)).max(axis=0)
     end = yield from descend(evaluate, kernel.centers, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
     minima = yield from distinct(evaluate, end, scale, domain)
-    heavy = np.flatnonzero(minima.weights > NEGLIGIBLE) if minima.measured else np.arange(0)
+    heavy = minima.heavy if minima.measured else np.arange(0)
     if len(heavy) < 2:
         return None
     return minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.metric_estimation import far
+from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows
 from invsamp.modes.basins import Basins
 from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.minima import BARRIER, Minima, distinct, lone
 from invsamp.protocols import Array, Gradients, Problem
+from invsamp.stored import stored
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
@@ -38,16 +40,10 @@ MOST, PATIENCE = 2000, 300
 LAGGING = 2.0
 #: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
-#: A mode of less weight by Laplace is none.
-NEGLIGIBLE = 1e-3
-#: The same where minima are flat, or against walls, so that weights are right to a factor of ten or so.
-NEGLIGIBLE_ROUGHLY = 1e-2
 #: Unknowns up to which more prior points are looked at: in more dimensions what is narrower than others is not met by
-#: chance. Points at the most, and descents from them; the share of the points that is looked at in any case, not only
-#: where there are several modes.
-MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
-#: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
-FAR_BELOW, FEW_MORE = 3.0, 4
+#: chance. Points at the most; the share of the points that is looked at in any case, not only where there are several
+#: modes.
+MOST_SEARCHED, MOST_POINTS, FIRST_LOOK = 6, 10_000, 1.0 / 16.0
 #: Evaluations that are left for each of these descents at the least; otherwise there are fewer.
 LEAST_MORE = 50
 #: Scales that some parameter comes from its start in a descent without end.
@@ -58,6 +54,11 @@ LOST = 1e12
 MOST_NUMBERS = 20_000_000
 
 
+#: Points (k, d) in and around a box, at most so many.
+Within = Callable[[Region, int], Array]
+
+
+@stored
 class ModeSearchResult(NamedTuple):
     """What descents have found."""
 
@@ -71,15 +72,16 @@ class ModeSearchResult(NamedTuple):
     searched: int  # prior points that were looked at beside the starts
     unseen: float  # about the share of starts that lead to minima which no descent has come to
     lowest_by: int  # descents that have come down to the lowest minimum
+    region: Region | None = None  # where no prior told where to look: the box that was searched
 
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
         """Which minima are modes of some weight."""
-        return np.flatnonzero(self.minima.weights > (NEGLIGIBLE if self.minima.gaussian else NEGLIGIBLE_ROUGHLY))
+        return self.minima.heavy
 
     @property
     def ridge(self) -> bool:
-        """Whether there are several minima, and some without a Gaussian: points of a ridge, for all that is known."""
+        """Whether there are several modes, and some without a Gaussian: points of a ridge, for all that is known."""
         return len(self.heavy) > 1 and not self.minima.gaussian
 
 
@@ -92,14 +94,18 @@ def search_modes(
     budget: int = LEAST_LOOK,
     first: int = SCOUTS,
     curved: bool = False,
+    within: Within | None = None,
+    count: int = 0,
 ) -> EvaluationRequests[ModeSearchResult]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
     The ``first`` of them, and of many unknowns the others, where these say that there is more to see. In few dimensions
     ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin at those that are
-    lower than all near them; the other points follow where there are several modes by then. A narrow mode among wide
-    ones is mostly met so, or not at all. All descents together take about ``budget`` evaluations at the most; Hessians
-    come on top. Where all fidelities are ``curved``, steps are by their Gauss-Newton matrices.
+    lower than all near them; the other points follow where there are several minima by then, of whatever weight. A
+    narrow mode among wide ones is mostly met so, or not at all. Without a prior ``within`` gives points in and around a
+    box, about ``count`` in all, and further descents begin around the modes that are known. All descents together take
+    about ``budget`` evaluations at the most; Hessians come on top. Where all fidelities are ``curved``, steps are by
+    their Gauss-Newton matrices.
     """
     d, looks = starts.shape[1], more is not None and starts.shape[1] <= MOST_SEARCHED
     search = _Search(names, scale, domain, curved, waiting=len(starts[:first]))
@@ -108,24 +114,10 @@ def search_modes(
         further = starts[first:][: search.affordable(budget)]
         if len(further):
             yield from search.add(further, budget - search.led)
-    evaluations, searched = search.spent.rows, 0
-    for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if looks else ():
-        minima = search.minima
-        several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
-        if more is None or not minima.gaussian or not len(minima.energies) or (searched and not several):
-            break
-        points = more(share)
-        searched += len(points)
-        energies = yield from search.spent.counted(_energies(names[0], points))
-        left = budget - (search.spent.rows - searched)
-        low = lowest_near(points / scale, energies.energy)
-        if len(names) == 1:  # what a coarse fidelity says is not held against the fine one's Gaussians
-            low = np.union1d(low, below_known(points, energies.energy, minima, scale))
-            low = low[np.argsort(energies.energy[low], kind="stable")]
-        low = low[: max(0, left // LEAST_MORE)]
-        if len(low):
-            # first steps are as long as points are apart: the basin of one that is lower than others may be as small
-            yield from search.add(points[low], left, scale * len(points) ** (-1.0 / d))
+    evaluations = search.spent.rows
+    if looks and more is not None:
+        yield from _look(search, more, budget)
+    region = (yield from _explore(search, within, budget, count)) if within is not None else None
     end = search.end
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - search.starts) / scale
@@ -139,10 +131,51 @@ def search_modes(
         unfinished=int(np.count_nonzero(~end.converged)),
         endless=int(np.count_nonzero(endless)),
         away=np.median(moved[endless], axis=0) if endless.any() else np.zeros(d),
-        searched=searched,
+        searched=search.searched,
         unseen=lone(search.minima, end, search.worse) / len(search.starts),
         lowest_by=search.lowest_by,
+        region=region,
     )
+
+
+def _look(search: _Search, more: Callable[[float], Array], budget: int) -> EvaluationRequests[None]:
+    """Lead down what lies low among points of the prior; all of them where there are several modes."""
+    for share in (FIRST_LOOK, 1.0 - FIRST_LOOK):
+        minima = search.minima
+        if not minima.gaussian or not len(minima.energies) or (search.searched and len(minima.energies) < 2):
+            break
+        yield from search.points(more(share), budget)
+
+
+def _explore(search: _Search, within: Within, budget: int, count: int) -> EvaluationRequests[Region | None]:
+    """Descents from boxes around all modes, round by round until none is new; the box that holds all of these.
+
+    In few dimensions they begin at points that lie low, of a share of ``count`` in each round, and of all that are left
+    where there are several minima.
+    """
+    explored, d = None, search.starts.shape[1]
+    few = d <= MOST_SEARCHED
+    first = max(SCOUTS, round(FIRST_LOOK * count)) if few else SCOUTS
+    pending = first
+    while pending > 0 and len(search.minima.energies) and search.left(budget) >= SCOUTS * LEAST_MORE:
+        before = search.minima
+        region = region_around(before)
+        points = within(region, pending)
+        if not len(points):
+            break
+        apart = (region.high - region.low) * len(points) ** (-1.0 / d)
+        if few:
+            yield from search.points(points, budget, apart)
+        else:
+            yield from search.add(points, search.left(budget), apart)
+        explored = region.widened(WIDEST, search.domain).joined(explored)
+        if search.minima.gaussian and search.minima.beyond(before):
+            pending = first
+        elif few and pending == first and search.minima.gaussian and len(search.minima.energies) > 1:
+            pending = count - search.searched
+        else:
+            pending = 0
+    return explored
 
 
 class _Search:
@@ -153,16 +186,37 @@ class _Search:
 
     def __init__(self, names: tuple[str, ...], scale: Array, domain: Domain, curved: bool, waiting: int) -> None:
         d = len(scale)
-        self._scale, self._domain, self._curved = scale, domain, curved
+        self._scale, self.domain, self._curved = scale, domain, curved
         self._basins = {name: Basins(far(d), waiting if name == names[-1] else 0) for name in names}
         self._finest, self._gaussian, self.worse = names[-1], d <= MOST_GAUSSIAN, far(d) + 10.0
         self.starts, self.spent, self.led = np.empty((0, d)), _Spent(), 0
+        self.searched = 0
+
+    def points(self, points: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
+        """Lead down those points (n, d) that lie low."""
+        d, self.searched = points.shape[1], self.searched + len(points)
+        name, *finer = self._basins
+        energies = yield from self.spent.counted(_energies(name, points))
+        left = self.left(budget)
+        low = lowest_near(points / self._scale, energies.energy)
+        if not finer:  # what a coarse fidelity says is not held against the fine one's Gaussians
+            low = np.union1d(low, below_known(points, energies.energy, self.minima, self._scale))
+            low = low[np.argsort(energies.energy[low], kind="stable")]
+        low = low[: max(0, left // LEAST_MORE)]
+        if len(low):
+            # first steps are as long as points are apart: the basin of one that is lower than others may be as small
+            apart = self._scale * len(points) ** (-1.0 / d) if scale is None else scale
+            yield from self.add(points[low], left, apart)
+
+    def left(self, budget: int) -> int:
+        """Evaluations of the budget that descents have left."""
+        return budget - (self.spent.rows - self.searched)
 
     def add(self, starts: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
         """Lead these down, too, by about so many evaluations at the most, and tell all ends apart."""
         before = self.spent.rows
         on = yield from self.spent.counted(
-            _led(self._basins, starts, self._scale if scale is None else scale, self._domain, budget, self._curved)
+            _led(self._basins, starts, self._scale if scale is None else scale, self.domain, budget, self._curved)
         )  # fmt: skip
         self.led += self.spent.rows - before
         self.end = joined(self.end, on) if len(self.starts) else on
@@ -171,7 +225,7 @@ class _Search:
             _asking(self._finest),
             self.end,
             self._scale,
-            self._domain,
+            self.domain,
             worse=self.worse,
             gaussian=self._gaussian,
             basins=self._basins[self._finest],
@@ -200,39 +254,6 @@ class _Search:
         by_descents = (budget - self.led) * count / self.led
         by_all = (2 * budget - self.led - 2 * told) * count / (self.led + told)
         return max(0, int(min(by_descents, by_all)))
-
-
-def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) are lower than their 2 d + 2 nearest neighbors; the lowest of them, at most `MOST_MORE`.
-
-    Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
-    methods II", Mathematical Programming 39), which takes all neighbors within a distance.
-    """
-    from scipy.spatial import cKDTree  # slow to import, and seldom wanted
-
-    finite = np.flatnonzero(np.isfinite(energies))
-    near = 2 * points.shape[1] + 3
-    if len(finite) < near:
-        return finite[:0]
-    _, neighbors = cKDTree(points[finite]).query(points[finite], k=near)
-    own = energies[finite]
-    low = np.flatnonzero((own[:, None] < own[neighbors[:, 1:]]).all(axis=1))
-    return np.asarray(finite[low[np.argsort(own[low], kind="stable")][:MOST_MORE]])
-
-
-def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) lie far below the Gaussians of all minima, more so than their neighbors; a few of them.
-
-    In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
-    """
-    expected = np.full(len(points), np.inf)
-    for center, energy, covariance in zip(minima.position, minima.energies, minima.covariances, strict=True):
-        moved = points - center
-        expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
-    below = energies - expected
-    low = lowest_near(points / scale, below)
-    low = low[below[low] < -FAR_BELOW]
-    return low[np.argsort(energies[low], kind="stable")][:FEW_MORE]
 
 
 def starts_of(problem: Problem, rng: np.random.Generator, placed: Array, most: int) -> tuple[Array, Array]:

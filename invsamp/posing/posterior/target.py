@@ -40,6 +40,11 @@ class Target:
     Where there is a prior, and a likelihood beside it, `Posterior` is the better choice: starts are drawn from the
     prior, likelihoods can be tempered, and parameters have names and coordinates.
 
+    A target has no prior that tells the scale of its parameters. Without ``start``, chains and the first descents begin
+    at standard normal draws, whatever the scale is. Where no sampler is chosen, further descents then search boxes
+    around the modes found so far until none is new; ``run.report["modes"]["region"]`` has the box that was searched.
+    Modes far outside, and narrow ones inside, may be missed: give a ``start`` that covers where the mass may lie.
+
     Parameters
     ----------
     potentials : LogDensity or Potential, or mapping of names to these
@@ -153,6 +158,11 @@ class Target:
     def support(self) -> Domain:
         """Domain of theta: the same, as it constrains what is sampled as itself."""
         return self.sampling_domain
+
+    @property
+    def starts_guessed(self) -> bool:
+        """Whether no ``start`` was given, so that standard normal draws are a guess of the scale."""
+        return self.start is None
 
     def described(self) -> Plain:
         """Its potentials, by which a run that goes on recognizes it."""

@@ -290,6 +290,50 @@ class TestWhatIsChosen:
         monkeypatch.setattr(multistart, "below_known", lambda *_: np.empty(0, dtype=int))
         assert sum(found(seed) == 2 for seed in range(20)) < 18
 
+    def test_a_mode_beside_a_minimum_of_no_weight_at_a_bound(self):
+        """A slope of mass 6e-6 ends in a minimum at the bound, which has no Gaussian."""
+        mixture = GaussianMixture((0.5, 0.5), ((5.0, 5.0), (-5.0, -5.0)), (0.1, 1.0))
+
+        def likelihood(x):
+            energy, gradient = mixture.energy_and_gradient(x)
+            sloped = np.logaddexp(-energy, x[:, 0] - 25.0)
+            share = np.exp(-energy - sloped)[:, None]
+            return sloped, -share * gradient + (1.0 - share) * [1.0, 0.0]
+
+        prior = iv.Prior(x=iv.Uniform(-10.0, 10.0, shape=2))
+        posterior = iv.Posterior(prior, log_likelihood=iv.LogDensity(likelihood, True))
+        counts = []
+        for seed in range(1, 5):
+            engine = Engine(posterior, Automatic(), Plan(1000, 500, 1, 4, seed))
+            engine.begin()
+            found = engine.report()["modes"]
+            counts.append(np.count_nonzero(np.array(found["weights"]) > 0.4))
+            assert "with jumps" in engine.report()["decisions"][0] or counts[-1] < 2
+        assert np.count_nonzero(np.array(counts) == 2) >= 3
+
+    def test_an_alias_beside_a_bound(self):
+        """Two frequencies fit; at the bound is a minimum of weight 1e-7. Jumps are kept, and no ladder is needed."""
+        t = np.array([0.0, 1.02, 1.97, 3.01, 4.03, 4.98, 6.02, 6.99])
+
+        def model(theta):
+            a, w, k = theta.T[:, :, None]
+            return a * np.exp(-k * t) * np.cos(w * t)
+
+        def jacobian(theta):
+            a, w, k = theta.T[:, :, None]
+            decay = np.exp(-k * t)
+            slow, fast = decay * np.cos(w * t), decay * np.sin(w * t)
+            return np.stack([slow, -a * t * fast, -a * t * slow], axis=2)
+
+        data = model(np.array([[1.0, 2.0, 0.1]]))[0] + 0.2 * np.random.default_rng([3]).standard_normal(8)
+        prior = iv.Prior(a=iv.Normal(1.0, 1.0), w=iv.Normal(3.0, 4.0), k=iv.HalfNormal(0.5))
+        forward, walls = iv.with_jacobian(model, jacobian), [iv.constraint("w > 0"), iv.constraint("w < 7.9")]
+        run, told = sampled(iv.Posterior(prior, forward, data, iv.GaussianNoise(0.2), domain=walls), draws=1000)
+        assert run.report["kernels"] == ["mams with jumps"]
+        assert sum(run.report["evaluations"].values()) < 40_000
+        assert not all(run.report["modes"]["by_laplace"])
+        assert told == []
+
     def test_a_ridge_needs_no_ladder(self):
         """Descents end beside it, where it may look bent: then a trial shows that chains pass along it."""
 
@@ -562,6 +606,70 @@ class TestItIsARun:
 def only(messages):
     (message,) = messages
     return message
+
+
+def five_modes():
+    """A ring of five, each 8 from the next, of widths .1 to 1."""
+    angle = 0.4 * np.pi * np.arange(5)
+    centers = 4.0 / np.sin(0.2 * np.pi) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return GaussianMixture(5 * (0.2,), tuple(map(tuple, centers)), (0.1, 0.2, 0.4, 0.7, 1.0))
+
+
+def looked(problem, seed=1):
+    engine = Engine(problem, Automatic(), Plan(1000, 500, 1, 4, seed))
+    engine.begin()
+    return engine.report()
+
+
+class TestWithoutAPrior:
+    """A target says nothing of its scale: boxes around the modes are searched until none is new."""
+
+    def test_modes_far_beyond_the_starts(self):
+        """Of the starts N(0, 1) none is in a basin of the narrow ones."""
+        reports = [looked(iv.Target(five_modes()), seed) for seed in range(1, 7)]
+        found = [np.count_nonzero(np.array(report["modes"]["weights"]) > 0.05) for report in reports]
+        assert np.count_nonzero(np.array(found) == 5) >= 5
+        assert all(report["spent"]["descents"] + report["spent"]["looks"] < 8000 for report in reports)
+
+    def test_several_modes_where_the_scale_was_guessed_are_warned_of(self):
+        run, told = sampled(iv.Target(five_modes()), draws=1000)
+        assert len(told) == 1
+        assert told[0].startswith("the target has no prior, and the scale of its starts was guessed")
+        box = run.report["modes"]["region"]
+        assert list(box) == ["theta[0]", "theta[1]"]
+        assert all(low < -20.0 and high > 20.0 for low, high in box.values())
+        assert f"box theta[0] {box['theta[0]'][0]:.3g} to {box['theta[0]'][1]:.3g}" in run.report["decisions"][0]
+
+    @pytest.mark.parametrize("given", ["start", "domain"])
+    def test_no_warning_where_the_region_is_known(self, given):
+        rest = {"start": 8.0 * np.random.default_rng([1]).standard_normal((200, 2))}
+        if given == "domain":
+            rest = {"domain": Box([-9.0, -9.0], [9.0, 9.0])}
+        report = looked(iv.Target(five_modes(), **rest))
+        assert sum(np.array(report["modes"]["weights"]) > 0.05) > 1
+        assert not report["modes"]["guessed"]
+        if given == "domain":
+            assert report["modes"]["region"] == {"theta[0]": [-9.0, 9.0], "theta[1]": [-9.0, 9.0]}
+
+    @pytest.mark.parametrize("d", [2, 10])
+    def test_one_mode_costs_little_and_is_not_warned_of(self, d):
+        run, told = sampled(iv.Target(gaussian(np.eye(d))), draws=1000)
+        assert told == []
+        spent = run.report["spent"]
+        assert spent["descents"] + spent["looks"] < 0.1 * sum(run.report["evaluations"].values())
+        assert run.report["modes"]["guessed"]
+        assert all(low < -20.0 and high > 20.0 for low, high in run.report["modes"]["region"].values())
+
+    def test_the_box_is_told_in_natural_parameters(self):
+        density = iv.LogDensity(lambda x: -0.5 * np.log(x[:, 0]) ** 2 - np.log(x[:, 0]), dimension=1, gradient=gamma)
+        report = looked(iv.Target(density, names=["rate"], transforms={"rate": "log"}))
+        (low, high) = report["modes"]["region"]["rate"]
+        assert 0.0 < low < 1e-6
+        assert high > 1e6
+
+
+def gamma(x):
+    return -(np.log(x) + 1.0) / x
 
 
 class TestWords:

@@ -1,0 +1,99 @@
+"""Points from which further descents begin, and the box in which they lie where no prior says where to look."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.domains.contract import Domain
+from invsamp.modes.minima import Minima
+from invsamp.protocols import Array
+from invsamp.stored import stored
+
+#: Points that are lower than their neighbors, at the most.
+MOST_MORE = 64
+#: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
+FAR_BELOW, FEW_MORE = 3.0, 4
+#: A box around modes reaches so many of their standard deviations to either side; it is searched up to so many times as
+#: wide.
+REACH, WIDEST = 4.0, 8.0
+#: Rounds of rejection of points that lie in the box but not in the domain.
+TRIES = 20
+
+
+@stored
+class Region(NamedTuple):
+    """A box of positions."""
+
+    low: Array  # (d,)
+    high: Array  # (d,)
+
+    def widened(self, factor: float | Array, domain: Domain) -> Region:
+        """So many times as wide about its center (scalar, or (n, 1) for n boxes), as far as the domain's box goes."""
+        center, half = 0.5 * (self.low + self.high), 0.5 * factor * (self.high - self.low)
+        least, most = domain.bounding_box(len(center))
+        return Region(np.maximum(center - half, least), np.minimum(center + half, most))
+
+    def joined(self, other: Region | None) -> Region:
+        """The smallest box that holds both."""
+        return self if other is None else Region(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+
+def region_around(minima: Minima) -> Region:
+    """The bounding box of all modes that carry weight, `REACH` sds around each."""
+    centers = minima.position[minima.heavy]
+    reach = REACH * np.sqrt(np.diagonal(minima.extents[minima.heavy], axis1=1, axis2=2))
+    return Region((centers - reach).min(axis=0), (centers + reach).max(axis=0))
+
+
+def at_several_scales(region: Region, rng: np.random.Generator, n: int, domain: Domain) -> Array:
+    """Points (k, d) of the domain, each uniform in the region made 1 to `WIDEST` times as wide; at most ``n``.
+
+    The logarithms of these factors are uniform, so that each scale has its share of the points. There are fewer where
+    the domain fills little of the box.
+    """
+    found = np.empty((0, len(region.low)))
+    for _ in range(TRIES):
+        low, high = region.widened(WIDEST ** rng.uniform(size=(n, 1)), domain)
+        points = low + rng.uniform(size=low.shape) * (high - low)
+        found = np.concatenate([found, points[domain.contains(points)]])
+        if len(found) >= n:
+            break
+    return found[:n]
+
+
+def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
+    """Which points (n, d) are lower than their 2 d + 2 nearest neighbors; the lowest of them, at most `MOST_MORE`.
+
+    Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
+    methods II", Mathematical Programming 39), which takes all neighbors within a distance.
+    """
+    from scipy.spatial import cKDTree  # slow to import, and seldom wanted
+
+    finite = np.flatnonzero(np.isfinite(energies))
+    near = 2 * points.shape[1] + 3
+    if len(finite) < near:
+        return finite[:0]
+    _, neighbors = cKDTree(points[finite]).query(points[finite], k=near)
+    own = energies[finite]
+    low = np.flatnonzero((own[:, None] < own[neighbors[:, 1:]]).all(axis=1))
+    return np.asarray(finite[low[np.argsort(own[low], kind="stable")][:MOST_MORE]])
+
+
+def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
+    """Which points (n, d) lie far below the Gaussians of all minima, more so than their neighbors; a few of them.
+
+    In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
+    Minima without a Gaussian have their rough extent instead.
+    """
+    expected = np.full(len(points), np.inf)
+    covariances = np.where(minima.known[:, None, None], minima.covariances, minima.extents)
+    for center, energy, covariance in zip(minima.position, minima.energies, covariances, strict=True):
+        moved = points - center
+        expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
+    below = energies - expected
+    low = lowest_near(points / scale, below)
+    low = low[below[low] < -FAR_BELOW]
+    return low[np.argsort(energies[low], kind="stable")][:FEW_MORE]
