@@ -11,6 +11,7 @@ import pytest
 import invsamp as iv
 from invsamp.evaluate import Request
 from invsamp.kernels import Langevin
+from invsamp.swaps.schemes import SwapScheme
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 
@@ -54,7 +55,7 @@ class Free(Settings):
 
 
 @dataclass
-class Thawed:
+class Thawed(SwapScheme):
     """A scheme that is no frozen dataclass."""
 
     attempts: int = 0
