@@ -284,11 +284,11 @@ class RungChains:
 
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `start`."""
+        self.target = state["target"] or self.settings.target  # the first: it begins its memory anew
         for name in _CHANGING:
             setattr(self, name, state[name])
         self.counts = Counts(**state["counts"])
         self.noise.restore(state["noise"])
-        self.target = state["target"] or self.settings.target
         self._open_streams(self.position.shape)
         drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
         for name, rng in self.streams.items():
