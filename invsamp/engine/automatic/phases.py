@@ -352,12 +352,20 @@ class Phases:
 
     @property
     def _may_stop(self) -> bool:
-        """Whether draws are right wherever warm-up ends: acceptance by exact energies, of laws that learn nothing."""
-        return self._following is None and all(
-            rung.settings.kernel.adjusted
-            and rung.estimator.exact
-            and not (rung.settings.learns_variance or isinstance(rung.target, Contour))
-            for rung in self.work.rungs
+        """Whether the budget may end warm-up: the settings leave its cost open, and draws are right wherever it ends.
+
+        They are where energies decide exactly on acceptance and targets learn nothing.
+        """
+        limited = self.choice is not None or self._plan.evaluations is not None
+        return (
+            limited
+            and self._following is None
+            and all(
+                rung.settings.kernel.adjusted
+                and rung.estimator.exact
+                and not (rung.settings.learns_variance or isinstance(rung.target, Contour))
+                for rung in self.work.rungs
+            )
         )
 
     def _stop(self) -> None:

@@ -31,7 +31,9 @@ class Lasting:
         if lasting:
             fields = [name.lstrip("_") for name in lasting]
             cls._lasting = tuple(lasting)
-            cls._state = stored(namedtuple(f"{cls.__name__}State", fields, module=cls.__module__))  # type: ignore[misc]
+            state = namedtuple(f"{cls.__name__}State", fields, module=cls.__module__)  # type: ignore[misc]
+            state.__qualname__ = f"{cls.__qualname__}._state"  # where it is found: states are pickled, too
+            cls._state = stored(state)
 
     def state(self) -> LastingState:
         """All that lasts, for `restore`."""
