@@ -126,9 +126,9 @@ def sample(
         Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
         quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
         processes, of a few). A warm-up that learns variances or a contour law is made whole. Default: 32 for each step
-        of a chain, many times what an easy posterior takes; it limits warm-up, while the draws are made all the same.
-        When half is spent, and the rest will not do at that rate, a warning says on what. The logger ``"invsamp"`` and
-        ``run.report["budget"]`` have the budget.
+        of a chain, many times what an easy posterior takes; it limits the warm-up of runs without a chosen sampler,
+        while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on what. The
+        logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
 
     Returns
     -------

@@ -300,9 +300,8 @@ class TestModes:
 
         model = iv.with_jacobian(fails, fails)
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 1.0)), model, [0.0], iv.GaussianNoise(1.0))
-        with pytest.raises(
-            iv.ModelError, match=r"raised ArithmeticError wherever it was called.*no convergence after 50"
-        ):
+        told = r"raised ArithmeticError wherever it was called.*no convergence after 50"
+        with pytest.raises(iv.ModelError, match=told):
             iv.maximize(posterior, seed=1)
 
     def test_begins_where_it_is_told_to(self):

@@ -53,6 +53,13 @@ def test_what_is_slow_is_reported_once_half_is_spent(monkeypatch):
     run, told = sampled(iv.mams(length=4.0), warmup=200)
     (notice,) = [text for text in told if text.startswith("half of the budget of 2,400 evaluations is spent at step")]
     assert "most of it on warm-up" in notice and "evaluations= sets a limit" in notice
+    assert run.report["budget"]["stopped"] is None  # the settings of a named sampler say what its warm-up costs
+    assert run.report["draws"] == 400
+
+
+def test_the_default_budget_ends_the_warm_up_of_runs_without_a_chosen_sampler(monkeypatch):
+    monkeypatch.setattr(evaluation_budget, "ALLOWED", 1)
+    run, _ = sampled(None, warmup=1000)
     assert run.report["budget"]["stopped"] is not None
     assert run.report["draws"] == 400
 
