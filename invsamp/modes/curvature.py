@@ -19,6 +19,8 @@ CLIFF = 1.0
 FLAT = 1e-10
 #: Spacings of double precision numbers in a step, at the least: of fewer, rounding is what a difference shows.
 RESOLVED = 64.0
+#: The widest axes of a Gaussian that energies are to confirm, and how often each is halved.
+AXES, HALVINGS = 20, 16
 
 
 def hessian(
@@ -109,3 +111,35 @@ def extent_of(precision: Array, gradient: Array, at: Array, scale: Array, domain
     values, vectors = np.linalg.eigh(curved)
     values = np.clip(values, 1.0, 1.0 / FLAT)  # so that what comes of it has a Cholesky factor
     return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))
+
+
+def confirmed_extent(
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    at: Array,
+    energy: float,
+    extent: Array,
+    rise: float,
+    domain: Domain,
+) -> EvaluationRequests[tuple[Array, bool]]:
+    """A covariance (d, d) whose widest axes are halved until the energy confirms them, and whether none had to be.
+
+    One sd away the energy of a Gaussian rises by a half; by more than ``rise`` it does where curvature does not tell
+    how wide the mass is, as on a ring.
+    """
+    sds = np.sqrt(np.diag(extent))
+    values, vectors = np.linalg.eigh(extent / np.outer(sds, sds))
+    axes = (sds[:, None] * vectors * np.sqrt(values)).T
+    shares, waiting = np.ones(len(axes)), np.arange(len(axes))[-AXES:]
+    for _ in range(HALVINGS):
+        moves = shares[waiting, None] * axes[waiting]
+        ends = np.concatenate([at + moves, at - moves])
+        energies, inside = np.full(len(ends), energy), domain.contains(ends)
+        if inside.any():
+            energies[inside] = (yield from evaluate(ends[inside])).energy
+        high = ~(energies - energy <= rise).reshape(2, -1).all(axis=0)
+        waiting = waiting[high]
+        if not len(waiting):
+            break
+        shares[waiting] *= 0.5
+    axes = shares[:, None] * axes
+    return axes.T @ axes, bool((shares == 1.0).all())

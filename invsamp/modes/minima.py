@@ -13,7 +13,7 @@ import numpy.typing as npt
 from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.basins import Basins
-from invsamp.modes.curvature import covariance_of, extent_of, hessian
+from invsamp.modes.curvature import confirmed_extent, covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.protocols import Array
 from invsamp.stored import stored
@@ -68,10 +68,10 @@ class Minima(NamedTuple):
         shares = np.exp(logs - np.max(logs, initial=-np.inf))
         return np.asarray(shares / shares.sum())
 
-    def beyond(self, others: Minima) -> bool:
-        """Whether some mode of weight is none of the others' minima."""
+    def beyond(self, others: Minima, which: npt.NDArray[np.intp]) -> bool:
+        """Whether some minimum of ``which`` is none of the others."""
         precisions = np.linalg.inv(others.extents)
-        for k in self.heavy:
+        for k in which:
             if not any(_near(self.position[k] - at, p) for at, p in zip(others.position, precisions, strict=True)):
                 return True
         return False
@@ -87,6 +87,23 @@ class Minima(NamedTuple):
             if covariances.shape[-1] != self.position.shape[1]:  # nobody asked
                 volumes = np.full(len(self.energies), np.nan)
         return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
+
+
+def confirmed(
+    evaluate: Callable[[Array], EvaluationRequests[Estimate]], found: Minima, rise: float, domain: Domain
+) -> EvaluationRequests[Minima]:
+    """The same, where a Gaussian has to be as wide as the energy is; those that are not have an extent alone.
+
+    Curvature along a ridge is rounding, or a bend: it may give such a Gaussian all the weight. Where one minimum lacks
+    a Gaussian, all others have to prove theirs before weights tell which of them may be neglected.
+    """
+    covariances, extents = found.covariances.copy(), found.extents.copy()
+    for k in np.flatnonzero(found.known):
+        mode = found.position[k], float(found.energies[k]), extents[k]
+        extents[k], whole = yield from confirmed_extent(evaluate, *mode, rise, domain)
+        if not whole:
+            covariances[k] = np.nan
+    return found._replace(covariances=covariances, extents=extents)
 
 
 def lone(found: Minima, end: Descent, worse: float) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.modes.minima import Minima
+from invsamp.domains import Unbounded
+from invsamp.evaluate.requests import Estimate, answered
+from invsamp.modes.minima import Minima, confirmed
 
 
 def minima(energies, flat=()):
@@ -36,7 +38,24 @@ def test_only_minima_that_carry_weight_count(weights, flat, heavy, gaussian):
 
 
 def test_a_mode_beyond_those_that_were_known():
-    before = minima([0.0])
-    assert not minima([0.0, 20.0]).beyond(before)  # of no weight
-    assert minima([0.0, 1.0]).beyond(before)
-    assert not before.beyond(minima([0.0, 1.0]))
+    before, after = minima([0.0]), minima([0.0, 1.0])
+    assert after.beyond(before, after.heavy)
+    assert not after.beyond(before, np.array([0]))
+    assert not before.beyond(after, before.heavy)
+
+
+def test_a_gaussian_that_the_energy_does_not_confirm_is_none():
+    """The second one is taken to be a hundred times as wide as it is."""
+    found = minima([0.0, 0.0])
+    found.covariances[1] = found.extents[1] = 1e4
+
+    def evaluate(at):
+        return Estimate(0.5 * np.square(at - 10.0 * np.round(at / 10.0)).sum(axis=1) + (at[:, 0] > 15.0) * 50.0, None)
+        yield
+
+    held = answered(confirmed(evaluate, found, 10.0, Unbounded()), None)
+    assert held.known.tolist() == [True, False]
+    assert found.weights[1] > 0.99
+    assert 0.4 < held.weights[1] < 0.9
+    assert held.heavy.tolist() == [0, 1]
+    assert not held.gaussian

@@ -168,5 +168,5 @@ def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
         or len(names) != len(scale)
     ):
         return []
-    wide = np.sqrt(np.diag(minima.extents[0])) > 0.99 * scale
+    wide = np.isclose(np.sqrt(np.diag(minima.extents[0])), scale, rtol=0.01)  # as `extent_of` bounds it
     return [names[k] for k in np.flatnonzero(wide)]

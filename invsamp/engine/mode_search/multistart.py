@@ -14,8 +14,9 @@ from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows
 from invsamp.modes.basins import Basins
+from invsamp.modes.curvature import confirmed_extent
 from invsamp.modes.descent import Descent, descend, joined
-from invsamp.modes.minima import BARRIER, Minima, distinct, lone
+from invsamp.modes.minima import BARRIER, Minima, confirmed, distinct, lone
 from invsamp.protocols import Array, Gradients, Problem
 from invsamp.stored import stored
 
@@ -153,28 +154,29 @@ def _explore(search: _Search, within: Within, budget: int, count: int) -> Evalua
     In few dimensions they begin at points that lie low, of a share of ``count`` in each round, and of all that are left
     where there are several minima.
     """
-    explored, d = None, search.starts.shape[1]
+    explored, before, d = None, None, search.starts.shape[1]
     few = d <= MOST_SEARCHED
     first = max(SCOUTS, round(FIRST_LOOK * count)) if few else SCOUTS
     pending = first
-    while pending > 0 and len(search.minima.energies) and search.left(budget) >= SCOUTS * LEAST_MORE:
-        before = search.minima
-        region = region_around(before)
-        points = within(region, pending)
+    while len(search.minima.energies) and search.left(budget) >= SCOUTS * LEAST_MORE:
+        minima = search.minima
+        region, trusted = yield from search.around()
+        if before is not None:
+            if minima.gaussian and minima.beyond(before, trusted):
+                pending = first
+            elif few and pending == first and minima.gaussian and len(minima.energies) > 1:
+                pending = count - search.searched
+            else:
+                break
+        points = within(region, pending) if pending > 0 else np.empty((0, d))
         if not len(points):
             break
+        explored, before = region.widened(WIDEST, search.domain).joined(explored), minima
         apart = (region.high - region.low) * len(points) ** (-1.0 / d)
         if few:
             yield from search.points(points, budget, apart)
         else:
             yield from search.add(points, search.left(budget), apart)
-        explored = region.widened(WIDEST, search.domain).joined(explored)
-        if search.minima.gaussian and search.minima.beyond(before):
-            pending = first
-        elif few and pending == first and search.minima.gaussian and len(search.minima.energies) > 1:
-            pending = count - search.searched
-        else:
-            pending = 0
     return explored
 
 
@@ -190,7 +192,7 @@ class _Search:
         self._basins = {name: Basins(far(d), waiting if name == names[-1] else 0) for name in names}
         self._finest, self._gaussian, self.worse = names[-1], d <= MOST_GAUSSIAN, far(d) + 10.0
         self.starts, self.spent, self.led = np.empty((0, d)), _Spent(), 0
-        self.searched = 0
+        self.far, self.searched = far(d), 0
 
     def points(self, points: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
         """Lead down those points (n, d) that lie low."""
@@ -207,6 +209,16 @@ class _Search:
             # first steps are as long as points are apart: the basin of one that is lower than others may be as small
             apart = self._scale * len(points) ** (-1.0 / d) if scale is None else scale
             yield from self.add(points[low], left, apart)
+
+    def around(self) -> EvaluationRequests[tuple[Region, npt.NDArray[np.intp]]]:
+        """The box around the modes that carry weight, and which of them are as wide as their Gaussians say."""
+        minima, heavy = self.minima, self.minima.heavy
+        evaluate, found = _asking(self._finest, False), []
+        for k in heavy:
+            mode = minima.position[k], float(minima.energies[k]), minima.extents[k]
+            found.append((yield from self.spent.counted(confirmed_extent(evaluate, *mode, self.far, self.domain))))
+        region = region_around(minima.position[heavy], np.stack([extent for extent, _ in found]))
+        return region, heavy[[whole for _, whole in found]]
 
     def left(self, budget: int) -> int:
         """Evaluations of the budget that descents have left."""
@@ -231,6 +243,9 @@ class _Search:
             basins=self._basins[self._finest],
         )
         self.minima = yield from self.spent.counted(telling)
+        if self.minima.known.any() and not self.minima.known.all():
+            asking = confirmed(_asking(self._finest, False), self.minima, self.far, self.domain)
+            self.minima = yield from self.spent.counted(asking)
 
     @property
     def lowest_by(self) -> int:

@@ -41,10 +41,9 @@ class Region(NamedTuple):
         return self if other is None else Region(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
-def region_around(minima: Minima) -> Region:
-    """The bounding box of all modes that carry weight, `REACH` sds around each."""
-    centers = minima.position[minima.heavy]
-    reach = REACH * np.sqrt(np.diagonal(minima.extents[minima.heavy], axis1=1, axis2=2))
+def region_around(centers: Array, extents: Array) -> Region:
+    """The bounding box of modes at ``centers`` (k, d) with covariances (k, d, d), `REACH` sds around each."""
+    reach = REACH * np.sqrt(np.diagonal(extents, axis1=1, axis2=2))
     return Region((centers - reach).min(axis=0), (centers + reach).max(axis=0))
 
 

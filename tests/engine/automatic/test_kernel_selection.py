@@ -353,6 +353,22 @@ class TestWhatIsChosen:
         assert any("chains begin at starting points, not led down" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is next to no mass") for text in told)
 
+    def test_ends_on_a_ring_are_no_modes_by_chance(self):
+        """Some look bent along it, by rounding: they must not take the weight of those that look flat."""
+
+        def ring(x):
+            radius = np.linalg.norm(x, axis=1)
+            return 50.0 * (radius - 5.0) ** 2, (100.0 * (radius - 5.0) / radius)[:, None] * x
+
+        flat = []
+        for seed in range(1, 7):
+            report = looked(iv.Target(iv.extending.FunctionPotential(ring, 2)), seed)
+            flat.append("minima that are flat in some direction, as on a ridge" in report["decisions"][0])
+            weights = np.array(report["modes"]["weights"])
+            assert not flat[-1] or weights.max() < 5.0 * weights.min()
+            assert report["spent"]["descents"] + report["spent"]["looks"] < 8000
+        assert np.count_nonzero(flat) >= 5
+
     def test_longer_paths_along_a_banana(self):
         def banana(z):
             x, y = z.T
