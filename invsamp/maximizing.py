@@ -153,9 +153,10 @@ def maximize(
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
     likelihoods, to_theta = log_likelihood(led, found), led.problem.to_theta
-    evaluations = {one.fidelity: one.evaluations for one in solvers}
+    evaluations, calls = ({one.fidelity: getattr(one, name) for one in solvers} for name in ("evaluations", "calls"))
     if led.solver is not solver:
         evaluations[solver.fidelity] += led.solver.evaluations
+        calls[solver.fidelity] += led.solver.calls
     return Modes(
         theta=to_theta(found.position),
         position=found.position,
@@ -167,6 +168,7 @@ def maximize(
         unfinished=len(begun) - unsolved - left_out - int(found.counts.sum()),
         unsolved=unsolved,
         evaluations=evaluations,
+        function_calls=calls,
         labels=labels(problem.shapes),
         to_theta=to_theta,
         chi_squared=chi_squared,

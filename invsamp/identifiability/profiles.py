@@ -95,7 +95,8 @@ class Profiles:
         "likelihood" or "posterior".
     level : float
         To which intervals are known.
-    evaluations : int
+    evaluations, function_calls : int
+        The latter counts how often the function behind them was called.
     lower : float
         By how much some fit was lower than where the walks began: above .01 the start was no maximum.
     """
@@ -104,6 +105,7 @@ class Profiles:
     of: str
     level: float
     evaluations: int
+    function_calls: int
     lower: float
 
     def __getitem__(self, name: str) -> Profile:
@@ -131,7 +133,8 @@ class Profiles:
         return plotted({name: self.profiles[name] for name in chosen}, self.level, self.of)
 
     def __str__(self) -> str:
-        lines = [f"profile {self.of}, intervals at {self.level:.0%}; {self.evaluations:,} evaluations"]
+        calls = f" ({self.function_calls:,} function calls)" if self.function_calls != self.evaluations else ""
+        lines = [f"profile {self.of}, intervals at {self.level:.0%}; {self.evaluations:,} evaluations{calls}"]
         for name, found in self.intervals().items():
             lines.append(f"{name}: {self.profiles[name].best:.5g}, {' and '.join(_words(one) for one in found)}")
             if count := len(self.profiles[name].failed):
@@ -217,7 +220,7 @@ def profile(
     begun = walks.begin(modes)
     found = {label: _profile(*walks.along(known.index(label), begun), known.index(label)) for label in wanted}
     lower = max(begun[0].energy - float(one.energies.min()) for one in found.values())
-    return Profiles(found, of, float(level), solver.evaluations, max(lower, 0.0))
+    return Profiles(found, of, float(level), solver.evaluations, solver.calls, max(lower, 0.0))
 
 
 def _profile(branches: tuple[Branch, ...], failed: tuple[float, ...], k: int) -> Profile:

@@ -49,6 +49,8 @@ class Modes:
         Starts at which the energy, or its gradient, was not finite, so that there was no descent.
     evaluations : dict of str to int
         By fidelity, Hessians included.
+    function_calls : dict of str to int
+        How often the function behind them was called, which finite differences do several times for a gradient.
     labels : tuple of str
     to_theta : callable
         Positions to natural parameters.
@@ -83,6 +85,7 @@ class Modes:
     on_wall: npt.NDArray[np.bool_]
     unfinished: int
     evaluations: dict[str, int]
+    function_calls: dict[str, int]
     labels: tuple[str, ...]
     to_theta: Callable[[Array], Array] = field(repr=False)
     chi_squared: Array | None = None
@@ -156,7 +159,7 @@ class Modes:
         return self.to_theta(self.position[weights > 0.0][which] + noise)
 
     def __str__(self) -> str:
-        starts, solves = int(self.counts.sum()), ", ".join(f"{n} of {name}" for name, n in self.evaluations.items())
+        starts, solves = int(self.counts.sum()), ", ".join(map(self._solved, self.evaluations))
         plural = "s" * (len(self) != 1)
         what = f"posterior mode{plural}" if self.of == "posterior" else f"maximum{plural} of the likelihood"
         lines = [f"{len(self)} {what.replace('maximums', 'maxima')} from {starts} starts; evaluations: {solves}"]
@@ -210,6 +213,10 @@ class Modes:
         height = f"energy {self.energies[k]:.6g}, {likelihood}weight {self.weights[k]:.3g}, "
         height = height if self.of == "posterior" else likelihood
         return f"{height}from {self.counts[k]} starts{where}: {values}"
+
+    def _solved(self, fidelity: str) -> str:
+        count, calls = self.evaluations[fidelity], self.function_calls[fidelity]
+        return f"{count} of {fidelity}" + (f" ({calls} function calls)" if calls != count else "")
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""

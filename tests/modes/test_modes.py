@@ -304,6 +304,24 @@ class TestModes:
         with pytest.raises(iv.ModelError, match=told):
             iv.maximize(posterior, seed=1)
 
+    @pytest.mark.parametrize("of", ["posterior", "likelihood"])
+    def test_calls_of_the_function_are_counted(self, of):
+        calls = []
+
+        def model(theta):
+            calls.append(len(theta))
+            return theta
+
+        prior, noise = iv.Prior(x=iv.Normal(0.0, 1.0, shape=3)), iv.GaussianNoise(1.0)
+        posterior = iv.Posterior(prior, iv.finite_differences(model), [1.0, 2.0, 3.0], noise)
+        modes = iv.maximize(posterior, starts=4, of=of, seed=1)
+        (counted,), (evaluations,) = modes.function_calls.values(), modes.evaluations.values()
+        # what judges gradients and fits is called, too, and not counted
+        assert 2 * evaluations < counted <= sum(calls)
+        assert f"({counted} function calls)" in str(modes)
+        profiles = iv.profile(posterior, ["x[0]"], seed=1) if of == "posterior" else None
+        assert profiles is None or f"({profiles.function_calls:,} function calls)" in str(profiles)
+
     def test_begins_where_it_is_told_to(self):
         posterior = iv.Posterior(
             iv.Prior(a=iv.Normal(0.0, 3.0), b=iv.Normal(0.0, 3.0)),

@@ -13,6 +13,7 @@ from invsamp.protocols import (
     Gradients,
     SplitPotential,
     derivative_error,
+    function_calls,
     no_derivatives,
 )
 
@@ -27,6 +28,7 @@ class MisfitPotential:
         self._whole = potential
         self.dimension = potential.dimension
         self.derivative_error, self.no_derivatives = derivative_error(potential), no_derivatives(potential)
+        self.function_calls = function_calls(potential)
         #: Whether it gives Gauss-Newton matrices with gradients.
         self.curved = isinstance(potential, CurvedPotential) and potential.curved
         #: Whether unknowns end where their positions are infinite.
