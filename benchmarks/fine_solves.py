@@ -151,8 +151,8 @@ PROBLEMS = {
 def beside(name: str) -> iv.ladder.Sampler:
     """What there is without a correction."""
     if name == "hare-lynx":
-        return iv.samplers.relangevin(iv.ladder.geometric(8.0, 5), friction=0.1)
-    return iv.samplers.ghmc() if PROBLEMS[name].mode is None else iv.samplers.relangevin(LADDER, friction=0.1)
+        return iv.samplers.parallel_tempering(iv.ladder.geometric(8.0, 5), friction=0.1)
+    return iv.samplers.ghmc() if PROBLEMS[name].mode is None else iv.samplers.parallel_tempering(LADDER, friction=0.1)
 
 
 def reference(name: str) -> dict[str, Array] | None:

@@ -112,7 +112,7 @@ def with_capacity() -> iv.Posterior:
 
 def made(problem: iv.extending.Problem, kernel: Any, seed: int, arguments: argparse.Namespace, **more: Any) -> Run:
     """One run."""
-    sampler = iv.samplers.relangevin(ladder="auto", kernel=kernel, fidelities=more.pop("fidelities", None))
+    sampler = iv.samplers.parallel_tempering(ladder="auto", kernel=kernel, fidelities=more.pop("fidelities", None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return iv.sample(

@@ -51,7 +51,7 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exch
     prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
     posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
     at_once = posterior.with_forward({name: replace(model, loops=1, seconds=0.0) for name, model in forward.items()})
-    sampler, warmup = iv.samplers.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
+    sampler, warmup = iv.samplers.parallel_tempering(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
     if exchange:
         sampler, warmup = iv.samplers.surrogate_exchange(correct="offset", pairs=100, every=1), 100
     # ten solves before the first step are none of what is measured

@@ -63,17 +63,19 @@ def ten_unknowns() -> iv.Posterior:
 
 
 WELL: dict[str, Sampler] = {
-    "sgld": iv.samplers.relangevin((1.0, 4.0), (0.005, 0.01), adjusted=False, swap_fraction=TENTH),
+    "sgld": iv.samplers.parallel_tempering((1.0, 4.0), (0.005, 0.01), adjusted=False, swap_fraction=TENTH),
     "sgld, noisy, known variances": iv.samplers.fast_resgld(
         (1.0, 4.0), (0.005, 0.01), estimator=iv.estimators.noisy(0.5, 1.0), swap_fraction=TENTH
     ),
-    "mala": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=TENTH),
-    "mala, swaps after each step": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=1.0),
-    "ghmc": iv.samplers.relangevin((1.0, 4.0), (0.1, 0.3), friction=0.1, swap_fraction=TENTH),
+    "mala": iv.samplers.parallel_tempering((1.0, 4.0), (0.1, 0.3), swap_fraction=TENTH),
+    "mala, swaps after each step": iv.samplers.parallel_tempering((1.0, 4.0), (0.1, 0.3), swap_fraction=1.0),
+    "ghmc": iv.samplers.parallel_tempering((1.0, 4.0), (0.1, 0.3), friction=0.1, swap_fraction=TENTH),
 }
 POSTERIOR: dict[str, Sampler] = {
-    "posterior of ten, sgld": iv.samplers.relangevin((1.0, 4.0), (0.002, 0.005), adjusted=False, swap_fraction=TENTH),
-    "posterior of ten, mala": iv.samplers.relangevin((1.0, 4.0), (0.02, 0.05), swap_fraction=TENTH),
+    "posterior of ten, sgld": iv.samplers.parallel_tempering(
+        (1.0, 4.0), (0.002, 0.005), adjusted=False, swap_fraction=TENTH
+    ),
+    "posterior of ten, mala": iv.samplers.parallel_tempering((1.0, 4.0), (0.02, 0.05), swap_fraction=TENTH),
 }
 
 

@@ -68,7 +68,7 @@ SURROGATES: dict[str, Callable[[Any], Any] | None] = {
 
 def draws(posterior: iv.Posterior, n: int, seed: int) -> Array:
     """Theta (n, p) of the coarse posterior, in no order."""
-    sampler = iv.samplers.relangevin((1.0, 3.0, 9.0), fidelities=["coarse"] * 3)
+    sampler = iv.samplers.parallel_tempering((1.0, 3.0, 9.0), fidelities=["coarse"] * 3)
     run = iv.sample(posterior, sampler, draws=400, warmup=600, thin=2, seed=seed, progress=False)
     found = run.theta.reshape(-1, posterior.dimension)
     return found[np.random.default_rng(seed).choice(len(found), n, replace=False)]

@@ -79,7 +79,7 @@ def main() -> dict[str, Any]:
         figure, axes = plt.subplots(1, len(PAIRS), figsize=(12, 3.6), sharey=True, squeeze=False, layout="constrained")
         summary = {}
         for axis, (cold, hot) in zip(axes[0], PAIRS, strict=True):
-            pair = iv.samplers.relangevin((1.0, hot / cold), STEP * cold, adjusted=False, swap_fraction=0.1)
+            pair = iv.samplers.parallel_tempering((1.0, hot / cold), STEP * cold, adjusted=False, swap_fraction=0.1)
             samplers = {f"T = {t:g}": (t, iv.samplers.sgld(STEP * t)) for t in (cold, hot)} | {"both": (cold, pair)}
             found = {name: gaps(t, sampler, chosen.draws, seed) for name, (t, sampler) in samplers.items()}
             for name, gap in found.items():

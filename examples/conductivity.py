@@ -31,7 +31,7 @@ def main() -> dict[str, Any]:
     """One run, its maps and coefficients."""
     given = options("conductivity", "Log conductivity of a plate from 25 temperatures.", draws=6000)
     posterior = problem.posterior()
-    sampler = iv.samplers.relangevin(TEMPERATURES, friction=0.1, fidelities=["fine", "middle", "coarse"])
+    sampler = iv.samplers.parallel_tempering(TEMPERATURES, friction=0.1, fidelities=["fine", "middle", "coarse"])
     warmup = max(400, min(WARMUP, given.draws))
     run = iv.sample(posterior, sampler, draws=given.draws, warmup=warmup, chains=CHAINS, seed=given.seed)
     given.show(run)

@@ -89,8 +89,11 @@ def exchange(draws: int, chains: int, seed: int) -> dict[str, Any]:
         ("three contour rungs", iv.samplers.contour_exchange(8.0, swap_fraction=0.5)),
         ("one contour rung", iv.samplers.contour_exchange(8.0, rungs=1, swap_fraction=0.5)),
         ("one by long paths", iv.samplers.contour_exchange(8.0, rungs=1, kernel=PATHS, swap_fraction=0.5)),
-        ("ladder 1, 2, 4, 8", iv.samplers.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
-        ("ladder 1, 6", iv.samplers.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
+        (
+            "ladder 1, 2, 4, 8",
+            iv.samplers.parallel_tempering((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5),
+        ),
+        ("ladder 1, 6", iv.samplers.parallel_tempering((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):
         run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(0.6, (run.theta[..., 0] > 0.0).mean(axis=1), run)
@@ -103,10 +106,10 @@ def heat(draws: int, chains: int, seed: int) -> dict[str, Any]:
     truth = heat_source.quadrature(posterior).modes[1].weight
     found = {}
     for name, sampler in (
-        ("ladder that warm-up finds", iv.samplers.relangevin(ladder="auto", fidelities=(0, 1))),
+        ("ladder that warm-up finds", iv.samplers.parallel_tempering(ladder="auto", fidelities=(0, 1))),
         ("three contour rungs, T = 10", iv.samplers.contour_exchange(10.0)),
         ("three contour rungs, T = 30", iv.samplers.contour_exchange(30.0)),
-        ("ladder 1, 8", iv.samplers.relangevin((1.0, 8.0), swap_fraction=0.1)),
+        ("ladder 1, 8", iv.samplers.parallel_tempering((1.0, 8.0), swap_fraction=0.1)),
     ):
         run = iv.sample(posterior, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(truth, heat_source.is_upper(run.theta).mean(axis=1), run)

@@ -48,7 +48,7 @@ class Case:
 
 def cases() -> dict[str, Case]:
     """All rows, by name."""
-    found = {"one fidelity, 2 rungs": Case(iv.samplers.relangevin(TWO, fidelities=[FINE] * 2))}
+    found = {"one fidelity, 2 rungs": Case(iv.samplers.parallel_tempering(TWO, fidelities=[FINE] * 2))}
     rules = {
         "delayed acceptance": None,
         "product target": iv.swaps.product_target(),
@@ -58,12 +58,12 @@ def cases() -> dict[str, Case]:
     }
     for hot in (MIDDLE, COARSE):
         for name, rule in rules.items():
-            sampler = iv.samplers.relangevin(TWO, fidelities=[FINE, hot], swap=rule)
+            sampler = iv.samplers.parallel_tempering(TWO, fidelities=[FINE, hot], swap=rule)
             found[f"{name}, hot {hot}"] = Case(sampler, "one fidelity, 2 rungs")
     graded = [FINE, MIDDLE, MIDDLE, COARSE]
-    found["one fidelity, 4 rungs"] = Case(iv.samplers.relangevin(FOUR, fidelities=[FINE] * 4))
+    found["one fidelity, 4 rungs"] = Case(iv.samplers.parallel_tempering(FOUR, fidelities=[FINE] * 4))
     found["delayed acceptance, 4 rungs"] = Case(
-        iv.samplers.relangevin(FOUR, fidelities=graded), "one fidelity, 4 rungs"
+        iv.samplers.parallel_tempering(FOUR, fidelities=graded), "one fidelity, 4 rungs"
     )
     noise = GradientNoise(running_average(), "full")
     cold = Rung(1.0, FINE, coupled_sum(None, COUPLED), Langevin(), COUPLED_STEP, gradient_noise=noise)

@@ -19,7 +19,7 @@ def main() -> iv.Run:
     """Sample, draw, and compare with the published posterior."""
     given = options("hare_lynx", "Lotka-Volterra on the hare and lynx record.", draws=4000)
     posterior = problem.hare_lynx()
-    sampler = iv.samplers.relangevin(temperatures=iv.ladder.geometric(8.0, 5))
+    sampler = iv.samplers.parallel_tempering(temperatures=iv.ladder.geometric(8.0, 5))
     run = iv.sample(posterior, sampler, draws=given.draws, warmup=1500, chains=4, seed=given.seed)
     given.show(run)
 

@@ -79,7 +79,7 @@ def main() -> None:
 
 def sample(posterior: iv.Posterior, rule: Any, draws: int, seed: int) -> iv.Run:
     """One run: two rungs, swaps at a quarter of the steps."""
-    sampler = iv.samplers.relangevin(temperatures=(1.0, 8.0), swap=rule, swap_fraction=0.25)
+    sampler = iv.samplers.parallel_tempering(temperatures=(1.0, 8.0), swap=rule, swap_fraction=0.25)
     return iv.sample(posterior, sampler, draws=draws, warmup=1000, chains=CHAINS, seed=seed, progress=False)
 
 

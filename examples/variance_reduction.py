@@ -137,7 +137,7 @@ def compared(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
     batches: dict[str, Any] = {"size": BATCH, "groups": GROUPS, "friction": FRICTION}
     reference = posterior.to_position(start[None])
     samplers = {
-        "MALA, full gradients": (iv.samplers.relangevin(TEMPERATURES), EXPERIMENTS),
+        "MALA, full gradients": (iv.samplers.parallel_tempering(TEMPERATURES), EXPERIMENTS),
         "full gradients": (iv.resgld(TEMPERATURES, friction=FRICTION), EXPERIMENTS),
         "quadratic": (iv.samplers.paired_resgld(reference, TEMPERATURES, **batches), BATCH),
         "Gauss-Newton": (iv.samplers.paired_resgld(reference, TEMPERATURES, **batches, order="gauss_newton"), BATCH),

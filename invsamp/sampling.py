@@ -74,7 +74,7 @@ def sample(
     problem : Posterior, Target or Potential
         What to sample.
     sampler : Sampler, optional
-        From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `relangevin`, `resgld`, `r2sgld`,
+        From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `parallel_tempering`, `resgld`, `r2sgld`,
         `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
         find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
         fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).

@@ -102,7 +102,7 @@ EXACT = {
     "hmc": iv.hmc(),
     "mams": iv.mams(),
     "pcn": iv.pcn(),
-    "relangevin": iv.samplers.relangevin(),
+    "parallel_tempering": iv.samplers.parallel_tempering(),
     "contour_exchange": iv.samplers.contour_exchange(),  # its cold rung is that of mala
 }
 UNADJUSTED = {

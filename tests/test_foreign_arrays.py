@@ -189,7 +189,7 @@ SAMPLERS = {
     "sgld": iv.samplers.sgld(0.1),
     "ghmc": iv.samplers.ghmc(),
     "sghmc": iv.samplers.sghmc(0.1),
-    "ladder": iv.samplers.relangevin((1.0, 3.0), (0.5, 1.0)),
+    "ladder": iv.samplers.parallel_tempering((1.0, 3.0), (0.5, 1.0)),
     "penalty": iv.mala(boundary=penalized(5.0)),
     "reflected": iv.mala(),
 }

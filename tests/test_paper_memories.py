@@ -155,7 +155,7 @@ def of_windows(window, levels, points):
 
 def test_pairs_that_rest_until_a_window_is_over(draw, agrees):
     step_size = 0.05
-    sampler = iv.samplers.relangevin(PAIR, step_size, adjusted=False, scheme=iv.swaps.deo(8), swap_fraction=1.0)
+    sampler = iv.samplers.parallel_tempering(PAIR, step_size, adjusted=False, scheme=iv.swaps.deo(8), swap_fraction=1.0)
     found = of_draws(draw(iv.Target(BUMPS), sampler, **LENGTH | {"thin": 3}))
     levels = [replace(level, step_size=step_size) for level in LEVELS]
     assert agrees(found, shares(of_windows(8, levels, POINTS)))

@@ -103,7 +103,7 @@ TRUNCATED = INSIDE, on_grid(BUMPS, INSIDE)
 #: Row -> sampler, whether in the interval, its law, another law.
 CASES = {
     "reLD: reLD, unadjusted": lambda: (
-        iv.samplers.relangevin(PAIR, STEP, adjusted=False, swap_fraction=1.0),
+        iv.samplers.parallel_tempering(PAIR, STEP, adjusted=False, swap_fraction=1.0),
         False,
         marginal(iv.swaps.metropolis()),
         (POINTS, on_grid(BUMPS, POINTS)),
@@ -188,7 +188,7 @@ def test_the_law_is_that_of_the_operator(name, draw, agrees):
 def test_every_rung_has_its_law_whoever_meets(scheme, draw, agrees, monkeypatch):
     """Adjusted, on three rungs that meet three times after each step; accepted too often, all laws become alike."""
     temperatures = (1.0, 2.5, 6.0)
-    sampler = iv.samplers.relangevin(temperatures, 0.3, scheme=scheme, preconditioner=None)
+    sampler = iv.samplers.parallel_tempering(temperatures, 0.3, scheme=scheme, preconditioner=None)
     wide = grid(-14.0, 14.0, 600)
     right = np.concatenate([shares(wide, on_grid(BUMPS, wide, t)) for t in temperatures])
     length = LENGTH | {"draws": 100}

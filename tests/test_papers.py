@@ -36,7 +36,7 @@ def test_every_call_makes_a_sampler(name):
 def test_what_is_approximate_says_so_when_printed(name):
     call = CALLS[name]
     exact = (
-        re.match(r"iv\.samplers\.(relangevin|contour_exchange)\(", call)
+        re.match(r"iv\.samplers\.(parallel_tempering|contour_exchange)\(", call)
         and "adjusted=False" not in call
         and "window" not in call
     )
@@ -54,13 +54,13 @@ def test_why_it_is():
             ("steps that nothing refuses", "a law that is learned for ever", "the published weights"),
         ),
         (iv.samplers.contour_exchange(), ()),
-        (iv.samplers.relangevin((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),
-        (iv.samplers.relangevin((1, 2), swap=iv.swaps.metropolis()), ()),  # of exact energies
+        (iv.samplers.parallel_tempering((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),
+        (iv.samplers.parallel_tempering((1, 2), swap=iv.swaps.metropolis()), ()),  # of exact energies
         (
             iv.resgld((1, 2), 0.1, estimator=iv.estimators.noisy(0.0, 1.0), swap=iv.swaps.metropolis()),
             ("steps that nothing refuses",),
         ),
-        (iv.samplers.relangevin((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
         (
             iv.resgld(
                 (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5), swap_energies="exact"
@@ -102,7 +102,7 @@ def test_all_five_papers_and_all_of_their_samplers_are_there():
         "vr_resgld",
     }
     baselines = {"csgld", "icsgld", "awsgld", "deo_sgd", "psgld", "svgd", "sgd"}
-    assert named == approximate | baselines | {"relangevin", "paired_resgld", "contour_exchange"}
+    assert named == approximate | baselines | {"parallel_tempering", "paired_resgld", "contour_exchange"}
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from invsamp.samplers import (
     mala,
     mams,
     multi_variance_resgld,
+    parallel_tempering,
     r2sgld,
-    relangevin,
     resgld,
     sghmc,
     sgld,
@@ -32,7 +32,7 @@ from invsamp.swaps.schemes import deo, seo
 from invsamp.tempering import tempered
 from invsamp.variances.models import kernel_ridge, known, running_average
 
-LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
+LADDERS = {f.__name__: f for f in (parallel_tempering, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
 SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc, mams)}
 
 
@@ -86,12 +86,12 @@ def test_boundary(name):
     assert make(boundary=penalized(2.0)).boundary == penalized(2.0)
 
 
-def test_relangevin_is_exact_by_default():
-    sampler = relangevin((1.0, 3.0, 9.0))
+def test_parallel_tempering_is_exact_by_default():
+    sampler = parallel_tempering((1.0, 3.0, 9.0))
     assert all(rung.kernel.adjusted and rung.estimator == exact() for rung in sampler.rungs)
     assert sampler.swap.rule is None
     assert [rung.fidelity for rung in sampler.rungs] == [0, 1, 2]
-    assert not any(rung.kernel.adjusted for rung in relangevin((1.0, 3.0), adjusted=False).rungs)
+    assert not any(rung.kernel.adjusted for rung in parallel_tempering((1.0, 3.0), adjusted=False).rungs)
 
 
 def test_resgld_leaves_the_gradients_noise_and_corrects_swaps():
@@ -131,7 +131,7 @@ class TestEveryLadder:
         assert sampler.swap.fraction is None
 
     def test_parts_per_rung(self, name):
-        estimators = {} if name == "relangevin" else {"estimator": (noisy(1.0), noisy(3.0))}
+        estimators = {} if name == "parallel_tempering" else {"estimator": (noisy(1.0), noisy(3.0))}
         for steps in ((0.1, 0.2), [0.1, constant(0.2)], np.array([0.1, 0.2])):
             sampler = LADDERS[name]((1.0, 4.0), steps, fidelities=("a", "b"), **estimators)
             assert [rung.fidelity for rung in sampler.rungs] == ["a", "b"]
@@ -175,10 +175,10 @@ def test_one_ladder_whatever_the_rule_calls_itself(draw):
     """Limit case: without noise resgld, m-reSGLD, f-reSGLD and plain reLD make the same draws, bit for bit."""
     target = Target(FunctionPotential(lambda p: (0.5 * (p**2).sum(axis=1), p.copy()), 2))
     samplers = [
-        relangevin((1.0, 4.0), 0.1, adjusted=False),
+        parallel_tempering((1.0, 4.0), 0.1, adjusted=False),
         resgld((1.0, 4.0), 0.1),
         fast_resgld((1.0, 4.0), 0.1),
-        relangevin((1.0, 4.0), 0.1, adjusted=False, swap=delayed_acceptance(), fidelities=(0, 0)),
+        parallel_tempering((1.0, 4.0), 0.1, adjusted=False, swap=delayed_acceptance(), fidelities=(0, 0)),
     ]
     runs = [draw(target, sampler, draws=50, warmup=10, chains=8) for sampler in samplers]
     for run in runs[1:3]:

@@ -17,7 +17,16 @@ from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.noise.continuous import GaussianNoise
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
+from invsamp.samplers import (
+    cyclic_sgld,
+    fast_resgld,
+    mala,
+    multi_variance_resgld,
+    parallel_tempering,
+    resgld,
+    sghmc,
+    sgld,
+)
 from invsamp.sampling import sample
 from invsamp.swaps.rules import (
     delayed_acceptance,
@@ -52,7 +61,7 @@ SAMPLERS = {
     "cycles": cyclic_sgld(0.1, cycles=3),
     "momentum": sghmc(),
     "mala": mala(),
-    "relangevin": relangevin((1.0, 2.0, 4.0)),
+    "parallel_tempering": parallel_tempering((1.0, 2.0, 4.0)),
     "resgld": resgld((1.0, 4.0), 0.1, **NOISE),
     "multi_variance": multi_variance_resgld((1.0, 4.0), 0.1, **NOISE),
     "fast": fast_resgld((1.0, 4.0), 0.1, **NOISE, variance=running_average()),
@@ -70,8 +79,8 @@ class TestReproducible:
             np.testing.assert_array_equal(runs[0].rung_theta(rung), runs[1].rung_theta(rung))
 
     def test_bar_does_not_touch_the_draws(self, draw, capsys):
-        quiet = draw(TARGET, SAMPLERS["relangevin"], draws=50, warmup=200, chains=3)
-        shown = draw(TARGET, SAMPLERS["relangevin"], draws=50, warmup=200, chains=3, progress=True)
+        quiet = draw(TARGET, SAMPLERS["parallel_tempering"], draws=50, warmup=200, chains=3)
+        shown = draw(TARGET, SAMPLERS["parallel_tempering"], draws=50, warmup=200, chains=3, progress=True)
         np.testing.assert_array_equal(quiet.theta, shown.theta)
         assert "250/250" in capsys.readouterr().err
 
@@ -82,8 +91,8 @@ class TestReproducible:
         assert run.report["seed"] != draw(TARGET, sgld(0.1), draws=10, chains=2, seed=None).report["seed"]
 
     def test_thin_keeps_every_so_many_steps(self, draw):
-        everything = draw(TARGET, SAMPLERS["relangevin"], draws=60, warmup=200, chains=3)
-        thinned = draw(TARGET, SAMPLERS["relangevin"], draws=20, thin=3, warmup=200, chains=3)
+        everything = draw(TARGET, SAMPLERS["parallel_tempering"], draws=60, warmup=200, chains=3)
+        thinned = draw(TARGET, SAMPLERS["parallel_tempering"], draws=20, thin=3, warmup=200, chains=3)
         np.testing.assert_array_equal(thinned.theta, everything.theta[:, 2::3])
         assert thinned.report["evaluations"] == everything.report["evaluations"]
 
@@ -119,12 +128,12 @@ class TestStart:
         np.testing.assert_allclose(self.first(draw, given, target), [[0.5, 1.0], [0.5, 2.0], [0.5, 3.0]], atol=1e-4)
 
     def test_every_rung_starts_there(self, draw):
-        run = draw(TARGET, relangevin((1.0, 4.0), 1e-12), draws=1, warmup=0, chains=2, start=[3.0, 4.0])
+        run = draw(TARGET, parallel_tempering((1.0, 4.0), 1e-12), draws=1, warmup=0, chains=2, start=[3.0, 4.0])
         np.testing.assert_allclose(run.rung_theta(1)[:, 0], [[3.0, 4.0]] * 2, atol=1e-4)
 
     def test_default_is_the_problems_own_and_differs_between_rungs(self, draw):
         target = Target(FunctionPotential(square, 2), start=lambda rng, n: rng.uniform(5.0, 6.0, (n, 2)))
-        run = draw(target, relangevin((1.0, 4.0), 1e-12), draws=1, warmup=0, chains=4)
+        run = draw(target, parallel_tempering((1.0, 4.0), 1e-12), draws=1, warmup=0, chains=4)
         both = np.concatenate([run.theta, run.rung_theta(1)]).ravel()
         assert ((both > 4.9) & (both < 6.1)).all()
         assert len(np.unique(both)) == both.size
@@ -255,7 +264,7 @@ class TestFailedSolves:
             return energy, gradient
 
         target = Target({"coarse": FunctionPotential(sometimes, 2), "fine": FunctionPotential(square, 2)})
-        run = draw(target, relangevin((1.0, 4.0)), draws=100, warmup=300, chains=8)
+        run = draw(target, parallel_tempering((1.0, 4.0)), draws=100, warmup=300, chains=8)
         assert run.report["failed_solves"]["coarse"] > 50
         assert run.report["failed_solves"]["fine"] == 0
         assert np.isfinite(run.theta).all()
@@ -263,7 +272,7 @@ class TestFailedSolves:
         assert run.theta.max() > 1.0
 
     @pytest.mark.filterwarnings("error")
-    @pytest.mark.parametrize("sampler", ["sgld", "relangevin", "fast"])
+    @pytest.mark.parametrize("sampler", ["sgld", "parallel_tempering", "fast"])
     def test_no_warnings_from_arithmetic(self, draw, sampler):
         def sometimes(position):
             energy, gradient = square(position)
@@ -311,7 +320,7 @@ class TestFailedSolves:
 
 class TestReport:
     def test_is_json_and_complete(self, draw):
-        run = draw(TARGET, SAMPLERS["relangevin"], draws=50, warmup=200, chains=4)
+        run = draw(TARGET, SAMPLERS["parallel_tempering"], draws=50, warmup=200, chains=4)
         report = json.loads(json.dumps(run.report))
         assert report["draws"] == 50
         assert report["temperatures"] == [1.0, 2.0, 4.0]
@@ -322,7 +331,11 @@ class TestReport:
 
     def test_schedules_are_told_by_their_mean_and_by_draw(self, draw):
         run = draw(
-            TARGET, relangevin((1.0, 4.0), (exponential(0.1, 0.99), 0.2), adjusted=False), draws=50, thin=2, warmup=20
+            TARGET,
+            parallel_tempering((1.0, 4.0), (exponential(0.1, 0.99), 0.2), adjusted=False),
+            draws=50,
+            thin=2,
+            warmup=20,
         )
         steps = 0.1 * 0.99 ** np.arange(20, 120)
         assert run.report["step_sizes"] == pytest.approx([steps.mean(), 0.2], rel=1e-3)
@@ -352,7 +365,7 @@ class TestReport:
 
     def test_swap_solves_are_part_of_them(self, draw):
         target = Target({"coarse": Counting(), "fine": Counting()})
-        run = draw(target, relangevin((1.0, 4.0), 0.1), draws=400, warmup=0, chains=4)
+        run = draw(target, parallel_tempering((1.0, 4.0), 0.1), draws=400, warmup=0, chains=4)
         attempts, solves = run.report["swap_attempts"][0], run.report["swap_solves"]
         assert solves["coarse"] == attempts
         assert 0 < solves["fine"] <= attempts
@@ -361,12 +374,12 @@ class TestReport:
         assert run.report["evaluations"]["fine"] == 4 * 401 + solves["fine"]
 
     def test_energies_are_those_of_the_draws(self, draw):
-        run = draw(TARGET, SAMPLERS["relangevin"], draws=50, warmup=200, chains=4)
+        run = draw(TARGET, SAMPLERS["parallel_tempering"], draws=50, warmup=200, chains=4)
         energy = np.asarray(run.data.sample_stats["energy"])
         np.testing.assert_allclose(energy, 0.5 * (run.theta**2).sum(axis=2), rtol=1e-12)
 
     def test_round_trips_are_those_of_the_stored_replicas(self, draw):
-        run = draw(TARGET, SAMPLERS["relangevin"], draws=400, warmup=200, chains=4)
+        run = draw(TARGET, SAMPLERS["parallel_tempering"], draws=400, warmup=200, chains=4)
         cold = np.asarray(run.data.sample_stats["replica"])
         hot = np.moveaxis(np.asarray(run.data.hot_stats["replica"]), 2, 0)
         path = diagnostics.replica_paths(np.concatenate([cold[None], hot]))

@@ -9,7 +9,7 @@ from targets import CORRELATED, gaussian, second_moments, sgld_covariance, upper
 from invsamp.estimators import noisy
 from invsamp.posing.posterior.target import Target
 from invsamp.problems.mixtures import GaussianMixture, two_modes
-from invsamp.samplers import relangevin, resgld, sgld
+from invsamp.samplers import parallel_tempering, resgld, sgld
 from invsamp.swaps import rules
 from invsamp.variances.models import known
 
@@ -62,7 +62,7 @@ class TestReplicaExchange:
 
     def run(self, draw, target, rule=None, temperatures=(1.0, 10.0)):
         steps = [0.3 + 0.05 * t for t in temperatures]
-        sampler = relangevin(temperatures, steps, swap=rule, swap_fraction=0.3)
+        sampler = parallel_tempering(temperatures, steps, swap=rule, swap_fraction=0.3)
         return draw(target, sampler, draws=250, thin=8, warmup=400)
 
     @pytest.mark.parametrize("rule", [rules.product_target(), rules.delayed_acceptance(), None])
@@ -81,7 +81,7 @@ class TestReplicaExchange:
         assert agrees(mixture_moments(run), MIXTURE)
 
     def test_hot_rung_has_the_tempered_law(self, draw, agrees):
-        run = draw(Target(gaussian(1.0)), relangevin((1.0, 4.0), 1.0), draws=500, thin=2, warmup=100)
+        run = draw(Target(gaussian(1.0)), parallel_tempering((1.0, 4.0), 1.0), draws=500, thin=2, warmup=100)
         hot = run.rung_theta(1)
         assert agrees((hot**2).mean(axis=(1, 2)), 4.0)
         assert not agrees((hot**2).mean(axis=(1, 2)), 4.0 / (1.0 - 0.05))

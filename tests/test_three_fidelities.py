@@ -13,7 +13,7 @@ from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.posing.noise.continuous import GaussianNoise
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.samplers import relangevin
+from invsamp.samplers import parallel_tempering
 from invsamp.swaps.discrepancy import Discrepancy
 from invsamp.swaps.rules import delayed_acceptance, multi_variance, product_target, state_dependent_penalty
 
@@ -62,7 +62,7 @@ GRADED = {3: ["fine", "medium", "coarse"], 4: ["fine", "medium", "coarse", "coar
 class TestLadders:
     def run(self, draw, rungs, draws=800, **settings):
         temperatures, steps = LADDERS[rungs]
-        sampler = relangevin(temperatures, steps, swap_fraction=0.3, **settings)
+        sampler = parallel_tempering(temperatures, steps, swap_fraction=0.3, **settings)
         return draw(POSTERIOR, sampler, draws=draws, warmup=0)
 
     def test_default_samples_the_finest_posterior(self, draw, agrees, rungs):

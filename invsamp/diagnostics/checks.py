@@ -200,8 +200,8 @@ def _mode_warnings(report: Report) -> list[str]:
         by = "its Gaussian" if known[k] else "its height and about its width"
         found.append(
             f"no draw has visited a mode that descents from {where} found, at {_numbers(modes['theta'][k])}, whose "
-            f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample {ladder}, "
-            'iv.samplers.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
+            f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample {ladder}, iv.samplers."
+            'parallel_tempering(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
         )
     seen = heavy & (mode_occupancy > 0) & known
     off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
@@ -210,7 +210,7 @@ def _mode_warnings(report: Report) -> list[str]:
             f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
             f"Gaussian is {weights[k]:.2g}: either the chains hardly pass between the modes, or these are far from "
             "Gaussian. See whether their shares hold with more draws of a ladder, "
-            'iv.samplers.relangevin(ladder="auto").'
+            'iv.samplers.parallel_tempering(ladder="auto").'
         )
     return found
 

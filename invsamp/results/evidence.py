@@ -11,7 +11,9 @@ from invsamp.diagnostics.report import Report
 from invsamp.protocols import Array
 
 #: What helps in most cases.
-WHAT_TO_DO = 'Sample with relangevin(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
+WHAT_TO_DO = (
+    'Sample with parallel_tempering(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
+)
 
 
 def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvidence:
@@ -34,12 +36,12 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
     if len(fidelities) > 1:
         raise ValueError(
             f"log_evidence needs rungs of one fidelity, got {fidelities}: the draws of a coarse model tell its own "
-            f'evidence. Sample with relangevin(ladder="auto", fidelities=[{fidelities[0]!r}])'
+            f'evidence. Sample with parallel_tempering(ladder="auto", fidelities=[{fidelities[0]!r}])'
         )
     if not all(report.get("exact_energies") or [False]):
         raise ValueError(
             "log_evidence needs exact energies, got draws that hold noisy ones: the mean of exp(-misfit) is another "
-            "then. Use relangevin, or estimator=exact()"
+            "then. Use parallel_tempering, or estimator=exact()"
         )
     found = [misfit(k) for k in range(len(betas))]
     if any(one is None for one in found):

@@ -531,8 +531,8 @@ class Run(Pictures):
         """Log of the evidence (marginal likelihood) of the model, by stepping stones.
 
         For runs of a ladder of tempered likelihoods from the prior to the posterior, of one fidelity, with exact
-        energies, as ``relangevin(ladder="auto")`` makes them. Densities are those of the data, normalized, and the
-        prior is that within the domain, normalized there. Differences between models of the same data are log Bayes
+        energies, as ``parallel_tempering(ladder="auto")`` makes them. Densities are those of the data, normalized, and
+        the prior is that within the domain, normalized there. Differences between models of the same data are log Bayes
         factors; the evidence depends on how wide the priors are.
 
         Returns

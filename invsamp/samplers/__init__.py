@@ -9,8 +9,8 @@ from invsamp.samplers.replica_exchange import (
     fast_resgld,
     multi_variance_resgld,
     paired_resgld,
+    parallel_tempering,
     r2sgld,
-    relangevin,
     resgld,
     vr_resgld,
 )
@@ -19,8 +19,30 @@ from invsamp.samplers.surrogate import surrogate_exchange, two_stage
 
 # fmt: off
 __all__ = [
-    "awsgld", "contour_exchange", "csgld", "cyclic_sgld", "deo_sgd", "fast_resgld", "ghmc", "hmc", "icsgld", "mala",
-    "mams", "multi_variance_resgld", "paired_resgld", "pcn", "psgld", "r2sgld", "relangevin", "resgld", "sgd", "sghmc",
-    "sgld", "surrogate_exchange", "svgd", "two_stage", "vr_resgld",
+    "awsgld",
+    "contour_exchange",
+    "csgld",
+    "cyclic_sgld",
+    "deo_sgd",
+    "fast_resgld",
+    "ghmc",
+    "hmc",
+    "icsgld",
+    "mala",
+    "mams",
+    "multi_variance_resgld",
+    "paired_resgld",
+    "parallel_tempering",
+    "pcn",
+    "psgld",
+    "r2sgld",
+    "resgld",
+    "sgd",
+    "sghmc",
+    "sgld",
+    "surrogate_exchange",
+    "svgd",
+    "two_stage",
+    "vr_resgld",
 ]
 # fmt: on

@@ -29,7 +29,7 @@ PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
 
 
 @preset()
-def relangevin(
+def parallel_tempering(
     temperatures: Sequence[TargetDistribution | float] | None = None,
     step_size: StepSizes = None,
     *,

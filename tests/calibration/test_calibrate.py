@@ -146,9 +146,9 @@ def test_an_evaluator_evaluates_for_one_run_after_the_other():
 @pytest.mark.parametrize(
     ("name", "sampler"),
     {
-        "delayed": iv.samplers.relangevin(),
+        "delayed": iv.samplers.parallel_tempering(),
         "surrogate": iv.samplers.surrogate_exchange(every=2),
-        "likelihood": iv.samplers.relangevin((1.0, iv.tempering.tempered_likelihood(0.2))),
+        "likelihood": iv.samplers.parallel_tempering((1.0, iv.tempering.tempered_likelihood(0.2))),
         "pcn": iv.pcn(),
     }.items(),
 )

@@ -79,7 +79,7 @@ def test_nothing_is_said_where_nothing_is_known():
 
 def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):
     bent = made(1, bend=0.5)
-    for k, sampler in enumerate((iv.hmc(), iv.samplers.relangevin((1.0, 3.0)))):
+    for k, sampler in enumerate((iv.hmc(), iv.samplers.parallel_tempering((1.0, 3.0)))):
         lines, _ = told(bent, iv.GaussianNoise(SCALE), sampler=sampler, directory=tmp_path / str(k))
         assert len(lines) == 1
         assert lines[0] in iv.load(tmp_path / str(k)).warnings()

@@ -15,7 +15,7 @@ from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
+from invsamp.samplers import cyclic_sgld, fast_resgld, mala, parallel_tempering, r2sgld, resgld, sghmc, sgld
 from invsamp.sampling import sample
 
 WEDGE = HalfSpaces([[1.0, 1.0], [-1.0, 0.5], [0.3, -1.0]], [0.5, 0.5, 1.5])
@@ -80,7 +80,7 @@ class TestLaws:
         make = (
             mala(1.0, boundary=boundary)
             if temperatures is None
-            else relangevin(temperatures, 1.0, swap_fraction=0.5, boundary=boundary)
+            else parallel_tempering(temperatures, 1.0, swap_fraction=0.5, boundary=boundary)
         )
         target = Target(FunctionPotential(square, 1), Box(-np.inf, wall))
         run = draw(target, make, draws=500, thin=2, warmup=200)
@@ -186,7 +186,7 @@ class TestPosterior:
     @pytest.mark.parametrize("boundary", ["reflect", "project", penalized(200.0)])
     def test_others(self, draw, boundary):
         # adjusted: near a slope of zero the prior's density falls too steeply for plain steps
-        sampler = relangevin((1.0, 3.0), 0.005, boundary=boundary)
+        sampler = parallel_tempering((1.0, 3.0), 0.005, boundary=boundary)
         run = draw(line(domain=self.constraint), sampler, draws=100, warmup=100, chains=64)
         excess = (run.theta.sum(axis=2) - 0.8) / math.sqrt(2.0)
         if isinstance(boundary, Penalize):

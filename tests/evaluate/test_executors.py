@@ -88,7 +88,7 @@ def test_ranks_of_mpi():
 def test_workers_of_dask(monkeypatch):
     """One process of two threads; of several is `test_a_pool_of_processes`."""
     distributed = pytest.importorskip("distributed")
-    sampler = iv.samplers.relangevin((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
+    sampler = iv.samplers.parallel_tempering((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
     settings = LENGTH | {"warmup": 20}
     with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         executor = client.get_executor()

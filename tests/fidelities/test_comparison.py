@@ -21,7 +21,7 @@ from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.samplers import relangevin
+from invsamp.samplers import parallel_tempering
 from invsamp.swaps.rules import delayed_acceptance, product_target
 
 
@@ -108,7 +108,7 @@ class TestSwaps:
         problem = target(mean=0.5, sd=1.3)
         ladder = (1.0, 3.0)
         run, product = (
-            draw(problem, relangevin(ladder, swap=rule), draws=600, thin=2, warmup=800)
+            draw(problem, parallel_tempering(ladder, swap=rule), draws=600, thin=2, warmup=800)
             for rule in (delayed_acceptance(), product_target())
         )
         (pair,) = compare(problem, run, most=8000).pairs
@@ -183,7 +183,7 @@ class TestAdvice:
 
     def test_a_temperature_is_named(self, draw, within):
         """2 / (1 + 9) is a fifth."""
-        run = draw(target(), relangevin((1.0, 20.0), swap=product_target()), draws=40, thin=20)
+        run = draw(target(), parallel_tempering((1.0, 20.0), swap=product_target()), draws=40, thin=20)
         found = compare(target(), run, temperatures=(1.0, 3.0), most=4000)
         # 400 draws of each rung: .015 of the rate, .08 of the logarithm; steps of .18
         assert within(np.log(found.hot_temperatures["coarse"] / 9.0), 0.5)

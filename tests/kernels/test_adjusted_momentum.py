@@ -15,7 +15,7 @@ from invsamp.kernels.momentum import THRESHOLD_STEP, persistent_acceptance
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import ghmc, mala, relangevin
+from invsamp.samplers import ghmc, mala, parallel_tempering
 
 
 def target(function, dimension, domain=None, start=None):
@@ -137,7 +137,7 @@ def test_failed_solves_turn_the_momentum(draw, agrees):
 
 class TestLadder:
     def moments(self, draw):
-        sampler = relangevin((1.0, 3.0), 0.5, friction=0.1, swap_fraction=0.5, preconditioner=None)
+        sampler = parallel_tempering((1.0, 3.0), 0.5, friction=0.1, swap_fraction=0.5, preconditioner=None)
         # no chain begins so far out that a step of this length leads it further out and is refused for ever
         start = np.random.default_rng(2).uniform(-1.0, 1.0, (256, 1))
         run = draw(target(quartic, 1), sampler, draws=1500, warmup=100, start=start)
@@ -171,12 +171,12 @@ def test_exact_energies_are_needed():
 
 
 def test_friction_chooses_the_kernel():
-    assert [rung.kernel for rung in relangevin().rungs] == [Langevin(True)] * 2
-    assert [rung.kernel for rung in relangevin(friction=0.1).rungs] == [Momentum(0.1, True)] * 2
-    assert [rung.kernel for rung in relangevin(friction=0.1, adjusted=False).rungs] == [Momentum(0.1)] * 2
+    assert [rung.kernel for rung in parallel_tempering().rungs] == [Langevin(True)] * 2
+    assert [rung.kernel for rung in parallel_tempering(friction=0.1).rungs] == [Momentum(0.1, True)] * 2
+    assert [rung.kernel for rung in parallel_tempering(friction=0.1, adjusted=False).rungs] == [Momentum(0.1)] * 2
     assert "Metropolis-adjusted Langevin with momentum (friction 0.05)" in str(ghmc())
     with pytest.raises(ValueError, match=r"friction must be a number in \(0, 1\], got 0"):
-        relangevin(friction=0)
+        parallel_tempering(friction=0)
 
 
 class TestThresholds:

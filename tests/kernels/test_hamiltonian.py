@@ -13,7 +13,7 @@ from invsamp.kernels.paths import LONGEST, LONGEST_IN_WARMUP, van_der_corput
 from invsamp.ladder import Rung
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import hmc, relangevin
+from invsamp.samplers import hmc, parallel_tempering
 
 
 def even_moments(run):
@@ -78,7 +78,7 @@ class TestLaw:
         assert agrees(second_moments(run), upper(CORRELATED))
 
     def test_on_a_ladder(self, draw, agrees):
-        sampler = relangevin((1.0, 3.0), 0.4, swap_fraction=0.5, preconditioner=None)
+        sampler = parallel_tempering((1.0, 3.0), 0.4, swap_fraction=0.5, preconditioner=None)
         rungs = [Rung(rung.target, kernel=Hamiltonian(1.5), step_size=0.4) for rung in sampler.rungs]
         run = draw(Target(FunctionPotential(quartic, 1)), type(sampler)(rungs, sampler.swap), draws=500, warmup=100)
         assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]

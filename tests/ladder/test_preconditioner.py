@@ -62,7 +62,7 @@ def test_of_dense_gaussians_and_other_kernels(draw):
     model = iv.with_jacobian(lambda x: x @ slopes.T, lambda x: np.broadcast_to(slopes, (len(x), 1, 2)))
     posterior = iv.Posterior(prior, model, [0.0], iv.GaussianNoise(1e3))
     found = iv.maximize(posterior, starts=2, seed=1)
-    for make in (iv.mams, iv.samplers.sghmc, iv.samplers.relangevin):
+    for make in (iv.mams, iv.samplers.sghmc, iv.samplers.parallel_tempering):
         run = draw(posterior, make(preconditioner=found), draws=10, warmup=100, chains=4)
         for matrix in run.report["preconditioner_matrices"]:
             np.testing.assert_allclose(matrix, covariance, rtol=0.01)

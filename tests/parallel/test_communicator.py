@@ -83,7 +83,7 @@ class TestLaunched:
             iv.Prior(x=iv.Normal(0, 1)), noise=iv.GaussianNoise(0.1), data=np.zeros(1),
             forward={"coarse": Model(), "fine": Model()},
         )
-        sampler = iv.samplers.relangevin((1.0, 4.0), 0.1, preconditioner=None)
+        sampler = iv.samplers.parallel_tempering((1.0, 4.0), 0.1, preconditioner=None)
         print("began", flush=True)
         iv.sample(posterior, sampler, draws=50, warmup=0, seed=1, progress=False)
         if rank == 1:

@@ -41,7 +41,7 @@ SCRIPT = """
         data = np.array([1.0, 0.4, 0.6, 0.3])
         models = {"coarse": coarse, "fine": fine}
         posterior = iv.Posterior(prior, noise=iv.GaussianNoise(0.1), data=data, forward=models)
-        sampler = iv.samplers.relangevin((1.0, 4.0), 0.005, preconditioner=None, swap_fraction=1.0)
+        sampler = iv.samplers.parallel_tempering((1.0, 4.0), 0.005, preconditioner=None, swap_fraction=1.0)
         return sample(posterior, sampler, draws=8, warmup=0, chains=2, seed=1, progress=False, comm=comm)
 
     alone = run(heat(3, None), heat(6, None), MPI.COMM_SELF)

@@ -33,7 +33,7 @@ def attempt(comm, sampler, coarse=1.0, fine=1.0):
 
 
 def ladder(adjusted):
-    return iv.samplers.relangevin(
+    return iv.samplers.parallel_tempering(
         (1.0, 3.0), 0.05, fidelities=(0, 1), adjusted=adjusted, preconditioner=None, swap=iv.swaps.delayed_acceptance()
     )
 

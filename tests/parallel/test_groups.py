@@ -16,7 +16,7 @@ from invsamp.parallel.mpi_run import communicator
 from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.sampling import sample
 
-PAIR = iv.samplers.relangevin((1.0, 4.0), 0.3, preconditioner=None)
+PAIR = iv.samplers.parallel_tempering((1.0, 4.0), 0.3, preconditioner=None)
 ONE = iv.mala(0.5, preconditioner=None)
 DATA = np.array([0.3, 0.7])
 

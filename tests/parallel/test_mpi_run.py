@@ -26,7 +26,7 @@ from invsamp.sampling import sample
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 NOISY = iv.estimators.noisy(0.3, 0.3)
 SAMPLERS = layout_runs.SAMPLERS | {
-    "adjusted momentum": iv.samplers.relangevin(TEMPERATURES, friction=0.3),
+    "adjusted momentum": iv.samplers.parallel_tempering(TEMPERATURES, friction=0.3),
     "noise of one fidelity": iv.samplers.fast_resgld(
         TEMPERATURES, fidelities=[0] * 4, estimator=[iv.estimators.noisy(0.1 * k, 0.3) for k in range(4)], beyond="clip"
     ),

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from invsamp.ladder import geometric
 from invsamp.problems.fitzhugh_nagumo import NOISE_SD, TIMES, TRUTH, data, nerve, rhs
-from invsamp.samplers import mala, relangevin
+from invsamp.samplers import mala, parallel_tempering
 
 POINT = np.array([list(TRUTH.values())])
 
@@ -70,7 +70,7 @@ def test_a_run_recovers_the_truth_and_laplace(within, posterior, laplace, draw):
 @pytest.mark.slow
 def test_a_ladder_leads_all_chains_from_the_prior_past_the_false_modes(within, posterior, laplace, draw):
     near = laplace(posterior, POINT)
-    ladder = relangevin(temperatures=geometric(300.0, 8))
+    ladder = parallel_tempering(temperatures=geometric(300.0, 8))
     found = {}
     # a kernel with a given step is not led down before its first move
     for name, sampler in (("ladder", ladder), ("single", mala(1e-4))):

@@ -23,7 +23,7 @@ def truth(d, wide=3.0):
 
 @pytest.mark.parametrize("d", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_of_a_ladder_that_was_found(d, draw, within):
-    run = draw(posterior(d), iv.samplers.relangevin(ladder="auto"), draws=400, warmup=700, chains=16)
+    run = draw(posterior(d), iv.samplers.parallel_tempering(ladder="auto"), draws=400, warmup=700, chains=16)
     found = run.log_evidence()
     assert within((found.value - truth(d)) / found.error, 4.5)
     assert found.error < 0.2
@@ -36,7 +36,12 @@ def test_a_stored_run_tells_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(iv.Run, "warnings", lambda self: [])
     targets = [iv.tempering.tempered_likelihood(beta) for beta in (1.0, 0.3, 0.05, 0.0)]
     run = iv.sample(
-        posterior(2), iv.samplers.relangevin(targets), draws=50, progress=False, seed=1, directory=tmp_path / "run"
+        posterior(2),
+        iv.samplers.parallel_tempering(targets),
+        draws=50,
+        progress=False,
+        seed=1,
+        directory=tmp_path / "run",
     )
     run.save(tmp_path / "run.nc")
     for again in (iv.load(tmp_path / "run"), iv.load(tmp_path / "run.nc")):
@@ -50,10 +55,13 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("sampler", "message"),
         [
-            (iv.mala(), r"needs a ladder that ends at the prior.*T = 1.*Sample with relangevin\(ladder=\"auto\"\)"),
-            (iv.samplers.relangevin((1.0, 4.0)), "needs a ladder of tempered likelihoods, got T = 1, T = 4"),
             (
-                iv.samplers.relangevin([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)]),
+                iv.mala(),
+                r"needs a ladder that ends at the prior.*T = 1.*Sample with parallel_tempering\(ladder=\"auto\"\)",
+            ),
+            (iv.samplers.parallel_tempering((1.0, 4.0)), "needs a ladder of tempered likelihoods, got T = 1, T = 4"),
+            (
+                iv.samplers.parallel_tempering([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)]),
                 "needs a ladder that ends at the prior, at beta = 0, got beta = 1, beta = 0.5",
             ),
             (
@@ -69,7 +77,7 @@ class TestRefused:
             self.run(draw, sampler).log_evidence()
 
     def test_of_two_fidelities(self, draw):
-        run = self.run(draw, iv.samplers.relangevin(ladder="auto"), posterior(1, fidelities=2))
+        run = self.run(draw, iv.samplers.parallel_tempering(ladder="auto"), posterior(1, fidelities=2))
         with pytest.raises(ValueError, match=r"one fidelity, got \['level 1', 'level 0'\].*fidelities=\['level 1'\]"):
             run.log_evidence()
 
@@ -83,7 +91,9 @@ def test_a_run_prints_where_round_trips_lead_and_how_chains_share_the_modes(monk
     monkeypatch.setattr(iv.Run, "warnings", lambda self: [])
     square = iv.with_jacobian(lambda theta: theta**2, lambda theta: 2.0 * theta[:, :, None])
     problem = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 5.0)), square, [25.0], iv.GaussianNoise(3.0))
-    run = iv.sample(problem, iv.samplers.relangevin(ladder="auto"), draws=200, warmup=300, seed=1, progress=False)
+    run = iv.sample(
+        problem, iv.samplers.parallel_tempering(ladder="auto"), draws=200, warmup=300, seed=1, progress=False
+    )
     text = repr(run)
     assert "round trips to the prior, drawn from directly" in text
     assert "x keeps to two sides of" in text and "below, by chain: 0." in text

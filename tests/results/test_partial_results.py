@@ -19,7 +19,7 @@ from invsamp.results.run import Run
 from invsamp.storage import contents
 
 SETTINGS = {"draws": 10, "warmup": 6, "chains": 2, "seed": 5, "progress": False}
-SAMPLER = iv.samplers.relangevin((1.0, 3.0), step_size=0.01, preconditioner=None)
+SAMPLER = iv.samplers.parallel_tempering((1.0, 3.0), step_size=0.01, preconditioner=None)
 
 
 def posed():

@@ -65,7 +65,7 @@ def posterior() -> iv.Posterior:
 @pytest.fixture(scope="module")
 def run(posterior: iv.Posterior, tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("report") / "run"
-    return iv.sample(posterior, iv.samplers.relangevin(), draws=500, seed=1, directory=path, progress=False)
+    return iv.sample(posterior, iv.samplers.parallel_tempering(), draws=500, seed=1, directory=path, progress=False)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def test_cold_rung_has_the_law_of_elliptical_slices(draw, agrees) -> None:
     truth = moments(kept[:, 15:])
     center, error = truth.mean(axis=0), truth.std(axis=0, ddof=1) / np.sqrt(CHAINS)
 
-    sampler = iv.samplers.relangevin(
+    sampler = iv.samplers.parallel_tempering(
         (1.0, 1.6, 2.6), friction=0.1, fidelities=["fine", "middle", "coarse"], swap_fraction=0.5
     )
     # from the reference's own first states, which are wider than the posterior

@@ -74,7 +74,7 @@ def test_upwards_the_dearer_pairs_meet_the_less_often_and_all_beyond_in_turn():
 
 
 class TestAnyTwoRungs:
-    SAMPLER = iv.samplers.relangevin((1.0, 2.0, 4.0, 8.0), 0.1, scheme=all_pairs(), preconditioner=None)
+    SAMPLER = iv.samplers.parallel_tempering((1.0, 2.0, 4.0, 8.0), 0.1, scheme=all_pairs(), preconditioner=None)
 
     def test_all_pairs_are_drawn_alike(self, within):
         rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ class TestAnyTwoRungs:
     def test_of_two_fidelities(self, draw, agrees):
         """Of which the coarse one has its weights turned round; a swap of any two costs solves."""
         target = iv.Target({"coarse": GaussianMixture((0.8, 0.2), (-4.2, 2.8), (0.7, 0.5)), "fine": MODES})
-        sampler = iv.samplers.relangevin(
+        sampler = iv.samplers.parallel_tempering(
             (1.0, 3.0, 9.0), 0.1, scheme=all_pairs(), fidelities=(0, 0, 1), swap_fraction=1.0, preconditioner=None
         )
         run = draw(target, sampler, draws=200, thin=4, warmup=300)
@@ -128,7 +128,7 @@ class TestSchemesOfUsers:
     """A scheme declares how far its pairs reach, and the window of a pair: no class is special."""
 
     def sampler(self, scheme):
-        return iv.samplers.relangevin((1.0, 2.0, 3.0, 6.0, 9.0), 0.1, scheme=scheme, preconditioner=None)
+        return iv.samplers.parallel_tempering((1.0, 2.0, 3.0, 6.0, 9.0), 0.1, scheme=scheme, preconditioner=None)
 
     def test_rungs_that_are_no_neighbors_give_the_modes_their_weights(self, draw, agrees):
         """Every second rung is left out, and the modes' weights are right; with windows of 16 attempts they are not."""
@@ -167,7 +167,7 @@ class TestWindowsAtWork:
     def test_a_pair_swaps_once_in_a_window_at_the_most(self, draw):
         """Of equal rungs every attempt is accepted: one in four steps, in each chain."""
         flat = iv.Target(iv.extending.FunctionPotential(lambda x: (0.0 * x[:, 0], 0.0 * x), 1))
-        sampler = iv.samplers.relangevin((1.0, 2.0), 0.1, adjusted=False, scheme=deo(4), swap_fraction=1.0)
+        sampler = iv.samplers.parallel_tempering((1.0, 2.0), 0.1, adjusted=False, scheme=deo(4), swap_fraction=1.0)
         run = draw(flat, sampler, draws=40, warmup=0, chains=3)
         assert run.report["swap_accepts"] == run.report["swap_attempts"] == [30]
         assert "DEO with window 4 (approximate)" in run.report["warnings"][0]

@@ -22,9 +22,9 @@ def squares(run: iv.Run) -> np.ndarray:
         (lambda target: iv.samplers.sgld(STEP, temperature=target), 0.25 / (1 - STEP / 2)),
         (lambda target: iv.samplers.sghmc(STEP, friction=0.5, temperature=target), 0.25 / (1 - STEP / 3)),
         (lambda target: iv.resgld((target, 1), 0.05), 0.25 / (1 - 0.05 / 2)),
-        (lambda target: iv.samplers.relangevin((target, iv.tempering.cold_posterior(0.6))), 0.25),
+        (lambda target: iv.samplers.parallel_tempering((target, iv.tempering.cold_posterior(0.6))), 0.25),
     ],
-    ids=["sgld", "sghmc", "resgld", "relangevin"],
+    ids=["sgld", "sghmc", "resgld", "parallel_tempering"],
 )
 def test_cold_posterior(sampler, variance, draw, agrees):
     run = draw(NORMAL, sampler(iv.tempering.cold_posterior(0.25)), draws=150, warmup=150)

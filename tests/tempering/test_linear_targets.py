@@ -95,7 +95,7 @@ class TestLadder:
     posterior = two_modes_posterior()
 
     def run(self, draw, sampler=None, **settings):
-        sampler = sampler or iv.samplers.relangevin(
+        sampler = sampler or iv.samplers.parallel_tempering(
             [iv.tempering.tempered_likelihood(b) for b in BETAS], swap_fraction=0.5
         )
         return draw(self.posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.5]), **settings)
@@ -120,7 +120,7 @@ class TestLadder:
             iv.tempering.tempered_likelihood(0.2),
             iv.tempering.tempered_likelihood(0.0),
         ]
-        run = self.run(draw, iv.samplers.relangevin(targets, swap_fraction=0.5))
+        run = self.run(draw, iv.samplers.parallel_tempering(targets, swap_fraction=0.5))
         assert agrees(LINE.shares(run), self.truth(targets))
 
     def test_a_swap_that_takes_the_prior_for_misfit_is_rejected(self, draw, agrees, monkeypatch):
@@ -137,7 +137,7 @@ class TestLadder:
         """Uniform on (-1, 5), solvable above 0 alone: the prior's rung goes where the posterior's cannot."""
         posterior = iv.Posterior(iv.Prior(x=iv.Uniform(-1.0, 5.0)), SquareRoot(), [1.0], iv.GaussianNoise(0.5))
         targets = [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.2, 0.0)]
-        sampler = iv.samplers.relangevin(targets, swap_fraction=0.5)
+        sampler = iv.samplers.parallel_tempering(targets, swap_fraction=0.5)
         run = draw(posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.0]))
         below = np.stack([(run.rung_theta(k)[..., 0] < 0.0).mean(axis=1) for k in range(3)], axis=1)
         assert not below[:, :2].any()
@@ -238,7 +238,7 @@ class TestNotLinear:
 
 class TestRefused:
     def test_potentials_without_parts(self):
-        sampler = iv.samplers.relangevin([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)])
+        sampler = iv.samplers.parallel_tempering([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)])
         with pytest.raises(ValueError, match=r"the law beta = 1 needs potentials that tell prior energy .* 'target'"):
             iv.sample(iv.Target(gaussian(1.0)), sampler, draws=1)
 
@@ -267,7 +267,7 @@ class TestRefused:
     )
     def test_ladders(self, targets, message):
         with pytest.raises(ValueError, match=message):
-            iv.samplers.relangevin(targets)
+            iv.samplers.parallel_tempering(targets)
 
     def test_effective_temperature_of_a_law_that_has_none(self):
         noise = iv.ladder.GradientNoise(beyond="effective_temperature")

@@ -36,7 +36,7 @@ def an_ode() -> ode.OdeModel:
 
 @cache
 def a_run() -> Any:
-    sampler = iv.samplers.relangevin((1.0, 2.0), (0.1, 0.1))
+    sampler = iv.samplers.parallel_tempering((1.0, 2.0), (0.1, 0.1))
     return quiet(iv.sample, a_posterior(), sampler, draws=20, warmup=5, chains=2, seed=1, progress=False)
 
 

@@ -259,7 +259,7 @@ def samplers_calls() -> dict[str, Call]:
                 "ghmc",
                 "sgld",
                 "sghmc",
-                "relangevin",
+                "parallel_tempering",
                 "resgld",
                 "r2sgld",
                 "kernel_ridge",

@@ -12,7 +12,9 @@ executors.WORTH = -1.0  # cheap as the models are, they are sent
 LENGTH = {"draws": 15, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 SAMPLERS = {
     "hmc": iv.hmc(),
-    "ladder": iv.samplers.relangevin((1.0, 2.0, 4.0), fidelities=["fine", "coarse", "coarse"], swap_fraction=0.5),
+    "ladder": iv.samplers.parallel_tempering(
+        (1.0, 2.0, 4.0), fidelities=["fine", "coarse", "coarse"], swap_fraction=0.5
+    ),
     "minibatches": iv.resgld(
         (1.0, 2.0), 0.01, estimator=iv.estimators.minibatch(3), fidelities=["fine"] * 2, swap_fraction=0.5
     ),

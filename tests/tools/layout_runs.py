@@ -48,19 +48,23 @@ SAMPLERS = {
         iv.ladder.Swap(fraction=0.5),
         "dense",
     ),
-    "three fidelities": iv.samplers.relangevin(THREE, swap_fraction=0.5),
-    "four rungs": iv.samplers.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
-    "adjacent pairs": iv.samplers.relangevin(
+    "three fidelities": iv.samplers.parallel_tempering(THREE, swap_fraction=0.5),
+    "four rungs": iv.samplers.parallel_tempering(
+        FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5
+    ),
+    "adjacent pairs": iv.samplers.parallel_tempering(
         FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.adjacent(), swap_fraction=0.5
     ),
-    "product target": iv.samplers.relangevin(
+    "product target": iv.samplers.parallel_tempering(
         THREE, swap=iv.swaps.product_target(), scheme=iv.swaps.seo(), swap_fraction=0.5
     ),
-    "windows": iv.samplers.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.deo(window=3), swap_fraction=0.5),
-    "all pairs": iv.samplers.relangevin(
+    "windows": iv.samplers.parallel_tempering(
+        FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.deo(window=3), swap_fraction=0.5
+    ),
+    "all pairs": iv.samplers.parallel_tempering(
         FOUR, fidelities=["fine", "fine", "fine", "coarse"], scheme=iv.swaps.all_pairs()
     ),
-    "sweeps": iv.samplers.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.sweep(), swap_fraction=0.5),
+    "sweeps": iv.samplers.parallel_tempering(FOUR, fidelities=["fine"] * 4, scheme=iv.swaps.sweep(), swap_fraction=0.5),
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.estimators.minibatch(6), swap_fraction=0.5),
     "control variates": iv.resgld(THREE, 0.01, estimator=iv.estimators.control_variate(6, 7), swap_fraction=0.5),
     "snapshots of energies": iv.samplers.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),
@@ -95,7 +99,10 @@ SAMPLERS = {
     ),
 }
 #: Of ladders that warm-up finds, in two rounds.
-FOUND = {"found": iv.samplers.relangevin(ladder="auto"), "found, noisy": iv.resgld(ladder="auto", estimator=NOISY)}
+FOUND = {
+    "found": iv.samplers.parallel_tempering(ladder="auto"),
+    "found, noisy": iv.resgld(ladder="auto", estimator=NOISY),
+}
 LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 #: What two runs cannot share: how long they took, and which processes made them.
 OWN = ("seconds", "evaluation_seconds", "versions", "processes")

@@ -139,9 +139,9 @@ def test_all_rungs_are_one_batch(draw):
     prior = iv.Prior(a=iv.Normal(0, 0.7), b=iv.Normal(0, 0.7))
     posed = iv.Posterior(prior, iv.from_torch(function), data, iv.GaussianNoise(0.1))
     settings = {"draws": 30, "warmup": 100, "chains": 3, "check_gradient": False}
-    alone = draw(posed, iv.samplers.relangevin((1, 2, 4), 0.01), **settings)
+    alone = draw(posed, iv.samplers.parallel_tempering((1, 2, 4), 0.01), **settings)
     assert max(rows) == 3
     rows.clear()
-    joined = draw(posed, iv.samplers.relangevin((1, 2, 4), 0.01), executor=iv.evaluate.together(), **settings)
+    joined = draw(posed, iv.samplers.parallel_tempering((1, 2, 4), 0.01), executor=iv.evaluate.together(), **settings)
     assert rows.count(9) > 100
     np.testing.assert_allclose(joined.theta, alone.theta, rtol=1e-6)

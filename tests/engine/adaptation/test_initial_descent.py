@@ -155,7 +155,7 @@ class TestItsLength:
         assert report["warmup"] == report["warmup_most"] == 200
 
     def test_on_a_ladder_is_the_whole(self, draw):
-        assert draw(self.posterior, iv.samplers.relangevin(), draws=10, chains=4).report["warmup"] == 500
+        assert draw(self.posterior, iv.samplers.parallel_tempering(), draws=10, chains=4).report["warmup"] == 500
 
     def test_a_directory_changes_nothing(self, draw, tmp_path):
         alone = draw(self.posterior, iv.mams(), draws=30, chains=4)

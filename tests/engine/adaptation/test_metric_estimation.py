@@ -11,7 +11,7 @@ from invsamp.engine.adaptation.metric_estimation import DenseMetricEstimator, Di
 from invsamp.estimators import noisy
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import relangevin, sghmc, sgld
+from invsamp.samplers import parallel_tempering, sghmc, sgld
 
 KINDS = [DenseMetricEstimator, DiagonalMetricEstimator]
 #: Of two nearly dependent unknowns: steps of .02 are thousands of times too long in a metric by the starts' spread.
@@ -97,7 +97,7 @@ class TestStepsThatWereGiven:
         [
             lambda: sgld(0.02, preconditioner="dense"),
             lambda: sghmc(0.02, preconditioner="dense"),
-            lambda: relangevin((1.0, 5.0), step_size=(0.02, 0.04), adjusted=False, preconditioner="dense"),
+            lambda: parallel_tempering((1.0, 5.0), step_size=(0.02, 0.04), adjusted=False, preconditioner="dense"),
             lambda: sgld(lambda step: 0.02, preconditioner="dense"),
         ],
         ids=["sgld", "sghmc", "ladder", "schedule"],

@@ -67,7 +67,9 @@ def test_a_stored_run_is_resumed(tmp_path, monkeypatch):
 class TestLaws:
     def run(self, draw, **settings):
         return draw(
-            two_modes_posterior(), iv.samplers.relangevin(ladder="auto"), **({"draws": 400, "thin": 2} | settings)
+            two_modes_posterior(),
+            iv.samplers.parallel_tempering(ladder="auto"),
+            **({"draws": 400, "thin": 2} | settings),
         )
 
     def test_are_right_from_prior_to_posterior_though_all_chains_start_in_one_mode(self, draw, agrees):
@@ -112,7 +114,7 @@ def test_noise_of_energies_makes_more_rungs(draw):
 
 class TestBeginning:
     def test_each_rung_where_it_is_told_to(self):
-        sampler = iv.samplers.relangevin(ladder="auto", step_size=0.01)
+        sampler = iv.samplers.parallel_tempering(ladder="auto", step_size=0.01)
         rungs = len(sampler.rungs)
         start = np.linspace(-0.5, 0.5, rungs * 6).reshape(rungs, 3, 2)
         engine = Engine(POSTERIOR, sampler, PLAN)
@@ -130,25 +132,28 @@ class TestBeginning:
         target = iv.Target(
             iv.extending.FunctionPotential(energy, 4), start=lambda rng, n: rng.normal(0.0, 20.0, (n, 4))
         )
-        run = draw(target, iv.samplers.relangevin(ladder="auto"), draws=50, chains=64)
+        run = draw(target, iv.samplers.parallel_tempering(ladder="auto"), draws=50, chains=64)
         found = run.report["ladder"]
         assert (found["path"], found["hottest_is_prior"]) == ("temperature", False)
         # of a Gaussian of variance 400 in energies of variance 1
         assert run.report["temperatures"][-1] == pytest.approx(400.0, rel=0.3)
 
     def test_coarse_models_on_hot_rungs(self, draw):
-        run = draw(POSTERIOR, iv.samplers.relangevin(ladder="auto"), draws=20, chains=8)
+        run = draw(POSTERIOR, iv.samplers.parallel_tempering(ladder="auto"), draws=20, chains=8)
         names = run.report["fidelities"]
         assert names[0] == "fine" and names[-1] != "fine"  # which of the coarse ones, is near enough to be chance
         assert sorted(names, reverse=False, key=["fine", "medium", "coarse"].index) == names
 
     def test_one_fidelity_where_it_is_asked_for(self, draw):
-        run = draw(POSTERIOR, iv.samplers.relangevin(ladder="auto", fidelities=["medium"]), draws=20, chains=8)
+        run = draw(POSTERIOR, iv.samplers.parallel_tempering(ladder="auto", fidelities=["medium"]), draws=20, chains=8)
         assert set(run.report["fidelities"]) == {"medium"}
 
     def test_limits(self, draw):
         run = draw(
-            two_modes_posterior(), iv.samplers.relangevin(ladder=iv.ladder.auto_ladder(most=3)), draws=20, chains=8
+            two_modes_posterior(),
+            iv.samplers.parallel_tempering(ladder=iv.ladder.auto_ladder(most=3)),
+            draws=20,
+            chains=8,
         )
         assert run.rungs == 3 and run.report["ladder"]["limited"]
 
@@ -168,15 +173,15 @@ class TestRefused:
     )
     def test_by_name(self, settings, message):
         with pytest.raises(ValueError, match=message):
-            iv.samplers.relangevin(**({"ladder": "auto"} | settings))
+            iv.samplers.parallel_tempering(**({"ladder": "auto"} | settings))
 
     def test_a_warm_up_that_is_too_short(self):
         with pytest.raises(ValueError, match="warmup must be at least 300 steps to find a ladder, in two rounds"):
-            iv.sample(two_modes_posterior(), iv.samplers.relangevin(ladder="auto"), warmup=200, progress=False)
+            iv.sample(two_modes_posterior(), iv.samplers.parallel_tempering(ladder="auto"), warmup=200, progress=False)
 
     def test_two_kernels(self):
         with pytest.raises(ValueError, match="kernel must be None where adjusted or friction say which"):
-            iv.samplers.relangevin(friction=0.1, kernel=iv.kernels.Microcanonical())
+            iv.samplers.parallel_tempering(friction=0.1, kernel=iv.kernels.Microcanonical())
 
 
 class TestBetween:

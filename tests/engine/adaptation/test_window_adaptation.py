@@ -18,7 +18,7 @@ from invsamp.ladder import GradientNoise
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
 from invsamp.problems import reactions
-from invsamp.samplers import fast_resgld, ghmc, hmc, mala, mams, relangevin, sghmc, sgld
+from invsamp.samplers import fast_resgld, ghmc, hmc, mala, mams, parallel_tempering, sghmc, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 ACCEPTANCE = Langevin(adjusted=True).target_acceptance
@@ -49,7 +49,7 @@ class TestAcceptance:
         assert run.report["step_size_source"] == ["found in warm-up by acceptance"]
 
     def test_of_every_rung(self, draw):
-        run = draw(Target(CORRELATED), relangevin((1.0, 5.0, 25.0)), draws=200, warmup=800, chains=8)
+        run = draw(Target(CORRELATED), parallel_tempering((1.0, 5.0, 25.0)), draws=200, warmup=800, chains=8)
         assert run.report["acceptance"] == pytest.approx([ACCEPTANCE] * 3, abs=0.05)
 
     def test_with_momentum(self, draw):
@@ -83,7 +83,7 @@ class TestStability:
 
     @pytest.mark.parametrize("temperature", [1.0, 10.0])
     def test_in_whitened_coordinates_the_curvature_is_one(self, draw, temperature):
-        sampler = relangevin((1.0, temperature), adjusted=False) if temperature > 1.0 else sgld()
+        sampler = parallel_tempering((1.0, temperature), adjusted=False) if temperature > 1.0 else sgld()
         run = draw(Target(CORRELATED), sampler, draws=10, warmup=1000, chains=16)
         assert run.report["step_sizes"][-1] == pytest.approx(2.0 * STABILITY_FRACTION, rel=0.15)
 
@@ -106,7 +106,7 @@ class TestStability:
 
 
 class TestMetric:
-    @pytest.mark.parametrize("make", [mala, sgld, lambda: relangevin((1.0, 10.0))], ids=["mala", "sgld", "hot"])
+    @pytest.mark.parametrize("make", [mala, sgld, lambda: parallel_tempering((1.0, 10.0))], ids=["mala", "sgld", "hot"])
     def test_dense_recovers_the_covariance(self, draw, make):
         run = draw(Target(CORRELATED), make(), draws=10, warmup=1500, chains=16)
         for matrix in run.report["preconditioner_matrices"]:
@@ -194,7 +194,7 @@ class TestFrozen:
     @pytest.mark.parametrize(
         "sampler",
         [
-            relangevin((1.0, 4.0)),
+            parallel_tempering((1.0, 4.0)),
             fast_resgld((1.0, 4.0), estimator=noisy(0.3, 0.5), variance=running_average()),
             fast_resgld((1.0, 4.0), estimator=noisy(0.3, 0.5), variance=kernel_ridge()),
         ],
@@ -208,7 +208,7 @@ class TestFrozen:
         np.testing.assert_array_equal(short.theta, long.theta[:, :20])
 
     def test_counts_begin_after_warm_up(self, draw):
-        run = draw(Target(CORRELATED), relangevin((1.0, 4.0), 0.05), draws=100, warmup=500, chains=8)
+        run = draw(Target(CORRELATED), parallel_tempering((1.0, 4.0), 0.05), draws=100, warmup=500, chains=8)
         assert run.report["swap_attempts"][0] == 8 * 100
         assert run.report["evaluations"]["target"] == run.report["warmup_evaluations"]["target"] + 2 * 8 * 100
 
@@ -254,7 +254,9 @@ class TestTheWayDown:
         """Variances (chains, dimension) along the principal axes, in units of the right ones."""
         return (run.theta @ rotation / self.SDS).var(axis=1)
 
-    @pytest.mark.parametrize("sampler", [mala(), relangevin((1.0, 2.0)), sgld()], ids=["mala", "relangevin", "sgld"])
+    @pytest.mark.parametrize(
+        "sampler", [mala(), parallel_tempering((1.0, 2.0)), sgld()], ids=["mala", "parallel_tempering", "sgld"]
+    )
     def test_ill_conditioned_gaussian(self, draw, sampler):
         target, rotation = self.target()
         run = draw(target, sampler, draws=1000, warmup=1000, chains=4, seed=2)
@@ -290,7 +292,12 @@ class TestManyParameters:
         return Target(FunctionPotential(function, d), domain, start=start)
 
     @pytest.mark.parametrize(
-        "make", [mala, sgld, *(pytest.param(other, marks=pytest.mark.slow) for other in (ghmc, hmc, relangevin, sghmc))]
+        "make",
+        [
+            mala,
+            sgld,
+            *(pytest.param(other, marks=pytest.mark.slow) for other in (ghmc, hmc, parallel_tempering, sghmc)),
+        ],
     )
     def test_finds_scales_over_four_orders_of_magnitude(self, draw, make):
         run = draw(self.target(), make(), draws=10, warmup=100, chains=4)
@@ -377,7 +384,11 @@ class TestDiagonalLaw:
 
 @pytest.mark.parametrize(
     "sampler",
-    [sgld(0.1), *(pytest.param(other, marks=pytest.mark.slow) for other in (mala(), ghmc(), hmc())), relangevin()],
+    [
+        sgld(0.1),
+        *(pytest.param(other, marks=pytest.mark.slow) for other in (mala(), ghmc(), hmc())),
+        parallel_tempering(),
+    ],
     ids=str,
 )
 def test_memory_is_linear_in_the_dimension(sampler):

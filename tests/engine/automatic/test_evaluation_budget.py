@@ -43,7 +43,7 @@ def test_the_default_is_for_the_steps_of_the_plan(caplog):
     assert "of a budget of 243,200" in repr(run)
     assert evaluations(run) < 0.1 * 243_200
     assert not any("budget" in text for text in told)
-    two_rungs = sampled(iv.samplers.relangevin((1.0, 3.0)), warmup=200)[0].report["budget"]
+    two_rungs = sampled(iv.samplers.parallel_tempering((1.0, 3.0)), warmup=200)[0].report["budget"]
     assert two_rungs["evaluations"] == ALLOWED * 4 * 2 * (200 + 400)
 
 
@@ -74,7 +74,7 @@ def test_a_run_within_its_budget_gives_no_notice(caplog):
 
 
 @pytest.mark.parametrize(
-    "sampler", [None, iv.mams(), iv.samplers.relangevin(ladder="auto")], ids=["chosen", "mams", "ladder"]
+    "sampler", [None, iv.mams(), iv.samplers.parallel_tempering(ladder="auto")], ids=["chosen", "mams", "ladder"]
 )
 def test_warm_up_ends_within_the_budget(sampler):
     run, _ = sampled(sampler, warmup=1500, draws=2000, evaluations=2400)

@@ -700,7 +700,7 @@ class TestWords:
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
-        "sampler", [iv.samplers.sgld(0.05), iv.samplers.relangevin(step_size=0.1), iv.pcn()], ids=str
+        "sampler", [iv.samplers.sgld(0.05), iv.samplers.parallel_tempering(step_size=0.1), iv.pcn()], ids=str
     )
     def test_nobody_looked(self, sampler):
         """Nor does R-hat, of chains that start together and whose steps are given."""

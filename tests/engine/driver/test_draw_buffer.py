@@ -11,12 +11,12 @@ from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
-from invsamp.samplers import relangevin, sgld
+from invsamp.samplers import parallel_tempering, sgld
 
 
 def test_what_was_kept_is_handed_over_once():
     target = Target(FunctionPotential(square, 2))
-    engine = Engine(target, relangevin((1.0, 2.0, 4.0), 0.1), Plan(20, 10, 1, 3, 1))
+    engine = Engine(target, parallel_tempering((1.0, 2.0, 4.0), 0.1), Plan(20, 10, 1, 3, 1))
     engine.begin()
     while engine.warming:
         engine.step()

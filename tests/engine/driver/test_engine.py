@@ -26,9 +26,9 @@ from invsamp.samplers import (
     ghmc,
     mala,
     multi_variance_resgld,
+    parallel_tempering,
     pcn,
     r2sgld,
-    relangevin,
     resgld,
     sghmc,
     sgld,
@@ -50,8 +50,10 @@ SAMPLERS = {
     "mala, diagonal": mala(preconditioner="diagonal"),
     "crank nicolson": pcn(),
     "prior to posterior": layout_runs.SAMPLERS["prior to posterior"],
-    "relangevin, three fidelities": relangevin((1.0, 2.0, 4.0)),
-    "relangevin, adjacent pairs": relangevin((1.0, 2.0, 4.0), fidelities=["fine"] * 3, scheme=adjacent()),
+    "parallel_tempering, three fidelities": parallel_tempering((1.0, 2.0, 4.0)),
+    "parallel_tempering, adjacent pairs": parallel_tempering(
+        (1.0, 2.0, 4.0), fidelities=["fine"] * 3, scheme=adjacent()
+    ),
     "resgld": resgld((1.0, 4.0), 0.01, **NOISE),
     "r2sgld": r2sgld((1.0, 4.0), 0.01, fidelities=("fine", "fine")),
     "multi-variance": multi_variance_resgld((1.0, 4.0), 0.01, **NOISE),
@@ -79,7 +81,7 @@ QUICK = {
         "crank nicolson",
         "prior to posterior",
     ),
-    *("relangevin, adjacent pairs", "multi-variance", "fast, running average", "fast, shared pilot"),
+    *("parallel_tempering, adjacent pairs", "multi-variance", "fast, running average", "fast, shared pilot"),
     *("control variates, two fidelities", "coupled sums"),
 }
 PLAN = Plan(draws=20, warmup=120, thin=1, chains=3, seed=7)
@@ -129,7 +131,7 @@ def test_goes_on_bit_for_bit(name):
         np.testing.assert_equal(without_times(again.report()), report)
 
 
-@pytest.mark.parametrize("name", ["relangevin, three fidelities", "fast, shared pilot"])
+@pytest.mark.parametrize("name", ["parallel_tempering, three fidelities", "fast, shared pilot"])
 def test_restored_at_every_step(name):
     """Every step by another engine."""
     whole = begun(name)
@@ -142,7 +144,7 @@ def test_restored_at_every_step(name):
 
 def test_keeping_a_state_does_not_touch_the_run():
     """Nor does the run touch a state that was kept."""
-    name = "relangevin, three fidelities"
+    name = "parallel_tempering, three fidelities"
     looked_at, left_alone = begun(name), begun(name)
     kept = []
     for _ in range(PLAN.steps):
@@ -175,7 +177,7 @@ def test_what_a_failed_solve_said_is_still_known_afterwards():
 class TestControl:
     """The comparison finds what is missing: a state that forgets one thing does not go on to the same draws."""
 
-    NAME = "relangevin, three fidelities"
+    NAME = "parallel_tempering, three fidelities"
 
     @classmethod
     @cache
@@ -226,7 +228,7 @@ class TestControl:
 
 
 class TestMoreDraws:
-    @pytest.mark.parametrize("name", ["relangevin, three fidelities", "schedule"])
+    @pytest.mark.parametrize("name", ["parallel_tempering, three fidelities", "schedule"])
     def test_are_those_of_a_longer_run(self, name):
         more = replace(PLAN, draws=40)
         whole, short = begun(name, Plan(40, 120, 1, 3, 7)), begun(name)
@@ -260,7 +262,7 @@ def test_plan_refuses(change, message):
 
 
 def test_nothing_is_solved_before_it_begins():
-    engine = Engine(POSTERIOR, SAMPLERS["relangevin, three fidelities"], PLAN)
+    engine = Engine(POSTERIOR, SAMPLERS["parallel_tempering, three fidelities"], PLAN)
     assert [e.evaluations for e in engine.potentials.values()] == [0, 0, 0]
     with pytest.raises(ValueError, match="warmup must be at least 100"):
         Engine(POSTERIOR, mala(), replace(PLAN, warmup=50))

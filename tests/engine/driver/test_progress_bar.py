@@ -17,7 +17,7 @@ STEPS = 40
 
 def made(**settings):
     target = Target(FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1))
-    sampler = iv.samplers.relangevin((1.0, 3.0), step_size=0.3, swap_fraction=0.5)
+    sampler = iv.samplers.parallel_tempering((1.0, 3.0), step_size=0.3, swap_fraction=0.5)
     with pytest.warns(UserWarning):  # too short a run
         iv.sample(target, sampler, draws=30, warmup=10, chains=2, seed=1, **settings)
 

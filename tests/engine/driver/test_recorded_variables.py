@@ -33,7 +33,7 @@ def outer(theta: np.ndarray) -> np.ndarray:
 RECORD = {"norm": norm, "outer": outer}
 
 
-@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.relangevin((1, 4))], ids=["one rung", "two rungs"])
+@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.parallel_tempering((1, 4))], ids=["one rung", "two rungs"])
 def test_functions_of_the_draws_that_are_kept(sampler, draw):
     plain = draw(POSTERIOR, sampler, thin=2, **LENGTH)
     run = draw(POSTERIOR, sampler, thin=2, record=RECORD, **LENGTH)
@@ -48,7 +48,7 @@ def test_functions_of_the_draws_that_are_kept(sampler, draw):
     assert run.rungs == plain.rungs
 
 
-@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.relangevin((1, 4))], ids=["one rung", "two rungs"])
+@pytest.mark.parametrize("sampler", [iv.mala(), iv.samplers.parallel_tempering((1, 4))], ids=["one rung", "two rungs"])
 def test_in_place_of_parameters(sampler, draw, monkeypatch):
     plain = draw(POSTERIOR, sampler, **LENGTH)
     run = draw(POSTERIOR, sampler, record=RECORD, keep=False, **LENGTH)
@@ -75,7 +75,7 @@ def test_in_place_of_parameters(sampler, draw, monkeypatch):
     "keep", [pytest.param(True, marks=pytest.mark.slow), ("b",), False], ids=["all", "some", "none"]
 )
 def test_saved_and_resumed(keep, draw, tmp_path):
-    sampler = iv.samplers.relangevin((1, 4))
+    sampler = iv.samplers.parallel_tempering((1, 4))
     settings = {"record": RECORD, "keep": keep}
     whole = draw(POSTERIOR, sampler, **settings, **LENGTH)
     draw(POSTERIOR, sampler, directory=tmp_path / "run", segment=7, **settings, **(LENGTH | {"draws": 15}))

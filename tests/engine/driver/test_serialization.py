@@ -132,7 +132,7 @@ class TestRoundTrip:
             samplers.cyclic_sgld(0.1, cycles=4),
             samplers.sghmc(friction=0.3, gradient_noise=GradientNoise(known((1.0, 2.0)), "diagonal", "clip")),
             samplers.mala(preconditioner="diagonal"),
-            samplers.relangevin((1.0, 2.0), scheme=seo(), boundary="project"),
+            samplers.parallel_tempering((1.0, 2.0), scheme=seo(), boundary="project"),
             samplers.resgld((1.0, 4.0), 0.1, estimator=noisy(0.5, 0.5)),
             samplers.r2sgld((1.0, 4.0), 0.1),
             samplers.multi_variance_resgld((1.0, 4.0), 0.1, estimator=noisy(0.5, 0.5)),

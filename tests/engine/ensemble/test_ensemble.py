@@ -43,7 +43,7 @@ class InAnyOrder:
 def engine_of(fidelities, fraction, **settings):
     models = {name: bent_line.model(tilt) for name, tilt in (("coarse", 0.3), ("medium", 0.1), ("fine", 0.0))}
     temperatures = [2.0**k for k in range(len(fidelities))]
-    sampler = iv.samplers.relangevin(temperatures, 0.02, fidelities=fidelities, swap_fraction=fraction)
+    sampler = iv.samplers.parallel_tempering(temperatures, 0.02, fidelities=fidelities, swap_fraction=fraction)
     engine = Engine(bent_line.posterior(**models), sampler, Plan(60, 0, 2, 3, 5, check_gradient=False))
     engine.begin()
     return engine

@@ -172,7 +172,7 @@ def test_energies_that_are_not_the_same_again(sd, refused) -> None:
 
 
 def test_every_fidelity_that_the_sampler_uses_is_checked() -> None:
-    ladder = iv.samplers.relangevin((1.0, 4.0), fidelities=(0, 1), swap=iv.swaps.delayed_acceptance())
+    ladder = iv.samplers.parallel_tempering((1.0, 4.0), fidelities=(0, 1), swap=iv.swaps.delayed_acceptance())
     for models, name in (((Linear(1.5), Linear()), "coarse"), ((Linear(), Linear(1.5)), "fine")):
         with pytest.warns(UserWarning, match=f"fidelity '{name}' is not that of its energy"):
             iv.sample(posterior(*models), ladder, **SHORT)

@@ -119,7 +119,7 @@ class TestRightNames:
     def test_a_parameter_may_be_a_temperature(self, tmp_path):
         """Although the hot rungs have one, too."""
         target = iv.Target(iv.extending.FunctionPotential(square, 2), names=("temperature", "b"))
-        sampler = iv.samplers.relangevin((1.0, 2.0), (0.1, 0.2))
+        sampler = iv.samplers.parallel_tempering((1.0, 2.0), (0.1, 0.2))
         settings = {"draws": 8, "warmup": 100, "seed": 1, "progress": False}
         wanted = iv.sample(iv.Target(iv.extending.FunctionPotential(square, 2)), sampler, **settings)
         for run in (

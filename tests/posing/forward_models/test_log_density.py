@@ -142,7 +142,7 @@ class TestWithoutGradient:
     def test_others_refuse_by_name_before_any_solve(self) -> None:
         asked = []
         posterior = iv.Posterior(iv.Prior(a=iv.Normal(0, 1)), log_likelihood=lambda t: asked.append(t))
-        for sampler in (None, iv.hmc(), iv.samplers.relangevin((1.0, 4.0))):
+        for sampler in (None, iv.hmc(), iv.samplers.parallel_tempering((1.0, 4.0))):
             with pytest.raises(
                 ValueError, match=r"sampler must follow no gradients of fidelity 'model', got .*pcn\(\)"
             ):

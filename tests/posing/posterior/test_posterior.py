@@ -17,7 +17,7 @@ from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Potential, Problem, TermwisePotential
-from invsamp.samplers import mala, relangevin
+from invsamp.samplers import mala, parallel_tempering
 
 
 def test_protocols() -> None:
@@ -182,7 +182,7 @@ class TestPartOfTheData:
         def moments(run):
             return np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], axis=1)
 
-        run = draw(posterior, relangevin((1.0, 1.5), swap_fraction=0.5), draws=200, warmup=200, chains=128)
+        run = draw(posterior, parallel_tempering((1.0, 1.5), swap_fraction=0.5), draws=200, warmup=200, chains=128)
         assert run.report["swap_accepts"][0] > 1000
         assert agrees(moments(run), truth)
         assert not agrees(moments(draw(posterior, mala(fidelity="coarse"), draws=200, warmup=200, chains=128)), truth)

@@ -166,7 +166,12 @@ def test_a_coarse_fidelity_has_the_same_unknowns(draw):
     posterior = iv.Posterior(prior, {"coarse": coarse, "fine": shooting}, noisy(), iv.GaussianNoise(SD))
     start = fit.start(np.random.default_rng(0), 4)
     run = draw(
-        posterior, iv.samplers.relangevin((1.0, 1.5), swap_fraction=0.5), draws=20, warmup=100, chains=4, start=start
+        posterior,
+        iv.samplers.parallel_tempering((1.0, 1.5), swap_fraction=0.5),
+        draws=20,
+        warmup=100,
+        chains=4,
+        start=start,
     )
     assert np.isfinite(run.theta).all() and run.report["swap_attempts"][0] > 0
 
