@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import FoundModes, Report
+from invsamp.diagnostics.stability import stability_warnings
 from invsamp.protocols import Array
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
         *_stationarity_warnings(report),
+        *_step_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
@@ -585,6 +587,12 @@ def _stationarity_warnings(report: Report) -> list[str]:
                 f"may be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...))."
             )
     return found
+
+
+def _step_warnings(report: Report) -> list[str]:
+    """Rungs without acceptance whose steps are too long where the chains are."""
+    rungs = _by_rung(report, report.get("step_stability"))
+    return [warning for _, where, found in rungs for warning in stability_warnings(where, found)]
 
 
 def _failed_solve_warnings(report: Report) -> list[str]:
