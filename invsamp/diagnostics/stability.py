@@ -17,8 +17,8 @@ def refusal(rung: int, rungs: int, step: float, share: float) -> str:
     """Why a given step is refused before sampling."""
     return (
         f"step_size{_of(rung, rungs)} must be less than {_rounded(step / share)}, the longest stable step at the "
-        f"lowest energy found, got {step:.3g}: no chain can stay there, and every move is accepted. For variances within "
-        f"10%, take at most {_rounded(0.1 * step / share)}, or leave step_size out. {SKIP}"
+        f"lowest energy found, got {step:.3g}: no chain can stay there, and every move is accepted. For variances "
+        f"within 10%, take at most {_rounded(0.1 * step / share)}, or leave step_size out. {SKIP}"
     )
 
 
@@ -32,8 +32,8 @@ def stability_warnings(where: str, found: StepStability) -> list[str]:
         advice = f"Take step_size at most {_rounded(0.1 * longest)} for variances within 10%"
     if drift > DRIFT_LIMIT:
         return [
-            f"{where}: the drift of a step is {drift**0.5:.2g} times its noise, where chains in a stable state have less "
-            f"than 1: steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
+            f"{where}: the drift of a step is {drift**0.5:.2g} times its noise, where a stable chain has less than "
+            f"1: steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
             f"not use these draws. {advice}, or raise warmup."
         ]
     wide = f"{1.0 / (1.0 - share):.2g} times as large as they should be" if share < 1.0 else "without meaning"
