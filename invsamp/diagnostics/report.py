@@ -39,6 +39,7 @@ class StepStability(TypedDict):
     share: float  # the step size over the longest stable one
     drift: float  # squared drift of a step over its squared noise
     longest: float | None  # stable step; None where the energy has no curvature
+    evaluations: int  # of the checks, which are not counted among those of the run
 
 
 class Stationarity(TypedDict):

@@ -27,6 +27,7 @@ from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.modes.descent import descend
 from invsamp.protocols import Array
+from invsamp.tempering.contours import Contour
 
 #: Chains whose positions are used, iterations for the largest curvature, and evaluations of a descent at the most.
 POSITIONS, ITERATIONS, MAX_EVALUATIONS = 4, 8, 300
@@ -36,7 +37,7 @@ TOLERANCE = 0.1
 DIFFERENCE = 0.03
 
 
-class StepStabilityCheck(Lasting, lasting=("found",)):
+class StepStabilityCheck(Lasting, lasting=("found", "_before")):
     """The checks of a run: before its first step, before its first draw, and after its last.
 
     Their evaluations are not counted: some ten gradients at four positions, and four descents where chains are far
@@ -50,31 +51,36 @@ class StepStabilityCheck(Lasting, lasting=("found",)):
 
     def __init__(self) -> None:
         self.found: list[StepStability | None] = []
+        self._before: dict[int, int] = {}  # evaluations by rung
 
     def before(self, rungs: Sequence[RungChains], warmed: bool) -> None:
         """Refuse a given step that is unstable at the lowest of some minima, where the chains are far from it.
 
-        Preconditioners of the rungs are those of the draws. A minibatch has minima of its own: there the positions
-        after warm-up decide.
+        Preconditioners of the rungs are those of the draws. A minibatch has minima of its own, and so has a contour
+        that each chain learns: there the positions after warm-up decide.
 
         Raises
         ------
         ValueError
         """
         for k, rung in enumerate(rungs):
-            step, batches = rung.settings.step_size, _batch(rung) is not None
-            if not _concerned(rung) or not isinstance(step, float) or (batches and not warmed):
+            step = rung.settings.step_size
+            if not _concerned(rung) or not isinstance(step, float):
                 continue
             local = _Local(rung, step)
-            if local.drift() < DRIFT_LIMIT:
+            if local.at_chains and not warmed:
                 continue
-            at = local.position if batches else local.minimum()
-            if at is not None and (share := local.share(at)) > 1.0:
-                raise ValueError(refusal(k, len(rungs), step, share))
+            if local.drift() >= DRIFT_LIMIT:
+                at = local.position if local.at_chains else local.minimum()
+                if at is not None and (share := local.share(at)) > 1.0:
+                    raise ValueError(refusal(k, len(rungs), step, share))
+            self._before[k] = self._before.get(k, 0) + local.evaluations
 
     def after(self, rungs: Sequence[RungChains]) -> None:
         """Measure where the chains are now."""
-        self.found = [_measured(rung) if _concerned(rung) else None for rung in rungs]
+        self.found = [
+            _measured(rung, self._before.get(k, 0)) if _concerned(rung) else None for k, rung in enumerate(rungs)
+        ]
 
 
 def _concerned(rung: RungChains) -> bool:
@@ -82,10 +88,11 @@ def _concerned(rung: RungChains) -> bool:
     return bool(rung.gradients) and not kernel.adjusted and bool(np.isfinite(kernel.stability_limit))
 
 
-def _measured(rung: RungChains) -> StepStability:
+def _measured(rung: RungChains, before: int) -> StepStability:
     local = _Local(rung, mean_step_size(rung))
-    share = local.share(local.position)
-    return {"share": share, "drift": local.drift(), "longest": local.step / share if share > 0.0 else None}
+    share, drift = local.share(local.position), local.drift()
+    longest = local.step / share if share > 0.0 else None
+    return {"share": share, "drift": drift, "longest": longest, "evaluations": before + local.evaluations}
 
 
 class _Local:
@@ -93,7 +100,10 @@ class _Local:
 
     def __init__(self, rung: RungChains, step: float) -> None:
         self.rung, self.step = rung, step
-        self.position = rung.position[:POSITIONS]
+        separate = isinstance(rung.target, Contour) and not rung.target.together
+        self.at_chains = separate or _batch(rung) is not None  # and nowhere else
+        self.position = rung.position if separate else rung.position[:POSITIONS]
+        self.evaluations = 0
 
     def drift(self) -> float:
         """The squared drift of a step over its squared noise, the median over chains."""
@@ -103,7 +113,7 @@ class _Local:
             return float(np.median(0.5 * self.step * np.mean(one * other, axis=1)))
 
     def share(self, position: Array) -> float:
-        """The step over the longest stable one at positions (n, d), the median over them."""
+        """The step over the longest stable one at positions (n, d), the largest of them."""
         rung, length = self.rung, DIFFERENCE * np.sqrt(2.0 * self.step)
         direction = np.random.default_rng(0).standard_normal(position.shape)
         here, curvature = self.slope(position), np.zeros(len(position))
@@ -114,7 +124,7 @@ class _Local:
             sign = np.where(rung.domain.contains(position + move), 1.0, -1.0)[:, None]
             direction = sign * (self.slope(position + sign * move) - here) / length
             curvature = np.linalg.norm(direction, axis=1)
-        return float(np.median(self.step * curvature / rung.settings.kernel.stability_limit))
+        return float(np.max(self.step * curvature / rung.settings.kernel.stability_limit))
 
     def minimum(self) -> Array | None:
         """The lowest point (1, d) that descents from the chains come to; None where none comes to an end."""
@@ -145,6 +155,7 @@ class _Local:
         return Estimate(rung.reduced_energy(found), rung.reduced_gradient(found), failed=found.failed)
 
     def _answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        self.evaluations += sum(len(request.position) for request in requests)
         counts = [(each, each.counts) for each in self.rung.potential.fidelities.values()]
         found = self.rung.answer(requests)
         for each, before in counts:
