@@ -132,13 +132,13 @@ def separate(
     weights : mapping from kind to array, shape (n, m)
         At this rank's nodes.
     """
-    equation, space = discretization.equation, discretization.space
+    space, cells = discretization.space, discretization.cells
     found: dict[Slots, tuple[Numbers, dict[tuple[int, int], Array]]] = {}
     rest = []
     for kind, nodal in weights.items():
         driver = discretization.drivers[kind]
         terms = _terms(driver.field)
-        if equation.cells is None or not driver.columns.size or terms is None:
+        if cells is None or not driver.columns.size or terms is None:
             rest.append(kind)
             continue
         slots, expansion = terms
@@ -148,7 +148,7 @@ def separate(
         _, summed = found.setdefault(slots, (driver.columns, {}))
         for orders, coefficient in expansion.items():
             summed[orders] = summed.get(orders, 0.0) + coefficient * whole
-    side = 1 + (equation.cells or 0)
+    side = 1 + (cells or 0)
     grid = np.linspace(0.0, 1.0, side)
     bumps = []
     for slots, (columns, summed) in found.items():
