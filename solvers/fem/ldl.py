@@ -68,13 +68,13 @@ class Elimination:
         below, *fill = _fill(columns, rows, parents, starts)
         return cls(order, chosen, columns, rows, starts, below, tuple(fill))
 
-    def factor(self, entries: Array) -> SymmetricFactors | None:
-        """Factor the matrix with these entries in the pattern; None if it is not finite or not positive definite."""
+    def factor(self, entries: Array) -> SymmetricFactors:
+        """Factor the matrix with these entries in the pattern; not `good` if it is not finite or positive definite."""
         lower, diagonal = np.empty(len(self.below)), np.empty(len(self.order))
         good = _factor(
             entries, self.chosen, self.columns, self.rows, self.starts, self.below, *self.fill, lower, diagonal
         )
-        return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order) if good else None
+        return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order, good)
 
 
 def _order(pattern: Sparse) -> Numbers:

@@ -6,6 +6,7 @@ L is read once for all columns of a block, and a column gets the same bits alone
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,20 @@ Places = npt.NDArray[np.uint32]
 BLOCK = 32
 
 
+class CompiledMatrix(Protocol):
+    """A sparse matrix over all nodes, as compiled loops take it."""
+
+    @property
+    def places(self) -> tuple[Places, Places]:
+        """Starts of the rows, and columns."""
+        ...
+
+    @property
+    def entries(self) -> Array:
+        """In the order of the columns."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class SymmetricFactors:
     """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
@@ -30,38 +45,43 @@ class SymmetricFactors:
     entries: Array
     diagonal: Array
     order: Numbers  # nodes in the order of elimination
+    good: bool  # otherwise all solutions are NaN: the matrix is not positive definite
 
     def solve(self, right: Array) -> Array:
         """Solve for right-hand sides (n, k); rows of nodes that are not free are copied."""
+        if not self.good:
+            return np.full(right.shape, np.nan)
         solution = np.array(right, dtype=float, order="C")
-        columns, first = solution.shape[1], 0
-        while first < columns:
-            width = min(columns - first, BLOCK)
-            # a few columns at a time go through loops of their own
-            width = width if width >= 8 else min(width, 4)
-            march = _solve_one if width == 1 else _solve_four if width <= 4 else _solve_block
-            work = np.zeros((len(self.order), max(width, 4) if width > 1 else 1))
-            march(self.starts, self.rows, self.entries, self.diagonal, self.order, work, solution, first, width)
-            first += width
+        factors = (self.starts, self.rows, self.entries, self.diagonal, self.order)
+        for first in range(0, solution.shape[1], BLOCK):
+            width = min(solution.shape[1] - first, BLOCK)
+            work = np.empty((len(self.order), width))
+            (_solve_one if width == 1 else _solve_block)(*factors, work, solution, first)
         return solution
 
-    def march(self, explicit: tuple[Places, Places, Array], recurrence: Recurrence) -> Marched:
-        """Go through a recurrence of one column.
-
-        Parameters
-        ----------
-        explicit : (starts of the rows, columns, entries)
-            The matrix B over all nodes.
-        recurrence : Recurrence
-        """
+    def march(self, explicit: CompiledMatrix, recurrence: Recurrence) -> Marched:
+        """Go through a recurrence of one column, as `invsamp.solvers.fem.recurrence.CompiledFactors.march`."""
         start, added = recurrence.start[:, 0].copy(), np.ascontiguousarray(recurrence.added[:, :, 0])
         steps, n = len(recurrence.factors), len(start)
         places = np.full(steps + 1, -1)
         places[list(recurrence.keep)] = np.arange(len(recurrence.keep))
-        kept, sums = np.empty((len(recurrence.keep), n, 1)), np.zeros((len(recurrence.weights), n, 1))
+        kept, sums = np.full((len(recurrence.keep), n, 1), np.nan), np.zeros((len(recurrence.weights), n, 1))
+        if not self.good:
+            return Marched(kept, sums + np.nan)
         factors = (self.starts, self.rows, self.entries, self.diagonal, self.order)
         coefficients, weights = np.ascontiguousarray(recurrence.factors), np.ascontiguousarray(recurrence.weights)
-        _march(*factors, *explicit, start, added, coefficients, places, weights, kept[:, :, 0], sums[:, :, 0])
+        _march(
+            *factors,
+            *explicit.places,
+            explicit.entries,
+            start,
+            added,
+            coefficients,
+            places,
+            weights,
+            kept[:, :, 0],
+            sums[:, :, 0],
+        )
         return Marched(kept, sums)
 
 
@@ -80,7 +100,7 @@ def _substitute(starts, rows, entries, diagonal, x):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
+def _solve_one(starts, rows, entries, diagonal, order, work, solution, first):  # type: ignore[no-untyped-def]
     x = work.reshape(-1)
     for j in range(len(order)):
         x[j] = solution[order[j], first]
@@ -90,35 +110,8 @@ def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, wi
 
 
 @njit(cache=True)
-def _solve_four(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
-    """Two to four columns, filled up by zeros to one vector register."""
-    for j in range(len(order)):
-        for k in range(width):
-            x[j, k] = solution[order[j], first + k]
-    for j in range(len(order)):
-        a, b, c, d = x[j, 0], x[j, 1], x[j, 2], x[j, 3]
-        for p in range(starts[j], starts[j + 1]):
-            entry, row = entries[p], rows[p]
-            x[row, 0] -= entry * a
-            x[row, 1] -= entry * b
-            x[row, 2] -= entry * c
-            x[row, 3] -= entry * d
-    for j in range(len(order) - 1, -1, -1):
-        pivot = diagonal[j]
-        a, b, c, d = x[j, 0] / pivot, x[j, 1] / pivot, x[j, 2] / pivot, x[j, 3] / pivot
-        for p in range(starts[j], starts[j + 1]):
-            entry, row = entries[p], rows[p]
-            a -= entry * x[row, 0]
-            b -= entry * x[row, 1]
-            c -= entry * x[row, 2]
-            d -= entry * x[row, 3]
-        x[j, 0], x[j, 1], x[j, 2], x[j, 3] = a, b, c, d
-        for k in range(width):
-            solution[order[j], first + k] = x[j, k]
-
-
-@njit(cache=True)
-def _solve_block(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
+def _solve_block(starts, rows, entries, diagonal, order, x, solution, first):  # type: ignore[no-untyped-def]
+    width = x.shape[1]
     for j in range(len(order)):
         for k in range(width):
             x[j, k] = solution[order[j], first + k]
