@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Numbers, Space
 from invsamp.solvers.fem.field_contract import FieldValues, Linear, by_row
-
-Product = Callable[[Array], Array]
+from invsamp.solvers.forward_model import Product
 
 
 class Part(Protocol):
@@ -147,18 +146,6 @@ def pull_back(
         if columns.size:
             pulled[:, columns] += by_row(values.pullback, theta[:, columns], cotangents[kind].T)
     return pulled
-
-
-def checked_product(product: Product, shape: tuple[int, ...]) -> Product:
-    """A vector-Jacobian product that minds the shape of the cotangents."""
-
-    def checked(cotangent: Array) -> Array:
-        cotangent = np.asarray(cotangent, dtype=float)
-        if cotangent.shape != shape:
-            raise ValueError(f"cotangent must have shape {shape}, got {cotangent.shape}")
-        return product(cotangent)
-
-    return checked
 
 
 def _affine(values: Linear, weights: Array, space: Space) -> _Affine:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy.typing as npt
 
-from invsamp.arguments import numbers, real
+from invsamp.arguments import real
 from invsamp.solvers.fem.backends import check_backend, make_space
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, edge_values, flux_load, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
@@ -19,6 +19,7 @@ from invsamp.solvers.fem.fields import as_field
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting, on_cells, on_nodes
 from invsamp.solvers.foreign import Comm, Given
+from invsamp.solvers.forward_model import checked_theta
 from invsamp.solvers.heat.discretization import Discretization, Driver
 from invsamp.solvers.heat.march import March
 from invsamp.solvers.heat.stationary import Stationary
@@ -83,10 +84,7 @@ class DiffusionEquation(ABC):
 
     def check_theta(self, theta: npt.ArrayLike) -> Array:
         """Theta as an array (batch, n_parameters)."""
-        values, width = numbers("theta", theta), sum(self.sizes)
-        if values.ndim != 2 or values.shape[1] != width:
-            raise ValueError(f"theta must have shape (batch, {width}), got {values.shape}")
-        return values
+        return checked_theta(theta, sum(self.sizes))
 
     @cached_property
     def domain(self) -> Mesh:

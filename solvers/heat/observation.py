@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -12,8 +11,9 @@ import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Sensors
 from invsamp.solvers.fem.sensors import SensorLayout
-from invsamp.solvers.fem.weighted import Precomputed, checked_product
+from invsamp.solvers.fem.weighted import Precomputed
 from invsamp.solvers.foreign import Comm
+from invsamp.solvers.forward_model import checked_product, seconds_per_evaluation
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
@@ -96,13 +96,8 @@ class Observation:
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient: the least of three; on several ranks their mean."""
-        theta, seconds = np.full((1, sum(self.equation.sizes)), 0.5), []
-        for _ in range(3):
-            began = time.perf_counter()
-            y, vjp = self.linearize(theta)
-            vjp(np.ones_like(y))
-            seconds.append(time.perf_counter() - began)
-        spent, ranks = self.equation.space.total(np.array([min(seconds), 1.0]))
+        seconds = seconds_per_evaluation(self, np.full((1, sum(self.equation.sizes)), 0.5))
+        spent, ranks = self.equation.space.total(np.array([seconds, 1.0]))
         return float(spent / ranks)
 
     @cached_property
