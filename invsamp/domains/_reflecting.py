@@ -62,7 +62,7 @@ class Boundary:
         """Whether each position (n, d) is inside, shape (n,)."""
         points = np.array(position, dtype=float, order="C")
         result = np.empty(len(points), dtype=np.bool_)
-        _paths.contained(points, *self.packed, result)
+        _paths.contained(points, self.packed, result)
         for surface in self.surfaces:
             # a function may not be defined outside of the other walls
             result[result] = surface.inside(points[result])
@@ -80,7 +80,7 @@ class Boundary:
             return self._follow(end, velocity, form)
         bounces, failed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
         scratch = np.empty((4, dimension))
-        _paths.follow(end, velocity, *self.packed, form, scratch, self.convex, self.max_bounces, bounces, failed)
+        _paths.follow(end, velocity, self.packed, form, scratch, self.convex, self.max_bounces, bounces, failed)
         return Reflection(end, velocity, bounces, failed)
 
     def _follow(self, end: Array, velocity: Array, metric: Array) -> Reflection:
@@ -115,7 +115,7 @@ class Boundary:
             rows = rows[ok]
         moved = np.flatnonzero(~failed)
         p = end[moved]
-        _paths.pull_all(p, *self.packed)
+        _paths.pull_all(p, self.packed)
         end[moved] = p
         failed[moved] = ~self.contains(p)
         end[failed], velocity[failed], bounces[failed] = start[failed], move[failed], 0
@@ -127,7 +127,7 @@ class Boundary:
         """Times, members and walls (n,) of the first hits; surfaces count on after the compiled members."""
         compiled = len(self.packed[0])
         times, members, walls = horizon.copy(), last_member.copy(), last_wall.copy()
-        _paths.first_hits(position, move, *self.packed, times, members, walls)
+        _paths.first_hits(position, move, self.packed, times, members, walls)
         for k, surface in enumerate(self.surfaces, start=compiled):
             times, hit = surface.first_hits(position, move, times, last_member == k)
             members[hit] = k
@@ -136,7 +136,7 @@ class Boundary:
     def _normals(self, position: Array, members: IntArray, walls: IntArray) -> Array:
         compiled = len(self.packed[0])
         normals = np.zeros(position.shape)
-        _paths.set_normals(position, np.where(members < compiled, members, -1), walls, *self.packed, normals)
+        _paths.set_normals(position, np.where(members < compiled, members, -1), walls, self.packed, normals)
         for k, surface in enumerate(self.surfaces, start=compiled):
             hit = members == k
             if hit.any():
