@@ -1,8 +1,8 @@
 """Closed curves of straight edges in the plane, in a uniform grid: which side a point is on, which edge a move hits.
 
-A cell knows the edges that run through it, or else whether it lies inside; a row of cells knows the edges whose
-heights it meets. The domain lies to the left of every edge. All functions are scalar, and work on two flat arrays
-that hold everything (see `edge_grid`).
+A cell knows the edges that run through it, or else whether it lies inside; a row of cells knows the edges
+between whose heights it lies. The domain lies to the left of every edge. All functions are scalar, and work on two flat
+arrays that hold everything (see `edge_grid`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from invsamp.domains.contract import Array
 from invsamp.protocols import Plain
 
 IntArray = npt.NDArray[np.int64]
+#: `indices` and where the grid starts in them, `numbers` and where it starts there.
+Grid = tuple[IntArray, int, Array, int]
 
 # A bounce takes tens of nanoseconds: counting references to arrays at every call would take several times that, so
 # that is off in functions that allocate nothing; the innermost ones are inlined. (The compiler's cache knows a function
@@ -152,21 +154,13 @@ def _odd(x: float, y: float, row: int, indices: IntArray, at: int, numbers: Arra
 
 @njit(**INNER)
 def first_edge(
-    x: float,
-    y: float,
-    vx: float,
-    vy: float,
-    horizon: float,
-    left_behind: int,
-    indices: IntArray,
-    at: int,
-    numbers: Array,
-    start: int,
+    x: float, y: float, vx: float, vy: float, horizon: float, last_edge: int, grid: Grid
 ) -> tuple[float, int]:
     """First edge that a move crosses outwards before time `horizon`, and when; (`horizon`, -1) where there is none.
 
-    The edge `left_behind` is passed over.
+    The edge `last_edge` is passed over.
     """
+    indices, at, numbers, start = grid
     columns, rows = indices[at], indices[at + 1]
     i = min(max(int((x - numbers[start]) * numbers[start + 2]), 0), columns - 1)
     j = min(max(int((y - numbers[start + 1]) * numbers[start + 3]), 0), rows - 1)
@@ -187,7 +181,7 @@ def first_edge(
         cell = cells + j * columns + i
         for k in range(edges + indices[cell], edges + indices[cell + 1]):
             edge = indices[k]
-            if edge == left_behind or edge == best_edge:  # noqa: SIM109
+            if edge == last_edge or edge == best_edge:  # noqa: SIM109
                 continue
             first = start + NUMBERS_HEAD + 4 * edge
             x1, y1, x2, y2 = numbers[first], numbers[first + 1], numbers[first + 2], numbers[first + 3]

@@ -63,13 +63,13 @@ def fold_box(
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _folds(end: float, low: float, high: float) -> float:
-    """Walls crossed strictly before arriving at `end`, which lies outside [low, high]; inf if not finite."""
+    """Bounds crossed strictly before arriving at `end`, which lies outside [low, high]; inf if not finite."""
     if math.isinf(end) or math.isnan(end):
         return math.inf
     width = high - low
     if math.isinf(width):
         return 1.0
-    # a move that ends exactly on a wall has not bounced off it
+    # a move that ends exactly on a bound is not reflected there
     return math.ceil((low - end) / width) if end < low else math.ceil((end - low) / width) - 1.0
 
 
@@ -80,5 +80,5 @@ def _folded(end: float, low: float, high: float, folds: float) -> float:
         return 2.0 * low - end if end < low else 2.0 * high - end
     traveled = (low - end if end < low else end - high) - (folds - 1.0) * (high - low)
     from_low = (folds % 2.0 == 1.0) == (end < low)
-    # rounding may leave the wall by an ulp
+    # rounding may leave the bound by an ulp
     return min(max(low + traveled if from_low else high - traveled, low), high)

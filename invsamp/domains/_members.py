@@ -108,7 +108,7 @@ def first_hit(
         if kind == EDGES:
             a, b = indices[columns], indices[columns + 1]
             time, face = first_edge(
-                point[a], point[b], velocity[a], velocity[b], best, last, indices, at, numbers, start
+                point[a], point[b], velocity[a], velocity[b], best, last, (indices, at, numbers, start)
             )
         elif kind == BOUNDS:
             time, face = _first_bound(point, velocity, best, last, member, region)

@@ -34,9 +34,9 @@ class LevelSet(ReflectingDomain):
         Natural parameters (n, d) -> gradients (n, d). It must not vanish on the boundary.
     dimension : int
     resolution : float or array_like, shape (d,), optional
-        Moves are looked at in steps that are no longer than this in any coordinate, then the crossing is located to
-        rounding. What is thinner may be stepped over: a wall between two parts of the domain, or a part outside
-        that a move cuts. By default a move is looked at in eight steps, and again after each bounce.
+        Moves are checked in steps no longer than this in any coordinate, then the crossing is located to rounding. A
+        thinner gap between two parts of the domain, or a thinner part outside that a move cuts, may be stepped over.
+        By default a move is checked in eight steps, and again after each bounce.
     bounds : pair of array_like, shape (d,), optional
         Lower and upper ends of a box that holds the domain; `sample_uniform` needs it.
     name : str, optional
@@ -181,7 +181,7 @@ class LevelSet(ReflectingDomain):
             reach[open_ended & out] = 2.0**power
         found = reach > 0.0
         start, direction, reach = start[found], direction[found], reach[found]
-        # not where the function ends being defined, which may be beyond other walls
+        # not where the function ends being defined, which may be beyond another boundary
         defined = np.isfinite(self._levels(start + reach[:, None] * direction))
         start, direction, reach = start[defined], direction[defined], reach[defined]
         if not len(start):
