@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from invsamp.arguments import boolean
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, checked_boundary, fixed_nodes, shown
-from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.fields import Field, as_field
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.sensors import as_layout
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.discretization import Driver

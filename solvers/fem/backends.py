@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from invsamp.arguments import one_of
 from invsamp.solvers import _dolfinx
-from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm
 
 BACKENDS = ("skfem", "dolfinx")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Mask, Part, Space
+from invsamp.solvers.fem.contract import Array, Mask, Part
 from invsamp.solvers.fem.field_contract import Linear, checked_unknown, describe
+from invsamp.solvers.fem.space import Space
 
 #: The whole boundary at temperature zero; or without flux; or at the values of a manufactured solution.
 WHOLE = ("dirichlet", "neumann", "exact")

@@ -13,16 +13,17 @@ import numpy as np
 import scipy.sparse as sparse
 
 from invsamp.solvers import _dolfinx
-from invsamp.solvers.fem.assembled_space import AssembledMatrix, AssembledSpace
 from invsamp.solvers.fem.contract import Array, Factors, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
+from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.petsc_factors import PetscFactors, Plan
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm
 
 
-class DolfinxSpace(AssembledSpace):
-    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.contract.Space`.
+class DolfinxSpace(Space):
+    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class DolfinxSpace(AssembledSpace):
         self._positions = local.positions
         self._plans: dict[bytes, Plan] = {}
 
-    def factor(self, matrix: AssembledMatrix, fixed: Mask) -> Factors:
+    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
         """Factor a matrix, with the nodes of the mask fixed."""
         if self._halo is None:
             return super().factor(matrix, fixed)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import FieldValues, known_values
+from invsamp.solvers.fem.space import Space
 
 
 def on_nodes(whole: FieldValues, space: Space) -> FieldValues:

@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers
+from invsamp.solvers.fem.contract import Array, Factors, Numbers
+from invsamp.solvers.fem.matrices import Matrix
 
 
 class Recurrence(NamedTuple):

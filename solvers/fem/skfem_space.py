@@ -6,13 +6,13 @@ import numpy as np
 from skfem import Basis, BilinearForm, ElementQuad1, ElementTriP1, MeshQuad, MeshTri
 from skfem.helpers import dot, grad
 
-from invsamp.solvers.fem.assembled_space import AssembledSpace
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Given
 
 
-class SkfemSpace(AssembledSpace):
-    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.contract.Space`.
+class SkfemSpace(Space):
+    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
 
     Parameters
     ----------

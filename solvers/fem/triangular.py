@@ -6,34 +6,16 @@ L is read once for all columns of a block, and a column gets the same bits alone
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.matrices import Matrix, Places
 from invsamp.solvers.fem.recurrence import Marched, Recurrence
-
-#: Unsigned, or numba looks for negative indices in the innermost loops.
-Places = npt.NDArray[np.uint32]
 
 #: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
 BLOCK = 32
-
-
-class CompiledMatrix(Protocol):
-    """A sparse matrix over all nodes, as compiled loops take it."""
-
-    @property
-    def places(self) -> tuple[Places, Places]:
-        """Starts of the rows, and columns."""
-        ...
-
-    @property
-    def entries(self) -> Array:
-        """In the order of the columns."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +41,7 @@ class SymmetricFactors:
             (_solve_one if width == 1 else _solve_block)(*factors, work, solution, first)
         return solution
 
-    def march(self, explicit: CompiledMatrix, recurrence: Recurrence) -> Marched:
+    def march(self, explicit: Matrix, recurrence: Recurrence) -> Marched:
         """Go through a recurrence of one column, as `invsamp.solvers.fem.recurrence.CompiledFactors.march`."""
         start, added = recurrence.start[:, 0].copy(), np.ascontiguousarray(recurrence.added[:, :, 0])
         steps, n = len(recurrence.factors), len(start)

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import FieldValues, Linear, by_row
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.forward_model import Product
 
 

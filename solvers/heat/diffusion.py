@@ -13,11 +13,12 @@ from invsamp.arguments import real
 from invsamp.solvers.fem.backends import check_backend, make_space
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, edge_values, flux_load, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
-from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import Field, FieldValues, NamesAlone, is_number, union
 from invsamp.solvers.fem.fields import as_field
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting, on_cells, on_nodes
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.forward_model import checked_theta
 from invsamp.solvers.heat.discretization import Discretization, Driver

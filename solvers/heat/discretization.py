@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Mask, Numbers, Sensors, Space
+from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
+from invsamp.solvers.fem.space import Sensors, Space
 from invsamp.solvers.fem.weighted import pull_back
 from invsamp.solvers.foreign import Given
 from invsamp.solvers.heat.march import March, NodalData, System

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from invsamp.arguments import boolean, integer, one_of, real, store
 from invsamp.solvers.fem.boundary import Boundary, checked_boundary, fixed_nodes
-from invsamp.solvers.fem.contract import Array, Space
+from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.field_contract import is_number
 from invsamp.solvers.fem.fields import Field, GaussianBump, as_field
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.sensors import as_layout
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.discretization import Driver

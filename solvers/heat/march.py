@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Factors, Mask, Matrix, Numbers, Space
+from invsamp.solvers.fem.contract import Array, Factors, Mask, Numbers
+from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.recurrence import Marched, Recurrence, march
+from invsamp.solvers.fem.space import Space
 
 IMPLICITNESS = {"backward_euler": 1.0, "crank_nicolson": 0.5}
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Sensors
+from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.sensors import SensorLayout
+from invsamp.solvers.fem.space import Sensors
 from invsamp.solvers.fem.weighted import Precomputed
 from invsamp.solvers.foreign import Comm
 from invsamp.solvers.forward_model import checked_product, seconds_per_evaluation

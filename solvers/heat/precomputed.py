@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Sensors
+from invsamp.solvers.fem.space import Sensors
 from invsamp.solvers.fem.weighted import Precomputed, weighted
 from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.separable import separate

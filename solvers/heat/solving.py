@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Numbers, Sensors
+from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.space import Sensors
 from invsamp.solvers.heat.discretization import Discretization
 from invsamp.solvers.heat.march import System
 from invsamp.solvers.heat.precomputed import precompute_observation

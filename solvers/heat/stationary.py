@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Mask, Space
+from invsamp.solvers.fem.contract import Array, Mask
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.heat.march import NodalData, System
 
 

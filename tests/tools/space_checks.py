@@ -6,9 +6,9 @@ import pickle
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 
 
 def irregular_mesh(cells=9):

@@ -8,9 +8,11 @@ from skfem import Basis, BilinearForm, ElementTriP0, ElementTriP1, MeshTri
 from skfem.helpers import dot, grad
 
 from invsamp.solvers.fem.backends import make_space
-from invsamp.solvers.fem.contract import Factors, Matrix, Sensors, Space
+from invsamp.solvers.fem.contract import Factors
+from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Sensors, Space
 
 
 def irregular(seed=0):

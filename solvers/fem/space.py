@@ -1,35 +1,38 @@
-"""What the spaces of both libraries share: element matrices, assembled once, in one sparsity pattern.
+"""Finite element spaces: continuous fields, linear on triangles (P1), bilinear on parallelograms (Q1).
 
-A new conductivity is one sparse product with the element matrices, and sums of matrices are sums of entries. In one
-process compiled loops factor, whichever library assembled.
+Fields are columns, shape (n, k): k independent fields are one block. Where a mesh is spread over the ranks of a
+communicator, n and c count this rank's own nodes and cells; every node, and every cell, is owned by one rank. All
+methods are collective then: every rank calls them, in the same order and with the same k.
+
+Element matrices are assembled once, by one library or another, and added up in one sparsity pattern. A new conductivity
+is one sparse product with them, and sums of matrices are sums of entries. In one process compiled loops factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sparse
-from numba import njit
 
 from invsamp.solvers.fem import elements
 from invsamp.solvers.fem.contract import Array, Factors, Mask, Numbers, Part
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.ldl import Elimination
+from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.sides import Sides
-from invsamp.solvers.fem.triangular import Places
 from invsamp.solvers.foreign import Comm, Sparse
 
 
-class AssembledSpace:
-    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.contract.Space`.
+class Space:
+    """P1 on triangles, Q1 on parallelograms.
 
     Parameters
     ----------
     mesh : Mesh
+        The whole one, on every rank.
     corners : array of int, shape (c, corners)
         Local node numbers of this rank's cells.
     mass, stiffness : array, shape (c, corners, corners)
@@ -38,6 +41,15 @@ class AssembledSpace:
         Of this rank's own nodes and cells in the mesh; of local nodes the own ones come first.
     halo : Halo, optional
         Between the ranks, where there are several.
+    comm : communicator of mpi4py, optional
+
+    Attributes
+    ----------
+    nodes, midpoints : array, shape (n, 2), (c, 2)
+        Of this rank's nodes and cells.
+    areas : array, shape (c,)
+    mass : Matrix
+        Integrals of u v.
     """
 
     def __init__(
@@ -65,22 +77,22 @@ class AssembledSpace:
         self._eliminations: dict[bytes, Elimination] = {}
 
     def on_boundary(self, part: Part | None = None) -> Mask:
-        """Which nodes lie on a part of the boundary, shape (n,)."""
+        """Which nodes lie on a part of the boundary, shape (n,); on all of it for None."""
         return np.asarray(self.mesh.part_nodes(part)[self.node_numbers])
 
     def in_region(self, region: Part) -> Mask:
-        """Which cells lie in a region, shape (c,)."""
+        """Which cells lie in a region, shape (c,); a predicate is called with the cells' midpoints."""
         return np.asarray(self.mesh.region_cells(region)[self.cell_numbers])
 
-    def stiffness(self, conductivity: Array) -> AssembledMatrix:
+    def stiffness(self, conductivity: Array) -> Matrix:
         """Integrals of conductivity * grad u . grad v for values (c,)."""
         return self._matrix(self._stiffness_of_cells @ np.asarray(conductivity, dtype=float))
 
-    def combine(self, a: float, first: AssembledMatrix, b: float, second: AssembledMatrix) -> AssembledMatrix:
+    def combine(self, a: float, first: Matrix, b: float, second: Matrix) -> Matrix:
         """The matrix a * first + b * second."""
         return self._matrix(a * first.entries + b * second.entries)
 
-    def factor(self, matrix: AssembledMatrix, fixed: Mask) -> Factors:
+    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
         """Factor a matrix, with the nodes of the mask fixed."""
         key = np.packbits(fixed).tobytes()
         if key not in self._eliminations:
@@ -88,19 +100,22 @@ class AssembledSpace:
         return self._eliminations[key].factor(matrix.entries)
 
     def cell_products(self, u: Array, v: Array) -> Array:
-        """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k)."""
+        """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k), for v (s, n, k).
+
+        The derivative of sum_s v_s' K(conductivity) u_s to the conductivity; u has k columns, or one for all.
+        """
         return self._sides.products(u, v)
 
     def edge_load(self, part: Part | None = None) -> Array:
-        """Integrals of the basis functions over a part of the boundary, shape (n,)."""
+        """Integrals of the basis functions over a part of the boundary, shape (n,): the load of a flux of 1."""
         return np.asarray(elements.edge_loads(self.mesh, part)[self.node_numbers])
 
-    def points(self, points: Array) -> RowSensors:
-        """Values at points (m, 2)."""
+    def points(self, points: Array) -> Sensors:
+        """Values at points (m, 2). ValueError, on every rank, for a point outside the mesh."""
         return self._sensors(elements.point_rows(self.mesh, points))
 
-    def averages(self, regions: Sequence[Part]) -> RowSensors:
-        """Means over regions."""
+    def averages(self, regions: Sequence[Part]) -> Sensors:
+        """Means over regions. ValueError, on every rank, for an empty one."""
         return self._sensors(elements.average_rows(self.mesh, regions))
 
     def total(self, values: Array) -> Array:
@@ -111,43 +126,18 @@ class AssembledSpace:
         ranks = "" if self.comm is None or self.comm.size == 1 else f", {self.comm.size} ranks"
         return f"{type(self).__name__}({self.mesh!r}{ranks})"
 
-    def _matrix(self, entries: Array) -> AssembledMatrix:
-        return AssembledMatrix(self._pattern, self._places, entries, self._halo)
+    def _matrix(self, entries: Array) -> Matrix:
+        return Matrix(self._pattern, self._places, entries, self._halo)
 
-    def _sensors(self, rows: Sparse) -> RowSensors:
-        return RowSensors(self, sparse.csr_matrix(rows.tocsc()[:, self.node_numbers]))
-
-
-@dataclass(frozen=True, eq=False)
-class AssembledMatrix:
-    """What this rank's cells add to a matrix: entries in the space's sparsity pattern over its local nodes."""
-
-    pattern: Sparse
-    places: tuple[Places, Places]  # starts of the rows, and columns, for compiled loops
-    entries: Array
-    halo: Halo | None
-
-    def __matmul__(self, fields: Array) -> Array:
-        """The product with fields (n, k)."""
-        if self.halo is not None:
-            return self.halo.collect(self._local @ self.halo.extend(fields))
-        if fields.shape[1] == 1:
-            single = np.empty(fields.shape)
-            _product(*self.places, self.entries, fields[:, 0], single[:, 0])
-            return single
-        product: Array = self._local @ fields
-        return product
-
-    @cached_property
-    def _local(self) -> Sparse:
-        return sparse.csr_matrix((self.entries, self.pattern.indices, self.pattern.indptr), self.pattern.shape)
+    def _sensors(self, rows: Sparse) -> Sensors:
+        return Sensors(self, sparse.csr_matrix(rows.tocsc()[:, self.node_numbers]))
 
 
 @dataclass(frozen=True, eq=False)
-class RowSensors:
+class Sensors:
     """Sensors as rows of a sparse matrix, of which each rank holds the columns of its nodes."""
 
-    space: AssembledSpace
+    space: Space
     matrix: Sparse
 
     @property
@@ -163,13 +153,3 @@ class RowSensors:
         """This rank's part of the sum of cotangents (m, k) times the functionals, shape (n, k)."""
         sums: Array = self.matrix.T @ cotangents
         return sums
-
-
-@njit(cache=True)
-def _product(starts, columns, entries, field, product):  # type: ignore[no-untyped-def]
-    """One column, without the calls that lead to SciPy's loop: on a coarse mesh they cost more than it."""
-    for row in range(len(product)):
-        total = 0.0
-        for p in range(starts[row], starts[row + 1]):
-            total += entries[p] * field[columns[p]]
-        product[row] = total
