@@ -80,6 +80,18 @@ class Linear:
         return _rows(self.matrix.T, cotangents)
 
 
+def combination(shapes: Sequence[tuple[Array | Mask, Unknown]], unknowns: tuple[str, ...]) -> Linear:
+    """The sum of shapes (n,), at least one, each times a number or one of the ``unknowns``."""
+    size = len(shapes[0][0])
+    matrix, offset = np.zeros((size, len(unknowns))), np.zeros(size)
+    for shape, value in shapes:
+        if isinstance(value, str):
+            matrix[:, unknowns.index(value)] += shape
+        else:
+            offset += value * shape
+    return Linear(matrix, offset)
+
+
 def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
     """A function of rows (batch, ...), row by row: each has the same bits alone and in any batch."""
     if not len(arrays[0]):

@@ -23,6 +23,7 @@ from invsamp.solvers.fem.field_contract import (
     Linear,
     Unknown,
     checked_unknown,
+    combination,
     describe,
     evaluated,
     is_number,
@@ -71,8 +72,7 @@ class Constant:
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
-        ones = np.ones((len(points), 1))
-        return Linear(ones) if self.parameters else Linear(ones[:, :0], float(self.value) * ones[:, 0])
+        return combination([(np.ones(len(points)), self.value)], self.parameters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from invsamp.solvers.fem.field_contract import (
     Linear,
     Unknown,
     checked_unknown,
+    combination,
     describe,
     names_of,
 )
@@ -81,13 +82,8 @@ class PerRegion:
         elif (covered == 0).any():
             where = points[covered == 0][0].tolist()
             raise ValueError(f"regions must cover every point, or elsewhere be given, got {where} in none")
-        matrix, offset = np.zeros((len(points), len(self.parameters))), np.zeros(len(points))
-        for mask, slot in zip(masks, self._slots, strict=True):
-            if isinstance(slot, str):
-                matrix[mask, self.parameters.index(slot)] = 1.0
-            else:
-                offset[mask] = slot
-        return Linear(sparse.csr_matrix(matrix), offset)
+        found = combination(list(zip(masks, self._slots, strict=True)), self.parameters)
+        return Linear(sparse.csr_matrix(found.matrix), found.offset)
 
     @property
     def _slots(self) -> tuple[Unknown, ...]:

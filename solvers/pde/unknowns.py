@@ -4,92 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.field_contract import Field
-from invsamp.solvers.foreign import Coefficient, Comm, Constant, Function
+from invsamp.solvers.foreign import Comm, Constant, Function
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
-
-
-class Part(Protocol):
-    """The unknowns behind one function or constant of the form."""
-
-    coefficient: Coefficient
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the unknowns."""
-        ...
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Columns of each."""
-        ...
-
-    def present(self) -> Array:
-        """Columns of theta for the values that the coefficient has now."""
-        ...
-
-    def write(self, theta: Array) -> None:
-        """Give the coefficient its values for theta (sum of sizes,)."""
-        ...
-
-    def pullback(self, theta: Array, cotangent: Array) -> Array:
-        """This rank's part of the gradient (sum of sizes,) from that to the coefficient's (owned) values."""
-        ...
-
-
-class Unknowns:
-    """All parts, in the order of theta's columns.
-
-    Raises
-    ------
-    ValueError
-        If nothing is unknown, a name occurs twice, or something is not a constant or function of dolfinx.
-    """
-
-    def __init__(self, parameters: Mapping[str, object] | None, fields: Mapping[object, Field] | None) -> None:
-        parts: list[Part] = []
-        for name, given in (("parameters", parameters), ("fields", fields)):
-            if given is not None and not isinstance(given, Mapping):
-                raise ValueError(f"{name} must be a mapping, from a name or a function, got {given!r}")
-        for name, coefficient in (parameters or {}).items():
-            if access.is_function(coefficient):
-                parts.append(NodalValues(name, coefficient))
-            elif access.is_constant(coefficient):
-                parts.append(ConstantValue(name, coefficient))
-            else:
-                raise ValueError(
-                    f"parameters[{name!r}] must be a dolfinx.fem.Constant or dolfinx.fem.Function, got {coefficient!r}"
-                )
-        for function, field in (fields or {}).items():
-            if not access.is_function(function):
-                raise ValueError(f"fields must map functions of dolfinx to fields, got the key {function!r}")
-            parts.append(FieldValues(function, field))
-        if not parts:
-            raise ValueError("parameters and fields must name at least one unknown, got none")
-        self.parts = tuple(parts)
-        self.names = tuple(name for part in parts for name in part.names)
-        self.sizes = tuple(size for part in parts for size in part.sizes)
-        if len(set(self.names)) < len(self.names):
-            raise ValueError(f"names of unknowns must be distinct, got {list(self.names)}")
-        if len({id(part.coefficient) for part in parts}) < len(parts):
-            raise ValueError("every function and constant can be one unknown only, got one of them twice")
-        ends = np.cumsum([0] + [sum(part.sizes) for part in parts])
-        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
-        self.dimension = int(ends[-1])
-        #: The values that constants and functions had when the problem was posed; zero for fields.
-        self.reference = np.concatenate([part.present() for part in parts])
-
-    def write(self, theta: Array) -> None:
-        """Give all coefficients their values for theta (dimension,)."""
-        for part, columns in zip(self.parts, self.slices, strict=True):
-            part.write(theta[columns])
 
 
 class ConstantValue:
@@ -184,6 +107,58 @@ class FieldValues:
     def pullback(self, theta: Array, cotangent: Array) -> Array:
         """The field's own."""
         return self._owned.pullback(theta[None], cotangent[None])[0]
+
+
+#: The unknowns behind one function or constant of the form.
+Part = ConstantValue | NodalValues | FieldValues
+
+
+class Unknowns:
+    """All parts, in the order of theta's columns.
+
+    Raises
+    ------
+    ValueError
+        If nothing is unknown, a name occurs twice, or something is not a constant or function of dolfinx.
+    """
+
+    def __init__(self, parameters: Mapping[str, object] | None, fields: Mapping[object, Field] | None) -> None:
+        parts: list[Part] = []
+        for name, given in (("parameters", parameters), ("fields", fields)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ValueError(f"{name} must be a mapping, from a name or a function, got {given!r}")
+        for name, coefficient in (parameters or {}).items():
+            if access.is_function(coefficient):
+                parts.append(NodalValues(name, coefficient))
+            elif access.is_constant(coefficient):
+                parts.append(ConstantValue(name, coefficient))
+            else:
+                raise ValueError(
+                    f"parameters[{name!r}] must be a dolfinx.fem.Constant or dolfinx.fem.Function, got {coefficient!r}"
+                )
+        for function, field in (fields or {}).items():
+            if not access.is_function(function):
+                raise ValueError(f"fields must map functions of dolfinx to fields, got the key {function!r}")
+            parts.append(FieldValues(function, field))
+        if not parts:
+            raise ValueError("parameters and fields must name at least one unknown, got none")
+        self.parts = tuple(parts)
+        self.names = tuple(name for part in parts for name in part.names)
+        self.sizes = tuple(size for part in parts for size in part.sizes)
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"names of unknowns must be distinct, got {list(self.names)}")
+        if len({id(part.coefficient) for part in parts}) < len(parts):
+            raise ValueError("every function and constant can be one unknown only, got one of them twice")
+        ends = np.cumsum([0] + [sum(part.sizes) for part in parts])
+        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        self.dimension = int(ends[-1])
+        #: The values that constants and functions had when the problem was posed; zero for fields.
+        self.reference = np.concatenate([part.present() for part in parts])
+
+    def write(self, theta: Array) -> None:
+        """Give all coefficients their values for theta (dimension,)."""
+        for part, columns in zip(self.parts, self.slices, strict=True):
+            part.write(theta[columns])
 
 
 def _common_order(comm: Comm, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:
