@@ -61,7 +61,9 @@ class Precomputed:
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations and Jacobian (batch, m, p)."""
-        return self._added(theta, np.repeat(self.constant[None], len(theta), axis=0), lambda part, own: part.jacobian(own))
+        return self._added(
+            theta, np.repeat(self.constant[None], len(theta), axis=0), lambda part, own: part.jacobian(own)
+        )
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Chosen observations (batch, k) and their derivatives (batch, k, p), at a cost in proportion to k."""
