@@ -10,14 +10,17 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import generator, integer
 from invsamp.domains import _paths
 from invsamp.domains._arrays import check_metric, copies
-from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._surfaces import Surface
 from invsamp.domains.contract import MAX_BOUNCES, MAX_BOUNCES_CURVED, Array, BoolArray, Domain, Reflection
 from invsamp.protocols import Plain
 
 IntArray = npt.NDArray[np.int64]
+
+#: Proposals after which `ReflectingDomain.sample_uniform` gives a domain up of which it found nothing.
+PROPOSALS = 10_000_000
 
 NO_INDICES, NO_METRIC = np.empty(0, dtype=np.int64), np.empty((0, 0))
 
@@ -214,9 +217,25 @@ class ReflectingDomain(ABC):
         Raises
         ------
         ValueError
-            If the domain is not bounded, or fills too little of its bounding box, as a simplex of ten dimensions does.
+            If the domain is not bounded, or fills less than a millionth of its bounding box, as a simplex of ten
+            dimensions does.
         """
-        return sample_by_rejection(self, rng, n)
+        generator("rng", rng), integer("n", n, least=0)
+        if self.dimension is None:
+            raise ValueError(f"sample_uniform needs a domain of a fixed number of coordinates, got {self!r}")
+        lower, upper = self.bounding_box(self.dimension)
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            raise ValueError(f"sample_uniform needs a bounded domain, got {self!r} within {lower} and {upper}")
+        found = [np.empty((0, self.dimension))]
+        proposed = accepted = 0
+        while accepted < n:
+            size = int(np.clip(1.1 * (n - accepted) * (proposed + 1) / (accepted + 1), 1000, 1_000_000))
+            points = rng.uniform(lower, upper, (size, self.dimension))
+            found.append(points[self.contains(points)])
+            proposed, accepted = proposed + size, accepted + len(found[-1])
+            if proposed >= PROPOSALS and accepted < 1e-6 * proposed:
+                raise ValueError(f"{accepted} of {proposed} draws from its bounding box lie inside {self!r}")
+        return np.concatenate(found)[:n]
 
     @abstractmethod
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
