@@ -166,6 +166,17 @@ def assemble_scalar(form: Form, comm: Comm) -> float:
     return float(sum(comm.allgather(x.fem.assemble_scalar(compiled(form)))))
 
 
+def sum_over_ranks(comm: Comm, values: Array) -> Array:
+    """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
+    if comm.size == 1:
+        return values
+    total = np.empty(np.shape(values))
+    # a reduction to all may sum in another order on every rank
+    comm.Reduce(np.ascontiguousarray(values, dtype=float), total, root=0)
+    comm.Bcast(total, root=0)
+    return total
+
+
 def compiled(form: Form) -> Compiled:
     """A form ready to be assembled; of compiled ones, the same."""
     x = load()

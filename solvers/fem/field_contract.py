@@ -52,16 +52,33 @@ class Field(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class NamesAlone:
-    """Names of scalar unknowns that belong to no field, as `union` reads them."""
+class ScalarUnknowns:
+    """What has slots, each a number or the name of an unknown of one column; a name may stand in several."""
 
-    parameters: tuple[str, ...]
+    @property
+    def _slots(self) -> tuple[Unknown, ...]:
+        return ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """As `Field.parameters`."""
+        return tuple(dict.fromkeys(names_of(*self._slots)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """As `Field.sizes`."""
         return (1,) * len(self.parameters)
+
+
+@dataclass(frozen=True)
+class NamesAlone(ScalarUnknowns):
+    """Names of scalar unknowns that belong to no field, as `union` reads them."""
+
+    names: tuple[str, ...]
+
+    @property
+    def _slots(self) -> tuple[str, ...]:
+        return self.names
 
 
 @dataclass(frozen=True)

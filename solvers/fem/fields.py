@@ -21,13 +21,13 @@ from invsamp.solvers.fem.field_contract import (
     FieldValues,
     InRegion,
     Linear,
+    ScalarUnknowns,
     Unknown,
     checked_unknown,
     combination,
     describe,
     evaluated,
     is_number,
-    names_of,
     union,
 )
 from invsamp.solvers.fem.piecewise import PerBlock, PerRegion
@@ -52,7 +52,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(ScalarUnknowns):
     """One value everywhere: an unknown, or a number."""
 
     value: Unknown
@@ -61,14 +61,8 @@ class Constant:
         object.__setattr__(self, "value", checked_unknown("value", self.value))
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`."""
-        return names_of(self.value)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
+    def _slots(self) -> tuple[Unknown]:
+        return (self.value,)
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
@@ -76,7 +70,7 @@ class Constant:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fixed:
+class Fixed(ScalarUnknowns):
     """A known field: values (n,) for the points that it will be evaluated at, or a function of points (n, 2)."""
 
     given: Array | Callable[[Array], Given]
@@ -87,16 +81,6 @@ class Fixed:
 
     def __repr__(self) -> str:
         return f"Fixed({describe(self.given)})"
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`."""
-        return ()
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return ()
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""

@@ -266,26 +266,25 @@ def _read(path: str | Path) -> Read:
 
 def _blocks(content: Read, kind: str, corners: int) -> tuple[Numbers, dict[str, Numbers]]:
     """Node numbers (k, corners) of all cells of one kind, and the members of each named group among them."""
-    chosen = [i for i, block in enumerate(content.cells) if block.type == kind]
-    cells = np.concatenate([content.cells[i].data for i in chosen] or [np.empty((0, corners), dtype=np.intp)])
-    starts = np.cumsum([0, *(len(content.cells[i].data) for i in chosen)])
-    groups: dict[str, list[Numbers]] = {}
-    for name, members in content.cell_sets.items():
-        if name.startswith("gmsh:"):  # the geometry's own entities
-            continue
-        for start, i in zip(starts, chosen, strict=False):
-            if members[i] is not None and len(members[i]):
-                groups.setdefault(name, []).append(start + np.asarray(members[i], dtype=np.intp))
+    cells = content.cells_dict.get(kind, np.empty((0, corners)))
+    # cell_sets_dict counts wrongly past a block without members
+    content.cell_sets = {
+        name: [np.empty(0, dtype=int) if members is None else members for members in listed]
+        for name, listed in content.cell_sets.items()
+    }
+    # those named "gmsh:..." are the geometry's own entities
+    groups = {
+        name: np.asarray(members[kind])
+        for name, members in content.cell_sets_dict.items()
+        if kind in members and not name.startswith("gmsh:")
+    }
     names = {(int(tag), int(dimension)): name for name, (tag, dimension) in content.field_data.items()}
-    for start, i in zip(starts, chosen, strict=False):
-        if "gmsh:physical" not in content.cell_data:
-            break
-        tags = np.asarray(content.cell_data["gmsh:physical"][i])
-        for tag in np.unique(tags[tags > 0]):
-            name = names.get((int(tag), corners - 1), str(tag))
-            if name not in content.cell_sets:
-                groups.setdefault(name, []).append(start + np.flatnonzero(tags == tag))
-    return cells.astype(np.intp), {name: np.concatenate(members) for name, members in groups.items()}
+    tags = content.cell_data_dict.get("gmsh:physical", {}).get(kind, np.empty(0, dtype=int))
+    for tag in np.unique(tags[tags > 0]):
+        name = names.get((int(tag), corners - 1), str(tag))
+        if name not in content.cell_sets:
+            groups[name] = np.flatnonzero(tags == tag)
+    return cells.astype(np.intp), {name: members.astype(np.intp) for name, members in groups.items()}
 
 
 def _distinct(triangles: Numbers, regions: dict[str, Numbers]) -> tuple[Numbers, dict[str, Numbers]]:

@@ -15,16 +15,16 @@ from invsamp.solvers.fem.field_contract import (
     FieldValues,
     InRegion,
     Linear,
+    ScalarUnknowns,
     Unknown,
     checked_unknown,
     combination,
     describe,
-    names_of,
 )
 
 
 @dataclass(frozen=True)
-class PerRegion:
+class PerRegion(ScalarUnknowns):
     """One value in each region.
 
     Parameters
@@ -60,16 +60,6 @@ class PerRegion:
 
     def __hash__(self) -> int:
         return hash((tuple(self.values.items()), self.elsewhere))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`; a name that occurs twice is one unknown."""
-        return tuple(dict.fromkeys(names_of(*self._slots)))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""

@@ -88,17 +88,6 @@ def owned_cells(mesh: Domain, points: Array) -> Numbers:
     return cells
 
 
-def sum_over_ranks(comm: Comm, values: Array) -> Array:
-    """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
-    if comm.size == 1:
-        return values
-    total = np.empty_like(values)
-    # a reduction to all may sum in another order on every rank
-    comm.Reduce(np.ascontiguousarray(values), total, root=0)
-    comm.Bcast(total, root=0)
-    return total
-
-
 def largest_over_ranks(comm: Comm, value: float) -> float:
     """The largest of the ranks' values; NaN if any is."""
     values = comm.allgather(float(value))

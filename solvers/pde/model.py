@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers._dolfinx import sum_over_ranks
 from invsamp.solvers.foreign import Form
 from invsamp.solvers.forward_model import checked_product, checked_theta, seconds_per_evaluation
 from invsamp.solvers.pde import access
@@ -95,7 +96,7 @@ class PdeModel:
         for row, values in enumerate(theta):
             solution = self._solve(values, self._operator(0))
             if solution is not None:
-                y[row] = access.sum_over_ranks(self.comm, self._observe(solution))
+                y[row] = sum_over_ranks(self.comm, self._observe(solution))
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -109,7 +110,7 @@ class PdeModel:
             solution = self._solve(values, self._operator(number))
             solutions.append(solution)
             if solution is not None:
-                y[row] = access.sum_over_ranks(self.comm, self._observe(solution))
+                y[row] = sum_over_ranks(self.comm, self._observe(solution))
 
         def vjp(cotangent: Array) -> Array:
             gradient = np.full(theta.shape, np.nan)
@@ -118,7 +119,7 @@ class PdeModel:
                     continue
                 found = self._adjoint(theta[row], solution, cotangent[row])
                 if found is not None:
-                    gradient[row] = access.sum_over_ranks(self.comm, found)
+                    gradient[row] = sum_over_ranks(self.comm, found)
             return gradient
 
         return y, checked_product(vjp, y.shape)

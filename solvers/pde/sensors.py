@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sparse
 
 from invsamp.arguments import array, integer
-from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
+from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load, sum_over_ranks
 from invsamp.solvers.foreign import Form, Function, FunctionSpace, Given, Sparse
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
@@ -70,7 +70,7 @@ class PointSensors:
         if not np.isfinite(where).all():
             raise ValueError(f"sensors must be finite, got {where[~np.isfinite(where).all(axis=1)][0].tolist()}")
         cells = access.owned_cells(space.mesh, where)
-        seen = access.sum_over_ranks(space.mesh.comm, (cells >= 0).astype(float))
+        seen = sum_over_ranks(space.mesh.comm, (cells >= 0).astype(float))
         if not seen.all():
             raise ValueError(f"sensors must lie in the mesh, got {where[seen == 0][0].tolist()}")
         self.points = where

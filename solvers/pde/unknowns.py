@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers._dolfinx import sum_over_ranks
 from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.foreign import Comm, Constant, Function
 from invsamp.solvers.pde import access
@@ -64,7 +65,7 @@ class NodalValues:
         """The values that the function has now."""
         values = np.zeros(self.sizes[0])
         values[self._columns[: self._owned]] = self.coefficient.x.array[: self._owned]
-        return access.sum_over_ranks(access.communicator(self.coefficient), values)
+        return sum_over_ranks(access.communicator(self.coefficient), values)
 
     def write(self, theta: Array) -> None:
         """Set the function, its ghosts too."""
