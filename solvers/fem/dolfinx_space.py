@@ -1,24 +1,22 @@
 """The spaces P1 and Q1 on dolfinx and PETSc, in one process or spread over the ranks of a communicator.
 
-dolfinx spreads the mesh and assembles the element matrices, once, on each rank for its own cells. On several ranks
-PETSc factors.
+dolfinx spreads the mesh; each rank adds up the element matrices of its own cells. On several ranks PETSc factors.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sparse
 
 from invsamp.solvers import _dolfinx
-from invsamp.solvers.fem.contract import Array, Factors, Mask, Numbers
+from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.petsc_factors import PetscFactors, Plan
-from invsamp.solvers.fem.space import Space
+from invsamp.solvers.fem.recurrence import Factors
+from invsamp.solvers.fem.space import Partition, Space
 from invsamp.solvers.foreign import Comm
 
 
@@ -45,11 +43,8 @@ class DolfinxSpace(Space):
         x = _dolfinx.load("backend='dolfinx'")
         if comm is not None and not isinstance(comm, x.MPI.Comm):
             raise ValueError(f"comm must be a communicator of mpi4py, got {comm!r}")
-        local = _distribute(mesh, x.MPI.COMM_SELF if comm is None else comm)
-        halo = local.halo if local.halo.comm.size > 1 else None
-        own = local.numbers[: local.halo.owned]
-        super().__init__(mesh, local.corners, local.mass, local.stiffness, own, local.cells, halo, local.halo.comm)
-        self._positions = local.positions
+        part, self._positions = _distribute(mesh, x.MPI.COMM_SELF if comm is None else comm)
+        super().__init__(mesh, part)
         self._plans: dict[bytes, Plan] = {}
 
     def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
@@ -88,20 +83,11 @@ class DolfinxSpace(Space):
         return np.moveaxis(extended.reshape(-1, *columns.shape[1:]), 0, 1)
 
 
-class _Local(NamedTuple):
-    """This rank's part of a mesh; its own nodes, then the ghosts."""
+def _distribute(mesh: Mesh, comm: Comm) -> tuple[Partition, Numbers]:
+    """Spread a mesh over the ranks. On each, nodes and cells are in the order of the mesh.
 
-    corners: Numbers  # (c, corners), local node numbers
-    cells: Numbers  # (c,), numbers in the mesh
-    numbers: Numbers  # (local,), of the nodes in the mesh
-    positions: Numbers  # (local,), of the nodes among the rows of PETSc's matrices
-    mass: Array  # (c, corners, corners)
-    stiffness: Array  # (c, corners, corners)
-    halo: Halo
-
-
-def _distribute(mesh: Mesh, comm: Comm) -> _Local:
-    """Spread a mesh over the ranks. On each, nodes and cells are in the order of the mesh."""
+    Returns this rank's part, and where its local nodes stand among the rows of PETSc's matrices.
+    """
     spread = _dolfinx.cell_mesh(comm, mesh.points, mesh.cells)
     space = _dolfinx.function_space(spread, "Lagrange", 1)
     dofs, nodes = (
@@ -123,29 +109,8 @@ def _distribute(mesh: Mesh, comm: Comm) -> _Local:
     position, owner = np.empty(len(mesh.points), dtype=np.intp), np.empty(len(mesh.points), dtype=np.intp)
     position[np.concatenate(lists)] = np.arange(len(mesh.points))
     owner[np.concatenate(lists)] = np.repeat(np.arange(comm.size), [len(part) for part in lists])
-    mass, stiffness = _element_matrices(spread)
-    halo = Halo.make(comm, numbers, owned, owner[numbers[owned:]])
-    corners = renumbered[dofs][by_number]
-    return _Local(corners, cells[by_number], numbers, position[numbers], mass[by_number], stiffness[by_number], halo)
-
-
-def _element_matrices(mesh: object) -> tuple[Array, Array]:
-    """Mass and stiffness matrices (c, corners, corners) of the cells: the blocks of those of discontinuous fields."""
-    x = _dolfinx.load()
-    space = _dolfinx.function_space(mesh, "Discontinuous Lagrange", 1)
-    u, v = x.ufl.TrialFunction(space), x.ufl.TestFunction(space)
-    first = int(space.dofmap.index_map.local_range[0])
-    dofs = _round(_dolfinx.cell_dofs(space))
-    corners, found = dofs.shape[1], []
-    for form in (u * v * x.ufl.dx, x.ufl.inner(x.ufl.grad(u), x.ufl.grad(v)) * x.ufl.dx):
-        matrix = _dolfinx.assemble_matrix(form)
-        indptr, columns, values = matrix.getValuesCSR()
-        matrix.destroy()
-        # cells of other ranks do not meet these: the columns are this rank's
-        local = sparse.csr_matrix((values, columns - first, indptr), (dofs.size, dofs.size))
-        blocks = [[np.asarray(local[dofs[:, i], dofs[:, j]]).ravel() for j in range(corners)] for i in range(corners)]
-        found.append(np.ascontiguousarray(np.moveaxis(np.array(blocks), 2, 0)))
-    return found[0], found[1]
+    halo = Halo.make(comm, numbers, owned, owner[numbers[owned:]]) if comm.size > 1 else None
+    return Partition(renumbered[dofs][by_number], cells[by_number], numbers, halo, comm), position[numbers]
 
 
 def _round(corners: Numbers) -> Numbers:

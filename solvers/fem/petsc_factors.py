@@ -13,6 +13,7 @@ import numpy as np
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
+from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.foreign import Comm, Given, Mat, Solver, Sparse
 
 
@@ -131,8 +132,8 @@ class Slot:
         self._matrix, self._conditioner = matrix, conditioner
 
 
-class PetscFactors:
-    """A factored matrix; see `invsamp.solvers.fem.contract.Factors`. Made on all ranks of the plan together."""
+class PetscFactors(Factors):
+    """A factored matrix; see `invsamp.solvers.fem.recurrence.Factors`. Made on all ranks of the plan together."""
 
     def __init__(self, plan: Plan, entries: Array) -> None:
         self._plan = plan

@@ -12,18 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
 
 from invsamp.solvers.fem import elements
-from invsamp.solvers.fem.contract import Array, Factors, Mask, Numbers, Part
+from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.ldl import Elimination
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.sides import Sides
 from invsamp.solvers.foreign import Comm, Sparse
+
+
+class Partition(NamedTuple):
+    """One rank's part of a mesh; of its local nodes the own ones stand first, then the ghosts."""
+
+    corners: Numbers  # (c, corners), local node numbers of this rank's cells
+    cells: Numbers  # (c,), numbers in the mesh
+    nodes: Numbers  # (local,), numbers in the mesh
+    halo: Halo | None = None  # between the ranks, where there are several
+    comm: Comm = None  # of mpi4py
 
 
 class Space:
@@ -33,15 +45,8 @@ class Space:
     ----------
     mesh : Mesh
         The whole one, on every rank.
-    corners : array of int, shape (c, corners)
-        Local node numbers of this rank's cells.
-    mass, stiffness : array, shape (c, corners, corners)
-        Their element matrices.
-    node_numbers, cell_numbers : array of int, shape (n,), (c,)
-        Of this rank's own nodes and cells in the mesh; of local nodes the own ones come first.
-    halo : Halo, optional
-        Between the ranks, where there are several.
-    comm : communicator of mpi4py, optional
+    part : Partition, optional
+        What of it is this rank's; all of it by default.
 
     Attributes
     ----------
@@ -52,24 +57,19 @@ class Space:
         Integrals of u v.
     """
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        corners: Numbers,
-        mass: Array,
-        stiffness: Array,
-        node_numbers: Numbers,
-        cell_numbers: Numbers,
-        halo: Halo | None = None,
-        comm: Comm = None,
-    ) -> None:
-        self.mesh, self.comm, self._halo = mesh, comm, halo
-        self.node_numbers, self.cell_numbers = node_numbers, cell_numbers
-        self.nodes, self.midpoints = mesh.points[node_numbers], mesh.midpoints[cell_numbers]
-        self.areas = mesh.areas[cell_numbers]
-        self._sides = Sides.make(corners, stiffness)
-        local = len(node_numbers) if halo is None else halo.owned + halo.ghosts
-        self._pattern, slots = elements.pattern(corners, local)
+    def __init__(self, mesh: Mesh, part: Partition | None = None) -> None:
+        from invsamp.solvers.fem.element_matrices import element_matrices
+
+        if part is None:
+            part = Partition(mesh.cells, np.arange(len(mesh.cells)), np.arange(len(mesh.points)))
+        self.mesh, self.comm, self._halo = mesh, part.comm, part.halo
+        own = len(part.nodes) if part.halo is None else part.halo.owned
+        self.node_numbers, self.cell_numbers = part.nodes[:own], part.cells
+        self.nodes, self.midpoints = mesh.points[self.node_numbers], mesh.midpoints[part.cells]
+        self.areas = mesh.areas[part.cells]
+        mass, stiffness = (matrices[part.cells] for matrices in element_matrices(mesh))
+        self._sides = Sides.make(part.corners, stiffness)
+        self._pattern, slots = elements.pattern(part.corners, len(part.nodes))
         # unsigned, or numba looks for negative indices in the innermost loop
         self._places = (self._pattern.indptr.astype(np.uint32), self._pattern.indices.astype(np.uint32))
         self._stiffness_of_cells = elements.weighted_sums(stiffness, slots, self._pattern.nnz)

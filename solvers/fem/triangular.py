@@ -12,14 +12,14 @@ from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.matrices import Matrix, Places
-from invsamp.solvers.fem.recurrence import Marched, Recurrence
+from invsamp.solvers.fem.recurrence import Factors, Marched, Recurrence
 
 #: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
 BLOCK = 32
 
 
 @dataclass(frozen=True, eq=False)
-class SymmetricFactors:
+class SymmetricFactors(Factors):
     """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
 
     starts: Places  # (free + 1,), of what stands below the diagonal in each column of L
@@ -41,8 +41,11 @@ class SymmetricFactors:
             (_solve_one if width == 1 else _solve_block)(*factors, work, solution, first)
         return solution
 
-    def march(self, explicit: Matrix, recurrence: Recurrence) -> Marched:
-        """Go through a recurrence of one column, as `invsamp.solvers.fem.recurrence.CompiledFactors.march`."""
+    def march(self, explicit: Matrix, fixed: Numbers, recurrence: Recurrence) -> Marched:
+        """As `Factors.march`; of one column in a compiled loop, to the same bits."""
+        # on coarse meshes the calls of a loop in Python cost more than what they do
+        if recurrence.start.shape[1] > 1:
+            return super().march(explicit, fixed, recurrence)
         start, added = recurrence.start[:, 0].copy(), np.ascontiguousarray(recurrence.added[:, :, 0])
         steps, n = len(recurrence.factors), len(start)
         places = np.full(steps + 1, -1)
@@ -131,24 +134,17 @@ def _march(  # type: ignore[no-untyped-def]
     kept,
     sums,
 ):
-    """The recurrence in the steps of `invsamp.solvers.fem.recurrence.march`; u is overwritten."""
+    """The recurrence in the steps of `Factors.march`; u is overwritten."""
     x, right, free = np.empty(len(order)), np.empty(len(u)), np.zeros(len(u), np.bool_)
     free[order] = True
     if places[0] >= 0:
         kept[places[0]] = u
     for step in range(len(factors)):
-        empty = True
+        right[:] = 0.0
         for t in range(len(added)):
-            factor = factors[step, t]
-            if factor != 0.0 and empty:
+            if factors[step, t] != 0.0:
                 for i in range(len(u)):
-                    right[i] = factor * added[t, i]
-                empty = False
-            elif factor != 0.0:
-                for i in range(len(u)):
-                    right[i] += factor * added[t, i]
-        if empty:
-            right[:] = 0.0
+                    right[i] += factors[step, t] * added[t, i]
         for row in range(len(u)):
             if free[row]:
                 total = 0.0

@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 
 from invsamp.solvers.fem.mesh import Mesh, unit_square
-from invsamp.solvers.fem.skfem_space import SkfemSpace
 from invsamp.solvers.fem.space import Space
 
 
@@ -144,7 +143,7 @@ def check_ranks(comm):
         for mine, count in ((space.node_numbers, len(mesh.points)), (space.cell_numbers, len(mesh.cells))):
             everywhere = np.concatenate(comm.allgather(mine))
             np.testing.assert_array_equal(np.sort(everywhere), np.arange(count))
-        check(space, SkfemSpace(mesh), 1e-12)
+        check(space, Space(mesh), 1e-12)
 
     # totals and sensors are the same bits on every rank
     space = DolfinxSpace(unit_square(8), comm)

@@ -7,7 +7,7 @@ import pytest
 from space_checks import check, check_failures, irregular_mesh, rectangles
 
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 
 pytest.importorskip("dolfinx")
 pytestmark = pytest.mark.dolfinx
@@ -24,7 +24,7 @@ def test_one_process_agrees_with_scikit_fem(mesh):
     space = DolfinxSpace(mesh)
     np.testing.assert_array_equal(space.node_numbers, np.arange(len(mesh.points)))
     np.testing.assert_array_equal(space.cell_numbers, np.arange(len(mesh.cells)))
-    check(space, SkfemSpace(mesh), 1e-12)
+    check(space, Space(mesh), 1e-12)
 
 
 def test_failed_solves_are_nan():
