@@ -64,12 +64,6 @@ class Box(ReflectingDomain):
         if self.lower.ndim and self.lower.size != dimension:
             raise ValueError(f"Box has {self.lower.size} coordinates, but positions have {dimension}")
 
-    def contains(self, position: Array) -> BoolArray:
-        """Whether each position (n, d) lies within the closed bounds, shape (n,)."""
-        position = np.asarray(position)
-        self.check_dimension(position.shape[1])
-        return np.asarray(((position >= self.lower) & (position <= self.upper)).all(axis=1))
-
     def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
         """Fold the moves into the box. See `Domain.reflect`.
 

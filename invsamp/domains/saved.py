@@ -36,7 +36,7 @@ def from_dict(description: Facts) -> Domain:
 _BY_KIND: dict[object, Callable[[Facts], Domain]] = {
     "unbounded": lambda _: Unbounded(),
     "box": Box.from_dict,
-    "level_set": SavedLevelSet.from_dict,
+    "level_set": SavedLevelSet,
     "product": lambda given: Product({tuple(key): from_dict(domain) for key, domain in given["blocks"]}),
     "intersection": lambda given: reduce(intersect, map(from_dict, given["parts"])),
     "half_spaces": lambda given: HalfSpaces(**given),
