@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -76,6 +77,30 @@ class Discretization:
         if sensitivity is not None:
             fields["conductivity"], cotangents["conductivity"] = self.conductivity, sensitivity
         return pull_back(theta, fields, cotangents)
+
+    def groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
+        """Usable rows that share a conductivity, with its system."""
+        with np.errstate(all="ignore"):  # what is not finite is a failed solve
+            conductivity = None if self.system is not None else self.conductivities(theta)
+        usable = np.flatnonzero(self.usable(theta, conductivity))
+        if conductivity is None:
+            if usable.size:
+                assert self.system is not None
+                yield usable, self.system
+            return
+        columns = self.conductivity[1]
+        groups: dict[bytes, list[int]] = {}
+        for row in usable:
+            groups.setdefault(theta[row, columns].tobytes(), []).append(int(row))
+        for rows in groups.values():
+            yield np.array(rows), self.scheme.system(conductivity[rows[0]])
+
+    def fields(self, theta: Array, steps: Sequence[int]) -> Array:
+        """Solutions (batch, len(steps), n) at the nodes; NaN in the rows that failed."""
+        found = np.full((len(theta), len(steps), len(self.space.nodes)), np.nan)
+        for rows, system in self.groups(theta):
+            found[rows] = np.moveaxis(self.scheme.forward(system, self.data(theta[rows]), steps), 2, 0)
+        return found
 
     def functionals(self, sensors: Sensors, steps: tuple[int, ...]) -> NodalData:
         """Weights (n, m) of the m observations where the conductivity is known: one adjoint solve each."""

@@ -24,7 +24,6 @@ from invsamp.solvers.heat.discretization import Driver
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS, March
 from invsamp.solvers.heat.observation import HeatObservation
-from invsamp.solvers.heat.solving import Solving
 from invsamp.solvers.time_steps import step_numbers
 
 Scheme = Literal["backward_euler", "crank_nicolson"]
@@ -107,8 +106,7 @@ class HeatEquation(DiffusionEquation):
         NaN where a solve fails. Nodes are ordered as ``nodes``. ``times`` must be times of the scheme; the end time by
         default.
         """
-        steps = self.step_numbers(times)
-        return Solving(self.discretization, None, steps).fields(self.check_theta(theta))
+        return self.discretization.fields(self.check_theta(theta), self.step_numbers(times))
 
     def observe(
         self, sensors: object, times: Sequence[float] | None = None, *, precompute: bool = True

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import containing_cells, load, petsc_vector
-from invsamp.solvers.foreign import Comm, Domain, Function, FunctionSpace, Vec
+from invsamp.solvers.foreign import Comm, Domain, FunctionSpace, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -20,11 +20,6 @@ def is_function(value: object) -> bool:
 def is_constant(value: object) -> bool:
     """Whether this is a constant of dolfinx."""
     return isinstance(value, load().fem.Constant)
-
-
-def communicator(function: Function) -> Comm:
-    """The communicator that a function's mesh is spread over, as one of mpi4py."""
-    return function.function_space.mesh.comm
 
 
 def owned_dofs(space: FunctionSpace) -> int:
@@ -66,11 +61,6 @@ def accumulate(work: Vec) -> Array:
     x = load()
     petsc_vector(work).ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
     return work.x.array[: owned_dofs(work.function_space)]
-
-
-def assemble_scalar(form: object) -> float:
-    """This rank's part of a compiled functional."""
-    return float(load().fem.assemble_scalar(form))
 
 
 def owned_cells(mesh: Domain, points: Array) -> Numbers:

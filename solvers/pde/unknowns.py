@@ -49,7 +49,7 @@ class NodalValues:
         block = function.function_space.dofmap.index_map_bs
         owned = access.owned_dofs(function.function_space) // block
         points = access.dof_points(function.function_space)
-        order = None if points is None else _common_order(access.communicator(function), points, owned)
+        order = None if points is None else _common_order(function.function_space.mesh.comm, points, owned)
         if order is None:
             raise ValueError(
                 f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
@@ -65,7 +65,7 @@ class NodalValues:
         """The values that the function has now."""
         values = np.zeros(self.sizes[0])
         values[self._columns[: self._owned]] = self.coefficient.x.array[: self._owned]
-        return sum_over_ranks(access.communicator(self.coefficient), values)
+        return sum_over_ranks(self.coefficient.function_space.mesh.comm, values)
 
     def write(self, theta: Array) -> None:
         """Set the function, its ghosts too."""
