@@ -119,7 +119,7 @@ def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def known_values(values: FieldValues, size: int) -> Array:
-    """Those of the ``size`` values of a field that depend on no unknown, as far as its structure tells."""
+    """Those of the ``size`` values of a field that depend on no unknown; none unless the field is `Linear`."""
     if not isinstance(values, Linear):
         return np.empty(0)
     free = np.asarray(abs(values.matrix).sum(axis=1)).ravel() == 0

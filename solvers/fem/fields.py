@@ -229,7 +229,7 @@ class _Exponential:
     logarithm: FieldValues
 
     def values(self, theta: Array) -> Array:
-        # an overflow is a failed solve, which the infinity tells
+        # an overflow becomes infinite: a failed solve
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(self.logarithm.values(theta))
 

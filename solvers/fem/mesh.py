@@ -143,7 +143,7 @@ class Mesh:
                 raise ValueError(f"a part of the boundary must be one of {list(self.edges)}, got {part!r}")
             return self.edges[part]
         ends = self.points[self.outer_edges]
-        held = [_asked(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
+        held = [_checked_mask(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
         chosen = self.outer_edges[np.logical_and.reduce(held)]
         if not len(chosen):
             raise ValueError(f"a part of the boundary must hold an edge, got none by {part!r}")
@@ -161,7 +161,7 @@ class Mesh:
         Parameters
         ----------
         region : str or predicate
-            A name of `regions`; or points (k, 2) -> mask, asked about the midpoints.
+            A name of `regions`; or points (k, 2) -> mask, called with the midpoints.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Mesh:
             mask = np.zeros(len(self.cells), dtype=bool)
             mask[self.regions[region]] = True
         else:
-            mask = _asked(region, self.midpoints)
+            mask = _checked_mask(region, self.midpoints)
         if not mask.any():
             raise ValueError(f"a region must hold a cell, got none by {region!r}")
         return mask
@@ -323,7 +323,7 @@ def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int
     return numbers
 
 
-def _asked(predicate: object, points: Array) -> Mask:
+def _checked_mask(predicate: object, points: Array) -> Mask:
     if not callable(predicate):
         raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, 2), got {predicate!r}")
     mask = np.asarray(predicate(points))

@@ -108,7 +108,7 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     Parameters
     ----------
     regions : sequence of str or predicate
-        Names of the mesh's regions; or points (k, 2) -> mask, asked about the cells' midpoints, such as `Disc`.
+        Names of the mesh's regions; or points (k, 2) -> mask, called with the cells' midpoints, such as `Disc`.
 
     Raises
     ------
