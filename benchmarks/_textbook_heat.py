@@ -41,7 +41,8 @@ class TextbookHeat:
     def energy_and_gradient(self, center: Array, datum: float, noise_sd: float) -> tuple[float, Array]:
         """Energy (y - datum)^2 / (2 sd^2) and its gradient (2,)."""
         x = self._x
-        matrix = _dolfinx.assemble_matrix(self.matrix_form, self.boundary)
+        matrix = x.petsc.assemble_matrix(self.matrix_form, self.boundary)
+        matrix.assemble()
         solver = x.PETSc.KSP().create(x.MPI.COMM_SELF)
         solver.setOperators(matrix)
         solver.setType("preonly")
@@ -66,18 +67,18 @@ class TextbookHeat:
         self.field.x.array[:] = start
         _dolfinx.set_boundary_values(self.field.x.array, self.boundary)
         for _ in range(self.steps):
-            load = _dolfinx.assemble_vector(self.load_form)
-            _dolfinx.set_bc(load, self.boundary)
+            load = self._x.petsc.assemble_vector(self.load_form)
+            self._x.petsc.set_bc(load, self.boundary)
             solver.solve(load, vector)
             load.destroy()
 
     def _march_back(self, solver: Any, right: Any) -> Array:
         vector = _dolfinx.petsc_vector(self.field)
         for _ in range(self.steps):
-            _dolfinx.set_bc(right, self.boundary)
+            self._x.petsc.set_bc(right, self.boundary)
             solver.solve(right, vector)
-            load = _dolfinx.assemble_vector(self.load_form)
+            load = self._x.petsc.assemble_vector(self.load_form)
             load.copy(right)
             load.destroy()
-        _dolfinx.set_bc(right, self.boundary)
+        self._x.petsc.set_bc(right, self.boundary)
         return right.array.copy()

@@ -28,7 +28,7 @@ import numpy as np
 import invsamp as iv
 from invsamp.protocols import Array
 from invsamp.solvers.fem.fields import GaussianBump, LogField, Modes
-from invsamp.solvers.fem.placement import at_cells
+from invsamp.solvers.fem.placement import on_cells
 from invsamp.solvers.fem.random_fields import Matern, karhunen_loeve, square_rule
 from invsamp.solvers.heat import HeatEquation
 
@@ -74,8 +74,8 @@ def with_conductivity(cells: int) -> tuple[Timed, Timed]:
     z = 0.1 * np.random.default_rng(0).standard_normal((1, MODES))
 
     discretization = equation.discretization
-    space, march = discretization.space, discretization.march
-    conductivity = at_cells(field, space).values(z)[0]
+    space, march = discretization.space, discretization.scheme
+    conductivity = on_cells(field.at(space.midpoints), space).values(z)[0]
     matrix = space.combine(1.0, space.mass, END_TIME / STEPS, space.stiffness(conductivity))
     right = np.random.default_rng(1).standard_normal((len(space.nodes), 1))
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.foreign import Comm, Compiled, DirichletBC, Domain, Form, Function, FunctionSpace, Given, Mat, Vec
+from invsamp.solvers.foreign import Comm, Compiled, DirichletBC, Domain, Form, Function, FunctionSpace, Given, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -145,25 +145,15 @@ def petsc_vector(function: Function) -> Vec:
     return held.petsc_vec if hasattr(held, "petsc_vec") else function.vector
 
 
-def assemble_matrix(form: object, bcs: Sequence[object] = ()) -> Mat:
-    """PETSc matrix of a bilinear UFL or compiled form; rows and columns of ``bcs`` are the identity's."""
-    matrix = load().petsc.assemble_matrix(compiled(form), list(bcs))
-    matrix.assemble()
-    return matrix
-
-
-def assemble_vector(form: object) -> Vec:
-    """PETSc vector of a linear UFL or compiled form, with the contributions of all ranks."""
-    x = load()
-    vector = x.petsc.assemble_vector(compiled(form))
-    vector.ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
-    return vector
-
-
-def assemble_scalar(form: Form, comm: Comm) -> float:
-    """Value of a functional, summed over the ranks of ``comm``."""
-    x = load()
-    return float(sum(comm.allgather(x.fem.assemble_scalar(compiled(form)))))
+def sum_over_ranks(comm: Comm, values: Array) -> Array:
+    """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
+    if comm.size == 1:
+        return values
+    total = np.empty(np.shape(values))
+    # a reduction to all may sum in another order on every rank
+    comm.Reduce(np.ascontiguousarray(values, dtype=float), total, root=0)
+    comm.Bcast(total, root=0)
+    return total
 
 
 def compiled(form: Form) -> Compiled:
@@ -179,11 +169,6 @@ def estimated_degree(form: object) -> int:
     data = compute_form_data(form, do_apply_integral_scaling=True, do_append_everywhere_integrals=False)
     found = [one.metadata()["estimated_polynomial_degree"] for group in data.integral_data for one in group.integrals]
     return int(max(np.max(degree) for degree in found)) if found else 0
-
-
-def set_bc(vector: object, bcs: Sequence[object]) -> None:
-    """Put the boundary values into a vector."""
-    load().petsc.set_bc(vector, list(bcs))
 
 
 def set_boundary_values(values: Array, bcs: Sequence[DirichletBC]) -> None:

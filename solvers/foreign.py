@@ -1,4 +1,4 @@
-"""Names for the types of libraries that do not tell theirs: for the reader, as they are not checked."""
+"""Names for the types of libraries without annotations: for the reader, as they are not checked."""
 
 from __future__ import annotations
 

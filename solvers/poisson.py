@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from invsamp.arguments import boolean
-from invsamp.solvers.fem import boundary as edges
-from invsamp.solvers.fem.backends import check_backend, make_space
-from invsamp.solvers.fem.boundary import Boundary, Dirichlet
-from invsamp.solvers.fem.contract import Space
-from invsamp.solvers.fem.fields import as_field
-from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
+from invsamp.solvers.fem.boundary import Boundary, Dirichlet, checked_boundary, fixed_nodes, shown
+from invsamp.solvers.fem.fields import Field, as_field
+from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.sensors import as_layout
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
-from invsamp.solvers.poisson_observation import PoissonObservation
+from invsamp.solvers.heat.diffusion import DiffusionEquation
+from invsamp.solvers.heat.discretization import Driver
+from invsamp.solvers.heat.observation import PoissonObservation
+from invsamp.solvers.heat.stationary import Stationary
 
 __all__ = ["PoissonEquation", "PoissonObservation"]
 
 
 @dataclass(frozen=True, repr=False)
-class PoissonEquation:
+class PoissonEquation(DiffusionEquation):
     r"""The equation :math:`-\nabla\cdot(a \nabla u) = f` on a mesh.
 
     Parameters
@@ -62,31 +62,23 @@ class PoissonEquation:
     comm: Comm = None
 
     def __post_init__(self) -> None:
-        mesh = chosen_mesh(self.cells, self.mesh)
-        object.__setattr__(self, "mesh", mesh)
-        check_backend(self.backend, self.comm)
-        for name in ("conductivity", "source"):
-            object.__setattr__(self, name, as_field(name, getattr(self, name)))
-        object.__setattr__(self, "boundary", edges.checked_boundary(self.boundary, ("dirichlet",)))
+        self._check_setting("source")
+        object.__setattr__(self, "mesh", self.domain)
+        object.__setattr__(self, "boundary", checked_boundary(self.boundary, ("dirichlet",)))
         if isinstance(self.boundary, Mapping) and not any(isinstance(c, Dirichlet) for c in self.boundary.values()):
             raise ValueError(
-                "boundary must give values somewhere, by 'dirichlet' or dirichlet(...), got "
-                + edges.shown(self.boundary)
+                f"boundary must give values somewhere, by 'dirichlet' or dirichlet(...), got {shown(self.boundary)}"
             )
-        for part in self.boundary if isinstance(self.boundary, Mapping) else ():
-            mesh.part_edges(part)
+        self._check_fit()
 
-    def __repr__(self) -> str:
-        return (
-            f"PoissonEquation({self.mesh!r}, conductivity={self.conductivity!r}, source={self.source!r}, "
-            f"boundary={edges.shown(self.boundary)}, backend={self.backend!r})"
-        )
+    @property
+    def nodal_fields(self) -> dict[str, Field]:
+        """The source."""
+        return {"source": as_field("source", self.source)}
 
-    @cached_property
-    def space(self) -> Space:
-        """The finite element space, assembled once."""
-        assert self.mesh is not None
-        return make_space(self.mesh, self.backend, self.comm)
+    def scheme_on(self, space: Space, drivers: Mapping[str, Driver]) -> Stationary:
+        """A single solve."""
+        return Stationary(space, fixed_nodes(self.boundary, space))
 
     def observe(self, sensors: object, *, precompute: bool = True) -> PoissonObservation:
         """Forward model: what sensors read of the solution.
@@ -104,8 +96,5 @@ class PoissonEquation:
         ValueError
             If a sensor lies outside the mesh, a region is empty, or a field does not fit the mesh.
         """
-        return PoissonObservation(self, as_layout(sensors), boolean("precompute", precompute))
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is assembled."""
-        return {name: value for name, value in self.__dict__.items() if name != "space"}
+        precomputed = boolean("precompute", precompute) and self.is_linear
+        return PoissonObservation(self, as_layout(sensors), (0,), precomputed)

@@ -1,8 +1,8 @@
 """Closed curves of straight edges in the plane, in a uniform grid: which side a point is on, which edge a move hits.
 
-A cell knows the edges that run through it, or else whether it lies inside; a row of cells knows the edges whose
-heights it meets. The domain lies to the left of every edge. All functions are scalar, and work on two flat arrays
-that hold everything (see `edge_grid`).
+A cell knows the edges that run through it, or else whether it lies inside; a row of cells knows the edges
+between whose heights it lies. The domain lies to the left of every edge. All functions are scalar, and work on two flat
+arrays that hold everything (see `edge_grid`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from invsamp.domains.contract import Array
 from invsamp.protocols import Plain
 
 IntArray = npt.NDArray[np.int64]
+#: `indices` and where the grid starts in them, `numbers` and where it starts there.
+Grid = tuple[IntArray, int, Array, int]
 
 # A bounce takes tens of nanoseconds: counting references to arrays at every call would take several times that, so
 # that is off in functions that allocate nothing; the innermost ones are inlined. (The compiler's cache knows a function
@@ -63,42 +65,35 @@ def edge_grid(rings: list[Array]) -> tuple[IntArray, Array]:
     return indices, numbers
 
 
-def _lists(places: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """Where the list of each of `count` places starts, and the edges, from pairs (n, 2) of place and edge."""
+def _lists(pairs: list[tuple[int, int]], count: int) -> tuple[IntArray, IntArray]:
+    """Where the list of each of `count` places starts, and the edges, from pairs of place and edge."""
+    places = np.array(pairs)
     order = np.argsort(places[:, 0], kind="stable")
     starts = np.searchsorted(places[order, 0], np.arange(count + 1))
     return starts.astype(np.int64), places[order, 1]
 
 
 @njit(cache=True)
-def _places(edges: Array, lower: Array, cell: Array, columns: int, rows: int) -> tuple[IntArray, IntArray]:
-    """Pairs (n, 2) of cell and edge, and of row and edge, for all that touch."""
+def _places(
+    edges: Array, lower: Array, cell: Array, columns: int, rows: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Pairs of cell and edge, and of row and edge, for all that touch."""
     pad_x, pad_y = PADDING * cell[0], PADDING * cell[1]
-    by_cell, by_row = np.empty((0, 2), np.int64), np.empty((0, 2), np.int64)
-    for filling in range(2):
-        n_cells, n_rows = 0, 0
-        for edge in range(edges.shape[0]):
-            x1, y1, x2, y2 = edges[edge, 0], edges[edge, 1], edges[edge, 2], edges[edge, 3]
-            left = max(int((min(x1, x2) - pad_x - lower[0]) / cell[0]), 0)
-            right = min(int((max(x1, x2) + pad_x - lower[0]) / cell[0]), columns - 1)
-            bottom = max(int((min(y1, y2) - pad_y - lower[1]) / cell[1]), 0)
-            top = min(int((max(y1, y2) + pad_y - lower[1]) / cell[1]), rows - 1)
-            # half the extent of a padded cell along the edge's normal
-            reach = (0.5 * cell[0] + pad_x) * abs(y2 - y1) + (0.5 * cell[1] + pad_y) * abs(x2 - x1)
-            for j in range(bottom, top + 1):
-                if filling:
-                    by_row[n_rows, 0] = j
-                    by_row[n_rows, 1] = edge
-                n_rows += 1
-                for i in range(left, right + 1):
-                    x, y = lower[0] + (i + 0.5) * cell[0], lower[1] + (j + 0.5) * cell[1]
-                    if abs((x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)) <= reach:
-                        if filling:
-                            by_cell[n_cells, 0] = j * columns + i
-                            by_cell[n_cells, 1] = edge
-                        n_cells += 1
-        if not filling:
-            by_cell, by_row = np.empty((n_cells, 2), np.int64), np.empty((n_rows, 2), np.int64)
+    by_cell, by_row = [(0, 0) for _ in range(0)], [(0, 0) for _ in range(0)]
+    for edge in range(edges.shape[0]):
+        x1, y1, x2, y2 = edges[edge, 0], edges[edge, 1], edges[edge, 2], edges[edge, 3]
+        left = max(int((min(x1, x2) - pad_x - lower[0]) / cell[0]), 0)
+        right = min(int((max(x1, x2) + pad_x - lower[0]) / cell[0]), columns - 1)
+        bottom = max(int((min(y1, y2) - pad_y - lower[1]) / cell[1]), 0)
+        top = min(int((max(y1, y2) + pad_y - lower[1]) / cell[1]), rows - 1)
+        # half the extent of a padded cell along the edge's normal
+        reach = (0.5 * cell[0] + pad_x) * abs(y2 - y1) + (0.5 * cell[1] + pad_y) * abs(x2 - x1)
+        for j in range(bottom, top + 1):
+            by_row.append((j, edge))
+            for i in range(left, right + 1):
+                x, y = lower[0] + (i + 0.5) * cell[0], lower[1] + (j + 0.5) * cell[1]
+                if abs((x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)) <= reach:
+                    by_cell.append((j * columns + i, edge))
     return by_cell, by_row
 
 
@@ -152,21 +147,13 @@ def _odd(x: float, y: float, row: int, indices: IntArray, at: int, numbers: Arra
 
 @njit(**INNER)
 def first_edge(
-    x: float,
-    y: float,
-    vx: float,
-    vy: float,
-    horizon: float,
-    left_behind: int,
-    indices: IntArray,
-    at: int,
-    numbers: Array,
-    start: int,
+    x: float, y: float, vx: float, vy: float, horizon: float, last_edge: int, grid: Grid
 ) -> tuple[float, int]:
     """First edge that a move crosses outwards before time `horizon`, and when; (`horizon`, -1) where there is none.
 
-    The edge `left_behind` is passed over.
+    The edge `last_edge` is passed over.
     """
+    indices, at, numbers, start = grid
     columns, rows = indices[at], indices[at + 1]
     i = min(max(int((x - numbers[start]) * numbers[start + 2]), 0), columns - 1)
     j = min(max(int((y - numbers[start + 1]) * numbers[start + 3]), 0), rows - 1)
@@ -187,7 +174,7 @@ def first_edge(
         cell = cells + j * columns + i
         for k in range(edges + indices[cell], edges + indices[cell + 1]):
             edge = indices[k]
-            if edge == left_behind or edge == best_edge:  # noqa: SIM109
+            if edge == last_edge or edge == best_edge:  # noqa: SIM109
                 continue
             first = start + NUMBERS_HEAD + 4 * edge
             x1, y1, x2, y2 = numbers[first], numbers[first + 1], numbers[first + 2], numbers[first + 3]

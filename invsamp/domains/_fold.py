@@ -30,13 +30,13 @@ def fold_box(
     """
     n, dimension = position.shape
     shared = lower.size == 1
+    ends, turned = np.empty(dimension), np.empty(dimension, np.bool_)
     for row in range(n):
-        folds_of_row = 0
-        ok = True
+        folds_of_row, ok = 0.0, True
         for j in range(dimension):
-            low = lower[0 if shared else j]
-            high = upper[0 if shared else j]
+            low, high = lower[0 if shared else j], upper[0 if shared else j]
             end = position[row, j] + move[row, j]
+            ends[j], turned[j] = end, False
             if not (end < low or end > high or math.isinf(end) or math.isnan(end)):
                 continue
             folds = _folds(end, low, high)
@@ -44,32 +44,27 @@ def fold_box(
             if not (low <= position[row, j] <= high and folds <= MAX_FOLDS):
                 ok = False
                 break
-            folds_of_row += int(folds)
+            folds_of_row += folds
+            ends[j], turned[j] = _folded(end, low, high, folds), folds % 2.0 == 1.0
         failed[row] = not ok
-        bounces[row] = folds_of_row if ok else 0
+        bounces[row] = int(folds_of_row) if ok else 0
         if not ok:
             continue
         for j in range(dimension):
-            low = lower[0 if shared else j]
-            high = upper[0 if shared else j]
-            end = position[row, j] + move[row, j]
-            if end < low or end > high:
-                folds = _folds(end, low, high)
-                if folds % 2.0 == 1.0:
-                    move[row, j] = -move[row, j]
-                end = _folded(end, low, high, folds)
-            position[row, j] = end
+            position[row, j] = ends[j]
+            if turned[j]:
+                move[row, j] = -move[row, j]
 
 
 @njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _folds(end: float, low: float, high: float) -> float:
-    """Walls crossed strictly before arriving at `end`, which lies outside [low, high]; inf if not finite."""
+    """Bounds crossed strictly before arriving at `end`, which lies outside [low, high]; inf if not finite."""
     if math.isinf(end) or math.isnan(end):
         return math.inf
     width = high - low
     if math.isinf(width):
         return 1.0
-    # a move that ends exactly on a wall has not bounced off it
+    # a move that ends exactly on a bound is not reflected there
     return math.ceil((low - end) / width) if end < low else math.ceil((end - low) / width) - 1.0
 
 
@@ -80,5 +75,5 @@ def _folded(end: float, low: float, high: float, folds: float) -> float:
         return 2.0 * low - end if end < low else 2.0 * high - end
     traveled = (low - end if end < low else end - high) - (folds - 1.0) * (high - low)
     from_low = (folds % 2.0 == 1.0) == (end < low)
-    # rounding may leave the wall by an ulp
+    # rounding may leave the bound by an ulp
     return min(max(low + traveled if from_low else high - traveled, low), high)

@@ -15,8 +15,8 @@ from invsamp.domains.product import Product
 def point_inside(domain: Domain, dimension: int, rng: np.random.Generator) -> Array | None:
     """A position (d,) inside the domain; None where none is found.
 
-    The center of a largest ball in the polytope that the flat walls leave, and the bounds of the others, by a linear
-    program (`invsamp.domains._polytope.interior_point`). Where that lies outside of round walls, a uniform draw.
+    The center of a largest ball in the polytope of the half-spaces and the other domains' bounding boxes, by a linear
+    program (`invsamp.domains._polytope.interior_point`). Where that lies outside of a curved domain, a uniform draw.
     """
     rows = [(normals, offsets) for normals, offsets in _rows(domain, dimension) if len(offsets)]
     if rows:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from invsamp.domains import _members
 from invsamp.domains._edge_grid import edge_grid
-from invsamp.domains._reflecting import Boundary, Member
+from invsamp.domains._reflecting import Member, PackedFaces
 from invsamp.domains.contract import Array
 
 #: Points along each side of a view.
@@ -38,5 +38,5 @@ def shared_outline(outlines: list[list[Array]], view: tuple[npt.ArrayLike, npt.A
         return []
     x, y, points = view_points(view, RESOLUTION)
     members = [Member(_members.EDGES, (0, 1), 0, numbers, indices) for indices, numbers in map(edge_grid, outlines)]
-    inside = Boundary(members).contains(points).reshape(len(y), len(x))
+    inside = PackedFaces(members).contains(points).reshape(len(y), len(x))
     return level_curves(x, y, np.where(inside, 0.5, -0.5))

@@ -1,4 +1,4 @@
-"""Compiled kernels of the specular path through the walls of `invsamp.domains._members`, row by row."""
+"""Compiled kernels of the specular path between the faces of `invsamp.domains._members`, row by row."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.domains._edge_grid import CALLED, KERNEL
-from invsamp.domains._members import first_hit, inside, pulled_inside, set_normal
+from invsamp.domains._members import Region, first_hit, inside, pulled_inside, set_normal
 from invsamp.domains.contract import Array
 
 IntArray = npt.NDArray[np.int64]
 
 
 @njit(**KERNEL)
-def contained(
-    position: Array, table: IntArray, indices: IntArray, numbers: Array, result: npt.NDArray[np.bool_]
-) -> None:
+def contained(position: Array, region: Region, result: npt.NDArray[np.bool_]) -> None:
     """Fill `result` (n,) with whether each position (n, d) is inside; False for NaN."""
     for row in range(position.shape[0]):
-        result[row] = inside(position[row], table, indices, numbers)
+        result[row] = inside(position[row], region)
 
 
 @njit(**KERNEL)
 def follow(
     position: Array,
     move: Array,
-    table: IntArray,
-    indices: IntArray,
-    numbers: Array,
+    region: Region,
     metric: Array,
     scratch: Array,
     convex: bool,
@@ -53,15 +49,15 @@ def follow(
             size += abs(velocity[j])
         count = 0
         # in a convex region a move that ends inside has not left it
-        ok = convex and inside(point, table, indices, numbers)
+        ok = convex and inside(point, region)
         if not ok:
             for j in range(dimension):
                 point[j] = position[row, j]
             # a start outside has no path to speak of
-            ok = math.isfinite(size) and inside(point, table, indices, numbers)
+            ok = math.isfinite(size) and inside(point, region)
             if ok:
-                count = _travel(point, velocity, table, indices, numbers, metric, max_bounces, normal, turn)
-                ok = count <= max_bounces and pulled_inside(point, table, indices, numbers)
+                count = _travel(point, velocity, region, metric, max_bounces, normal, turn)
+                ok = count <= max_bounces and pulled_inside(point, region)
         failed[row] = not ok
         bounces[row] = count if ok else 0
         if ok:
@@ -74,29 +70,27 @@ def follow(
 def _travel(
     point: Array,
     velocity: Array,
-    table: IntArray,
-    indices: IntArray,
-    numbers: Array,
+    region: Region,
     metric: Array,
     max_bounces: int,
     normal: Array,
     turn: Array,
 ) -> int:
-    """Move `point` for one unit of time, turning `velocity` at each wall; the number of bounces.
+    """Move `point` for one unit of time, turning `velocity` at each face; the number of bounces.
 
     Returns `max_bounces + 1` where there are more.
     """
     remaining = 1.0
-    member, wall = -1, -1
+    member, face = -1, -1
     for count in range(max_bounces + 1):
         # int(...): to the compiler the first -1 is a type of its own
-        last, left = int(member), int(wall)
-        time, member, wall = first_hit(point, velocity, remaining, last, left, table, indices, numbers)
+        last_member, last_face = int(member), int(face)
+        time, member, face = first_hit(point, velocity, remaining, last_member, last_face, region)
         for j in range(point.size):
             point[j] += time * velocity[j]
         if member < 0:
             return count
-        set_normal(point, member, wall, table, indices, numbers, normal)
+        set_normal(point, member, face, region, normal)
         if not turned(velocity, normal, metric, turn):
             return max_bounces + 1
         remaining -= time
@@ -105,7 +99,7 @@ def _travel(
 
 @njit(**CALLED)
 def turned(velocity: Array, normal: Array, metric: Array, turn: Array) -> bool:
-    """Turn `velocity` at a wall with outward `normal`, in place; whether that is possible. `turn` is work space."""
+    """Turn `velocity` at a face with outward `normal`, in place; whether that is possible. `turn` is work space."""
     dimension = velocity.size
     rate, stiffness = 0.0, 0.0
     for i in range(dimension):
@@ -130,17 +124,15 @@ def turned(velocity: Array, normal: Array, metric: Array, turn: Array) -> bool:
 def first_hits(
     position: Array,
     move: Array,
-    table: IntArray,
-    indices: IntArray,
-    numbers: Array,
+    region: Region,
     times: Array,
     members: IntArray,
-    walls: IntArray,
+    faces: IntArray,
 ) -> None:
-    """`first_hit` of each row. `times` (n,) holds the horizons, `members` and `walls` the last hits; overwritten."""
+    """`first_hit` of each row. `times` (n,) holds the horizons, `members` and `faces` the last hits; overwritten."""
     for row in range(position.shape[0]):
-        times[row], members[row], walls[row] = first_hit(
-            position[row], move[row], times[row], members[row], walls[row], table, indices, numbers
+        times[row], members[row], faces[row] = first_hit(
+            position[row], move[row], times[row], members[row], faces[row], region
         )
 
 
@@ -148,16 +140,14 @@ def first_hits(
 def set_normals(
     position: Array,
     members: IntArray,
-    walls: IntArray,
-    table: IntArray,
-    indices: IntArray,
-    numbers: Array,
+    faces: IntArray,
+    region: Region,
     normals: Array,
 ) -> None:
     """`set_normal` of each row that hit a member."""
     for row in range(position.shape[0]):
         if members[row] >= 0:
-            set_normal(position[row], members[row], walls[row], table, indices, numbers, normals[row])
+            set_normal(position[row], members[row], faces[row], region, normals[row])
 
 
 @njit(**KERNEL)
@@ -168,7 +158,7 @@ def turn_all(move: Array, normals: Array, metric: Array, scratch: Array, ok: npt
 
 
 @njit(**KERNEL)
-def pull_all(position: Array, table: IntArray, indices: IntArray, numbers: Array) -> None:
+def pull_all(position: Array, region: Region) -> None:
     """`pulled_inside` for each row."""
     for row in range(position.shape[0]):
-        pulled_inside(position[row], table, indices, numbers)
+        pulled_inside(position[row], region)

@@ -1,13 +1,11 @@
-"""Geometry of closed polygons in the plane: are they simple, do they nest, and points uniform within them."""
+"""Geometry of closed polygons in the plane: are they simple, do they nest."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains.contract import Array, BoolArray
+from invsamp.domains.contract import Array
 
 IntArray = npt.NDArray[np.intp]
 
@@ -103,44 +101,3 @@ def _encloses(ring: Array, point: Array) -> bool:
 
 def _listed(ring: Array) -> str:
     return str(ring.tolist()) if len(ring) <= 8 else f"{ring[:3].tolist()} and {len(ring) - 3} more"
-
-
-class Trapezoids:
-    """The inside of some rings cut at the height of every vertex, to draw from it without rejections."""
-
-    def __init__(self, rings: list[Array]) -> None:
-        start = np.concatenate(rings)
-        end = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
-        swap = start[:, 1] > end[:, 1]
-        start[swap], end[swap] = end[swap], start[swap]
-        heights = np.unique(start[:, 1].tolist() + end[:, 1].tolist())
-        bottom, top, middle = heights[:-1], heights[1:], 0.5 * (heights[:-1] + heights[1:])
-        slab, edge = np.nonzero((start[:, 1] <= bottom[:, None]) & (end[:, 1] >= top[:, None]))
-
-        def across(height: Array) -> Array:
-            part = (height - start[edge, 1]) / (end[edge, 1] - start[edge, 1])
-            return np.asarray(start[edge, 0] + part * (end[edge, 0] - start[edge, 0]))
-
-        # from left to right, the edges of a slab bound the inside in pairs
-        order = np.lexsort((across(middle[slab]), slab))
-        lower, upper = across(bottom[slab])[order], across(top[slab])[order]
-        self._bottom, self._height = bottom[slab[order[::2]]], (top - bottom)[slab[order[::2]]]
-        self._left = np.column_stack([lower[::2], upper[::2]])
-        self._width = np.maximum(np.column_stack([lower[1::2], upper[1::2]]) - self._left, 0.0)
-        areas = self._height * self._width.sum(axis=1)
-        self._share = np.cumsum(areas) / areas.sum()
-
-    def sample(self, rng: np.random.Generator, n: int, contains: Callable[[Array], BoolArray]) -> Array:
-        """Uniform draws, shape (n, 2); the few that rounding leaves outside are drawn again."""
-        draws = np.empty((n, 2))
-        missing = np.ones(n, dtype=bool)
-        while missing.any():
-            which = np.searchsorted(self._share, rng.random(missing.sum()), side="right")
-            left, width, chance = self._left[which], self._width[which], rng.random(len(which))
-            # the height has a linear density, by the width
-            a, b = width.T
-            up = chance * (a + b) / (a + np.sqrt(a * a + chance * (b * b - a * a)))
-            x = left[:, 0] + up * (left[:, 1] - left[:, 0]) + rng.random(len(up)) * (a + up * (b - a))
-            draws[missing] = np.column_stack([x, self._bottom[which] + up * self._height[which]])
-            missing = ~contains(draws)
-        return draws

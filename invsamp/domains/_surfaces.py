@@ -1,4 +1,4 @@
-"""Walls that are given by a function: where moves meet them, vectorized over rows."""
+"""Boundaries that are given by a function: where moves cross them, vectorized over rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ROOT_STEPS = 160
 
 @dataclass(frozen=True)
 class Surface:
-    """A wall where a function of some columns changes sign.
+    """A boundary where a function of some columns changes sign.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Surface:
     gradient : callable
         Points (n, m) -> (n, m).
     resolution : float or ndarray, shape (m,), or None
-        Moves are looked at in steps no longer than this; None stands for eight steps.
+        Moves are checked in steps no longer than this; None stands for eight steps.
     columns : tuple of int
     check : callable
         Called with points inside, (n, m), before the first moves; raises ValueError for a gradient that is wrong.
@@ -53,12 +53,10 @@ class Surface:
         normals[:, self.columns] = self.gradient(position[:, self.columns])
         return normals
 
-    def first_hits(
-        self, position: Array, move: Array, horizon: Array, left_behind: BoolArray
-    ) -> tuple[Array, BoolArray]:
+    def first_hits(self, position: Array, move: Array, horizon: Array, hit_last: BoolArray) -> tuple[Array, BoolArray]:
         """Times (n,) at which moves from inside first leave, and which do so before `horizon` (n,).
 
-        The level at the time found is not positive, so that a point on the wall is inside.
+        The level at the time found is not positive, so that a point on the boundary is inside.
         """
         x, v = position[:, self.columns], move[:, self.columns]
         steps = self._steps(v * horizon[:, None])
@@ -74,7 +72,7 @@ class Surface:
         if hit.any():
             at = np.flatnonzero(hit)
             low, high = ((horizon * (which / steps))[at] for which in (out - 1, out))
-            result[at] = self._crossings(x[at], v[at], low, high, left_behind[at])
+            result[at] = self._crossings(x[at], v[at], low, high, hit_last[at])
         return result, hit
 
     def _steps(self, along: Array) -> IntArray:
@@ -82,16 +80,16 @@ class Surface:
             return np.full(len(along), 8)
         return np.ceil(np.max(np.abs(along) / self.resolution, axis=1)).clip(1, 100_000).astype(np.int64)
 
-    def _crossings(self, x: Array, v: Array, low: Array, high: Array, left_behind: BoolArray) -> Array:
+    def _crossings(self, x: Array, v: Array, low: Array, high: Array, hit_last: BoolArray) -> Array:
         """Times (n,) between `low`, inside, and `high`, outside, where the level changes sign."""
         base, slope = np.zeros(len(x)), np.zeros(len(x))
         near = np.flatnonzero(low == 0.0)
         if len(near):
-            # a start on the wall is a root too, but not the one that is wanted where the move runs inwards
+            # a start on the boundary is a root too, and another one is wanted where the move runs inwards
             level, far = self.level(x[near]), self.level(x[near] + high[near, None] * v[near])
             rate = np.sum(self.gradient(x[near]) * v[near], axis=1)
-            on_wall = left_behind[near] | (level >= -1e-12 * np.abs(far))
-            low_inward = on_wall & (rate < 0.0)
+            on_boundary = hit_last[near] | (level >= -1e-12 * np.abs(far))
+            low_inward = on_boundary & (rate < 0.0)
             base[near[low_inward]], slope[near[low_inward]] = level[low_inward], rate[low_inward]
         inward = slope < 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,6 @@ from invsamp.domains import _members
 from invsamp.domains._arrays import freeze
 from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array
-from invsamp.protocols import Plain
 
 #: Points of the ellipse that is drawn.
 OUTLINE_POINTS = 180
@@ -77,6 +77,7 @@ class Ball(_Round):
 
     center: Array
     radius: float
+    kind: ClassVar[str] = "ball"
 
     def __init__(self, center: npt.ArrayLike, radius: float) -> None:
         freeze(self, center=np.array(array("center", center, ("d",))))
@@ -91,13 +92,6 @@ class Ball(_Round):
         """The sphere."""
         numbers = np.append(self.center, self.radius**2)
         return [Member(_members.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
-
-    def to_dict(self) -> Plain:
-        """JSON-able description, undone by `from_dict`."""
-        return {"kind": "ball", "center": self.center.tolist(), "radius": self.radius}
-
-    def __repr__(self) -> str:
-        return f"Ball(center={self.center.tolist()}, radius={self.radius})"
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -122,6 +116,7 @@ class Ellipsoid(_Round):
 
     center: Array
     matrix: Array
+    kind: ClassVar[str] = "ellipsoid"
 
     def __init__(
         self, center: npt.ArrayLike, matrix: npt.ArrayLike | None = None, axes: npt.ArrayLike | None = None
@@ -150,10 +145,3 @@ class Ellipsoid(_Round):
         """The surface."""
         numbers = np.concatenate([self.center, self.matrix.ravel()])
         return [Member(_members.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
-
-    def to_dict(self) -> Plain:
-        """JSON-able description, undone by `from_dict`."""
-        return {"kind": "ellipsoid", "center": self.center.tolist(), "matrix": self.matrix.tolist()}
-
-    def __repr__(self) -> str:
-        return f"Ellipsoid(center={self.center.tolist()}, matrix={self.matrix.tolist()})"

@@ -1,7 +1,7 @@
 """What happens to moves that leave the problem's domain: reflection, and the baselines that it is measured against.
 
-A boundary turns a problem into the one that is sampled: the same coordinates, with other walls or other energies. Only
-`"reflect"` samples the posterior restricted to its domain.
+A boundary turns a problem into the one that is sampled: the same coordinates, with another domain or other energies.
+Only `"reflect"` samples the posterior restricted to its domain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Boundary(Protocol):
         ...
 
     def apply(self, problem: Problem) -> SampledProblem:
-        """The problem that the sampler walks in."""
+        """The problem that is sampled."""
         ...
 
 
@@ -59,7 +59,7 @@ class Reflect:
 
 @stored_dataclass
 class Ignore:
-    """No walls: draws of the posterior without ``domain=``; the report says how many lie outside.
+    """No domain: draws of the posterior without ``domain=``; the report says how many lie outside.
 
     A prior's own support stays, as there is no density beyond it. The model is solved outside the domain too.
     """
@@ -76,7 +76,7 @@ class Ignore:
 
 @stored_dataclass
 class Penalize:
-    r"""No walls, but the energy :math:`U(\theta) + c\, d(\theta)^2` with the distance d from the domain.
+    r"""No domain, but the energy :math:`U(\theta) + c\, d(\theta)^2` with the distance d from the domain.
 
     See `penalized`.
     """
@@ -90,7 +90,7 @@ class Penalize:
     def apply(self, problem: Problem) -> SampledProblem:
         """The problem without its domain, with the penalty in its energies."""
         free = _without_domain(problem, self)
-        # of the domain alone: the walls of the prior's support stay where they are
+        # of the domain alone: the bounds of the prior's support stay where they are
         assert isinstance(problem, RemovableDomain)  # or there would be none to leave out
         penalty = squared_violation(problem.domain, problem.dimension), float(self.strength)
         return _Changed(free, penalty=penalty)
@@ -110,7 +110,7 @@ class Project:
     leaves: ClassVar[bool] = False
 
     def apply(self, problem: Problem) -> SampledProblem:
-        """The problem with projecting walls."""
+        """The problem with a projecting domain."""
         domain = problem.sampling_domain
         return _Changed(problem, domain=Projecting(domain, problem.dimension))
 
@@ -122,7 +122,7 @@ BY_NAME: dict[str, Boundary] = {"reflect": Reflect(), "ignore": Ignore(), "proje
 
 
 def penalized(strength: float) -> Penalize:
-    r"""Boundary by penalty (the "P-" baselines): no walls, but energy outside.
+    r"""Boundary by penalty (the "P-" baselines): no domain, but energy outside.
 
     .. math:: U_c(\theta) = U(\theta) + c\, d(\theta)^2
 
@@ -162,7 +162,7 @@ class Projecting:
         self._domain, self._nearest = domain, nearest_points(domain, dimension)
 
     def contains(self, position: Array) -> npt.NDArray[np.bool_]:
-        """As the domain says, and a nearest point is inside, on whichever side of its wall rounding has left it."""
+        """As the domain says, and a nearest point is inside, on whichever side of the boundary rounding has left it."""
         inside = np.array(self._domain.contains(position))
         away = position[~inside]
         rounding = 1e-12 * (1.0 + np.abs(away).max(axis=1, initial=0.0))
@@ -181,7 +181,7 @@ class Projecting:
 
 
 class _Changed:
-    """A problem with other walls or a penalty."""
+    """A problem with another domain or a penalty."""
 
     def __init__(
         self, problem: Problem, domain: object | None = None, penalty: tuple[Violation, float] | None = None
@@ -194,22 +194,19 @@ class _Changed:
         potential = self._problem.potential(fidelity)
         if self._penalty is None:
             return potential
-        terms, parts = isinstance(potential, TermwisePotential), isinstance(potential, SplitPotential)
-        kind: Any = {
-            (False, False): _Penalized,
-            (False, True): _PenalisedParts,
-            (True, False): _PenalisedTerms,
-            (True, True): _PenalisedBoth,
-        }[terms, parts]
-        return kind(potential, *self._penalty)
+        return _Penalized(potential, *self._penalty)
 
 
 class _Penalized:
-    """A potential with a penalty outside a domain."""
+    """A potential with a penalty outside a domain; it offers `terms` and `parts` where the potential does."""
 
     def __init__(self, potential: Any, violation: Violation, strength: float) -> None:
         self._potential, self._violation, self._strength = potential, violation, strength
         self.dimension = potential.dimension
+        if isinstance(potential, TermwisePotential):
+            self.size, self.terms = potential.size, self._terms
+        if isinstance(potential, SplitPotential):
+            self.parts = self._parts
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
@@ -226,26 +223,14 @@ class _Penalized:
         value, gradient = self._violation(position)
         return self._strength * value, self._strength * gradient
 
-
-class _PenalisedTerms(_Penalized):
-    """The same for a sum over data: the penalty is part of the prior's energy."""
-
-    def __init__(self, potential: TermwisePotential, violation: Violation, strength: float) -> None:
-        super().__init__(potential, violation, strength)
-        self.size = potential.size
-
-    def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
-        """Terms at ``indices``, shape (chains, batch)."""
+    def _terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Terms at ``indices``, shape (chains, batch): the penalty is part of the prior's energy."""
         penalty, slope = self._penalty(position)
         terms: Terms = self._potential.terms(position, indices)
         return terms._replace(prior_energy=terms.prior_energy + penalty, prior_gradient=terms.prior_gradient + slope)
 
-
-class _PenalisedParts(_Penalized):
-    """The same for a potential that tells its parts: the penalty is the prior's here too."""
-
-    def parts(self, position: Array, gradient: Gradients) -> Parts:
-        """Energy, and of it what is the prior's and the penalty's."""
+    def _parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy, and its part from the prior and the penalty."""
         penalty, slope = self._penalty(position)
         energy, whole, prior, prior_slope = self._potential.parts(position, gradient)
         return Parts(
@@ -254,10 +239,6 @@ class _PenalisedParts(_Penalized):
             prior + penalty,
             None if prior_slope is None else prior_slope + slope,
         )
-
-
-class _PenalisedBoth(_PenalisedTerms, _PenalisedParts):
-    """Both."""
 
 
 def _without_domain(problem: Problem, boundary: Boundary) -> Problem:

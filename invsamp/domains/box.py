@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from invsamp.domains._fold import fold_box
 from invsamp.domains._polytope import clipped_polygon
 from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array, BoolArray, Reflection
-from invsamp.protocols import Plain
+from invsamp.protocols import Facts, Plain
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -65,17 +64,11 @@ class Box(ReflectingDomain):
         if self.lower.ndim and self.lower.size != dimension:
             raise ValueError(f"Box has {self.lower.size} coordinates, but positions have {dimension}")
 
-    def contains(self, position: Array) -> BoolArray:
-        """Whether each position (n, d) lies within the bounds, walls included, shape (n,)."""
-        position = np.asarray(position)
-        self.check_dimension(position.shape[1])
-        return np.asarray(((position >= self.lower) & (position <= self.upper)).all(axis=1))
-
     def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
         """Fold the moves into the box. See `Domain.reflect`.
 
-        Without a metric or with a diagonal one the walls stay orthogonal and the end has a closed form, for
-        moves of any number of box widths. With a dense metric the moves are followed from wall to wall.
+        Without a metric or with a diagonal one the bounds stay orthogonal and the end has a closed form, for
+        moves of any number of box widths. With a dense metric the moves are followed from bound to bound.
 
         Raises
         ------
@@ -127,20 +120,21 @@ class Box(ReflectingDomain):
 
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`; an open side is None, as JSON has no infinity."""
-        return {"kind": "box", "lower": without_inf(self.lower), "upper": without_inf(self.upper)}
+        lower, upper = (_without_inf(bound) for bound in (self.lower, self.upper))
+        return {"kind": "box", "lower": lower, "upper": upper}
 
-    def __repr__(self) -> str:
-        return f"Box(lower={self.lower.tolist()}, upper={self.upper.tolist()})"
-
-
-def without_inf(bound: Array) -> object:
-    """A bound for JSON, which has no infinity: None in its place."""
-    listed = [value if np.isfinite(value) else None for value in bound.ravel().tolist()]
-    return listed if bound.ndim else listed[0]
+    @classmethod
+    def from_dict(cls, description: Facts) -> Box:
+        """From what `to_dict` wrote."""
+        return cls(*(_with_inf(description[key], side) for key, side in (("lower", -np.inf), ("upper", np.inf))))
 
 
-def with_inf(bound: object, open_side: float) -> Any:
-    """Undo `without_inf`; ``open_side`` is the infinity that None stood for."""
-    if isinstance(bound, list | tuple):
-        return [open_side if value is None else value for value in bound]
-    return open_side if bound is None else bound
+def _without_inf(bound: Array) -> object:
+    values = bound.astype(object)
+    values[~np.isfinite(bound)] = None
+    return values.tolist()
+
+
+def _with_inf(bound: npt.ArrayLike, open_side: float) -> Array:
+    values = np.asarray(bound, dtype=float)  # None becomes NaN
+    return np.where(np.isnan(values), open_side, values)

@@ -84,7 +84,7 @@ def constraint(text: str) -> Constraint:
     ----------
     text : str
         Comparisons by ``<``, ``<=``, ``>``, ``>=``, in chains if wanted, of sums of parameters times numbers. An entry
-        of a vector is ``k[0]``, of a matrix ``m[0, 1]``. ``<`` and ``<=`` mean the same: the wall has no probability.
+        of a vector is ``k[0]``, of a matrix ``m[0, 1]``. ``<`` means ``<=``: the boundary has no probability.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def bound_domain(domain: DomainLike | None, columns: Mapping[str, tuple[int, ...
         domain = _read(domain)
     if isinstance(domain, list | tuple):
         parts = [_read(part) if isinstance(part, str) else part for part in domain]
-        # together, so that what leaves no room is told as it was written
+        # together, so that the message for an empty set repeats the texts
         written = [part for part in parts if isinstance(part, Constraint)]
         together = [reduce(Constraint.__and__, written)] if written else []
         others = [part for part in parts if not isinstance(part, Constraint)]

@@ -1,11 +1,11 @@
 """Where a proposed move ends: domains of positions and the specular (billiard) path inside them.
 
-A domain maps a start and a straight move to the end of the path that the move takes when it bounces off the
-walls. That map is reversible and keeps volume, so a random walk whose moves are symmetric keeps the uniform
-law exactly; moving the end to the nearest feasible point, or mirroring it there, does not.
+A domain maps a start and a straight move to the end of the path that is reflected at the boundary. That map is
+reversible and keeps volume, so a random walk with symmetric moves keeps the uniform distribution exactly; moving the
+end to the nearest feasible point, or mirroring it there, does not.
 
 With a preconditioner P = L L^T the path is specular in the whitened coordinates w = L^-1 theta. Straight
-lines and crossing times are the same there, only the turn at a wall with normal a differs:
+lines and crossing times are the same there, only the turn at a boundary with normal a differs:
 
     v <- v - 2 (a . v) / (a . P a) P a,
 
@@ -24,8 +24,8 @@ from invsamp.protocols import Plain
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: More bounces than this, and the move is refused: where all walls are flat and few, and elsewhere. A move that
-#: grazes a round wall, or one of many short edges, bounces often.
+#: More bounces than this, and the move is refused: where all faces are flat and few, and elsewhere. A move that
+#: grazes a curved boundary, or one of many short edges, bounces often.
 MAX_BOUNCES, MAX_BOUNCES_CURVED = 20, 100
 
 
@@ -33,8 +33,8 @@ class Reflection(NamedTuple):
     """End of a batch of reflected moves."""
 
     position: Array  # (n, d) end of the path, inside the domain; the start where `failed`
-    move: Array  # (n, d) the move as turned by the walls; the original move where `failed`
-    bounces: npt.NDArray[np.int64]  # (n,) walls hit; 0 where `failed`
+    move: Array  # (n, d) the move as turned at the boundary; the original move where `failed`
+    bounces: npt.NDArray[np.int64]  # (n,) reflections; 0 where `failed`
     failed: BoolArray  # (n,) the path could not be followed, so the row stays where it started
 
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import scipy
-from numba import njit
 
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box
@@ -30,8 +28,8 @@ Nearest = Callable[[Array], Array]
 #: Positions (n, d) -> squared distances (n,) from a domain, and their gradients (n, d); zeros inside.
 Violation = Callable[[Array], tuple[Array, Array]]
 
-#: Sweeps over half-spaces after which a slower method takes over, and Newton steps after which a point is taken as is.
-MAX_SWEEPS, MAX_NEWTON = 200, 100
+#: Newton steps after which a point is taken as it is.
+MAX_NEWTON = 100
 
 
 def nearest_points(domain: Domain, dimension: int) -> Nearest:
@@ -62,7 +60,7 @@ def nearest_points(domain: Domain, dimension: int) -> Nearest:
     if isinstance(domain, Product):
         return partial(_nearest_by_block, [(c, nearest_points(part, len(c))) for c, part in _blocks(domain)])
     if isinstance(domain, Polygon):
-        return partial(_nearest_of_edges, domain, *_edges([domain.vertices, *domain.holes]))
+        return partial(_nearest_of_edges, domain)
     raise ValueError(f"this boundary needs a domain that knows its nearest points, got {domain!r}")
 
 
@@ -160,19 +158,14 @@ def _towards_level_set(domain: LevelSet, position: Array) -> Array:
 
 
 def _nearest_of_half_spaces(domain: HalfSpaces, position: Array) -> Array:
-    """By Hildreth's method: coordinate ascent on the multipliers (Hildreth 1957, Naval Research Logistics 4).
-
-    It is slow where walls are nearly parallel: such points are left to the least-distance programming of Lawson and
-    Hanson (1974, "Solving least squares problems", section 23.4), exact in finitely many steps.
-    """
+    """By the least-distance programming of Lawson and Hanson (1974, "Solving least squares problems", section 23.4)."""
     lengths = np.linalg.norm(domain.normals, axis=1)
     normals, offsets = domain.normals / lengths[:, None], domain.offsets / lengths
     points = np.array(position, dtype=float, order="C")
     outside = np.flatnonzero(~domain.contains(points))
-    moved, settled = points[outside], np.empty(len(outside), dtype=np.bool_)
-    _hildreth(moved, normals, offsets, MAX_SWEEPS, settled)
-    for row in np.flatnonzero(~settled):
-        moved[row] = _least_distance(points[outside[row]], normals, offsets)
+    moved = points[outside]
+    for row, point in enumerate(points[outside]):
+        moved[row] = _least_distance(point, normals, offsets)
     # rounding: the end of a move has to be inside
     pull = 1e-15
     while pull < 1e-6 and len(rows := np.flatnonzero(~domain.contains(moved))):
@@ -188,30 +181,6 @@ def _least_distance(point: Array, normals: Array, offsets: Array) -> Array:
     multipliers, _ = scipy.optimize.nnls(np.vstack([-normals.T, excess / scale]), np.append(np.zeros(len(point)), 1.0))
     residual = np.append(-normals.T @ multipliers, excess @ multipliers / scale - 1.0)
     return point - scale * residual[:-1] / residual[-1]
-
-
-@njit(cache=True)
-def _hildreth(points: Array, normals: Array, offsets: Array, sweeps: int, settled: npt.NDArray[np.bool_]) -> None:
-    """Project each row of `points` (n, d) on `normals @ x <= offsets` in place; `normals` have length one."""
-    k = len(offsets)
-    multipliers = np.empty(k)
-    for row in range(len(points)):
-        multipliers[:] = 0.0
-        settled[row] = False
-        for _ in range(sweeps):
-            largest = 0.0
-            for i in range(k):
-                excess = -offsets[i]
-                for j in range(points.shape[1]):
-                    excess += normals[i, j] * points[row, j]
-                change = min(multipliers[i], -excess)
-                multipliers[i] -= change
-                largest = max(largest, abs(change))
-                for j in range(points.shape[1]):
-                    points[row, j] += change * normals[i, j]
-            if largest < 1e-14:
-                settled[row] = True
-                break
 
 
 def _nearest_of_ellipsoid(center: Array, values: Array, vectors: Array, position: Array) -> Array:
@@ -232,36 +201,13 @@ def _nearest_of_ellipsoid(center: Array, values: Array, vectors: Array, position
     return points
 
 
-def _edges(rings: list[Array]) -> tuple[Array, Array]:
-    """Starts and ends (k, 2) of the edges of closed polygons."""
-    return np.concatenate(rings), np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
-
-
-def _nearest_of_edges(domain: Polygon, starts: Array, ends: Array, position: Array) -> Array:
+def _nearest_of_edges(domain: Polygon, position: Array) -> Array:
+    rings = [domain.vertices, *domain.holes]
+    starts = np.concatenate(rings)
+    along = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings]) - starts
     points = np.array(position, dtype=float, order="C")
-    outside = np.flatnonzero(~domain.contains(points))
-    if len(outside):
-        moved = points[outside]
-        _to_edges(moved, starts, ends)
-        points[outside] = moved
+    for row in np.flatnonzero(~domain.contains(points)):
+        share = ((points[row] - starts) * along).sum(axis=1) / (along**2).sum(axis=1)
+        feet = starts + np.clip(share, 0.0, 1.0)[:, None] * along
+        points[row] = feet[np.argmin(((feet - points[row]) ** 2).sum(axis=1))]
     return points
-
-
-@njit(cache=True)
-def _to_edges(points: Array, starts: Array, ends: Array) -> None:
-    """Replace each row of `points` (n, 2) by the nearest point of the edges from `starts` to `ends` (k, 2)."""
-    for row in range(len(points)):
-        px, py = points[row, 0], points[row, 1]
-        least = np.inf
-        for k in range(len(starts)):
-            x, y = starts[k, 0], starts[k, 1]
-            along_x, along_y = ends[k, 0] - x, ends[k, 1] - y
-            length = along_x * along_x + along_y * along_y
-            if length > 0.0:
-                share = min(max(((px - x) * along_x + (py - y) * along_y) / length, 0.0), 1.0)
-                x += share * along_x
-                y += share * along_y
-            distance = (x - px) ** 2 + (y - py) ** 2
-            if distance < least:
-                least = distance
-                points[row, 0], points[row, 1] = x, y

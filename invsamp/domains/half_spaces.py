@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from invsamp.domains._arrays import freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
 from invsamp.domains._reflecting import Member, ReflectingDomain
 from invsamp.domains.contract import Array, BoolArray
-from invsamp.protocols import Plain
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -35,6 +35,7 @@ class HalfSpaces(ReflectingDomain):
     normals: Array
     offsets: Array
     _interior: Array = field(init=False)  # (d,) a strictly feasible point
+    kind: ClassVar[str] = "half_spaces"
 
     def __init__(self, normals: npt.ArrayLike, offsets: npt.ArrayLike) -> None:
         a = np.array(array("normals", normals, ("k", "d")), order="C")
@@ -57,7 +58,7 @@ class HalfSpaces(ReflectingDomain):
         return self._interior
 
     def members(self, dimension: int) -> list[Member]:
-        """The walls."""
+        """The facets."""
         numbers = np.concatenate([self._interior, self.offsets, self.normals.ravel()])
         return [Member(_members.HALF_SPACES, tuple(range(self.dimension)), len(self.offsets), numbers)]
 
@@ -78,16 +79,9 @@ class HalfSpaces(ReflectingDomain):
         """The polygon (k, 2), counter-clockwise, of the inequalities in coordinates i and j alone.
 
         Clipped to ``view = (lower (2,), upper (2,))``. No polygon where no inequality concerns just this pair, or
-        where the polygon lies outside the view. In two dimensions that is the whole domain; in more, walls
+        where the polygon lies outside the view. In two dimensions that is the whole domain; in more, facets
         that involve a third coordinate have no sharp edge in this plane and are left out.
         """
         others = np.delete(np.arange(self.dimension), [i, j])
         alone = ~self.normals[:, others].any(axis=1)
         return clipped_polygon(self.normals[alone][:, [i, j]], self.offsets[alone], view) if alone.any() else []
-
-    def to_dict(self) -> Plain:
-        """JSON-able description, undone by `from_dict`."""
-        return {"kind": "half_spaces", "normals": self.normals.tolist(), "offsets": self.offsets.tolist()}
-
-    def __repr__(self) -> str:
-        return f"HalfSpaces(normals={self.normals.tolist()}, offsets={self.offsets.tolist()})"

@@ -1,4 +1,4 @@
-"""Intersections: of several moves the first wall that is hit turns them all."""
+"""Intersections: a move is reflected at the first boundary that it hits."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Intersection(ReflectingDomain):
             part.check_dimension(dimension)
 
     def members(self, dimension: int) -> list[Member]:
-        """The walls of all parts."""
+        """The faces of all parts."""
         return [member for part in self.parts for member in part.members(dimension)]  # type: ignore[attr-defined]
 
     def constrains(self, dimension: int) -> BoolArray:

@@ -34,9 +34,9 @@ class LevelSet(ReflectingDomain):
         Natural parameters (n, d) -> gradients (n, d). It must not vanish on the boundary.
     dimension : int
     resolution : float or array_like, shape (d,), optional
-        Moves are looked at in steps that are no longer than this in any coordinate, then the crossing is located to
-        rounding. What is thinner may be stepped over: a wall between two parts of the domain, or a part outside
-        that a move cuts. By default a move is looked at in eight steps, and again after each bounce.
+        Moves are checked in steps no longer than this in any coordinate, then the crossing is located to rounding. A
+        thinner gap between two parts of the domain, or a thinner part outside that a move cuts, may be stepped over.
+        By default a move is checked in eight steps, and again after each bounce.
     bounds : pair of array_like, shape (d,), optional
         Lower and upper ends of a box that holds the domain; `sample_uniform` needs it.
     name : str, optional
@@ -181,7 +181,7 @@ class LevelSet(ReflectingDomain):
             reach[open_ended & out] = 2.0**power
         found = reach > 0.0
         start, direction, reach = start[found], direction[found], reach[found]
-        # not where the function ends being defined, which may be beyond other walls
+        # not where the function ends being defined, which may be beyond another boundary
         defined = np.isfinite(self._levels(start + reach[:, None] * direction))
         start, direction, reach = start[defined], direction[defined], reach[defined]
         if not len(start):
@@ -216,53 +216,39 @@ class LevelSet(ReflectingDomain):
                 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SavedLevelSet(ReflectingDomain):
     """What a saved run knows of a `LevelSet`: its name, and curves to draw. It cannot tell what lies inside."""
 
-    name: str
-    size: int
-    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    curves: tuple[tuple[tuple[float, float], ...], ...] = ()
-
-    @classmethod
-    def from_dict(cls, description: Facts) -> SavedLevelSet:
-        """From what `LevelSet.to_dict` wrote."""
-        bounds = description["bounds"]
-        return cls(
-            description["name"],
-            description["dimension"],
-            None if bounds is None else (tuple(bounds[0]), tuple(bounds[1])),
-            tuple(tuple((x, y) for x, y in curve) for curve in description["curves"]),
-        )
+    description: Facts  # what `LevelSet.to_dict` wrote
 
     @property
     def dimension(self) -> int:
         """Number of coordinates."""
-        return self.size
+        return int(self.description["dimension"])
 
     def members(self, dimension: int) -> list[Surface]:
         """ValueError: the function was not saved."""
-        raise ValueError(f"the function of the level set {self.name} is not saved with a run: make the LevelSet anew")
+        raise ValueError(
+            f"the function of the level set {self.description['name']} is not saved with a run: make the LevelSet anew"
+        )
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """The bounds of the level set, infinite where it had none."""
-        lower, upper = self.bounds or (np.full(dimension, -np.inf), np.full(dimension, np.inf))
+        lower, upper = self.description["bounds"] or (np.full(dimension, -np.inf), np.full(dimension, np.inf))
         return np.asarray(lower), np.asarray(upper)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """The curves that were saved."""
-        curves = [np.array(curve)[:, [i, j]] for curve in self.curves]
+        curves = [np.array(curve)[:, [i, j]] for curve in self.description["curves"]]
         return curves if i < j else [curve[::-1] for curve in curves]
 
     def to_dict(self) -> Plain:
         """As `LevelSet.to_dict`."""
-        bounds = None if self.bounds is None else [list(end) for end in self.bounds]
-        curves = [[list(point) for point in curve] for curve in self.curves]
-        return {"kind": "level_set", "name": self.name, "dimension": self.size, "bounds": bounds, "curves": curves}
+        return {"kind": "level_set", **self.description}
 
     def __repr__(self) -> str:
-        return f"SavedLevelSet({self.name}, dimension={self.size})"
+        return f"SavedLevelSet({self.description['name']}, dimension={self.dimension})"
 
 
 def _checked_bounds(bounds: tuple[npt.ArrayLike, npt.ArrayLike], dimension: int) -> tuple[Array, Array]:

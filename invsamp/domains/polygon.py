@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import array, generator, integer
+from invsamp.arguments import array, integer
 from invsamp.domains import _members
 from invsamp.domains._arrays import freeze
 from invsamp.domains._edge_grid import edge_grid
 from invsamp.domains._reflecting import Member, ReflectingDomain
-from invsamp.domains._rings import Trapezoids, check_holes, check_simple, signed_area, without_repeats
+from invsamp.domains._rings import check_holes, check_simple, signed_area, without_repeats
 from invsamp.domains.contract import Array
 from invsamp.protocols import Plain
 
@@ -123,11 +123,6 @@ class Polygon(ReflectingDomain):
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (2,)."""
         return self.vertices.min(axis=0), self.vertices.max(axis=0)
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent uniform draws, shape (n, 2)."""
-        generator("rng", rng), integer("n", n, least=0)
-        return Trapezoids([self.vertices, *self.holes]).sample(rng, n, self.contains)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """The outline (k, 2), counter-clockwise, and the holes, clockwise, in the plane of coordinates i and j."""

@@ -88,8 +88,8 @@ class Product(ReflectingDomain):
             raise ValueError(f"Product has a block on column {highest}, but positions have {dimension} coordinates")
 
     def members(self, dimension: int) -> list[Member | Surface]:
-        """The walls of all blocks."""
-        return [wall.on(key) for key, domain in self._indexed() for wall in domain.members(len(key))]
+        """The faces of all blocks."""
+        return [member.on(key) for key, domain in self._indexed() for member in domain.members(len(key))]
 
     def constrains(self, dimension: int) -> BoolArray:
         """Which coordinates some block restricts, shape (d,)."""

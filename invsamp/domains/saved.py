@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-
-import numpy as np
 
 from invsamp.arguments import mapping
 from invsamp.domains.ball import Ball, Ellipsoid
-from invsamp.domains.box import Box, with_inf
+from invsamp.domains.box import Box
 from invsamp.domains.contract import Domain
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.intersection import intersect
@@ -27,23 +26,21 @@ def from_dict(description: Facts) -> Domain:
     ValueError
         If ``kind`` is not one of those of this module.
     """
-    kind = mapping("description", description).get("kind")
-    if kind == "unbounded":
-        return Unbounded()
-    if kind == "box":
-        return Box(with_inf(description["lower"], -np.inf), with_inf(description["upper"], np.inf))
-    if kind == "half_spaces":
-        return HalfSpaces(description["normals"], description["offsets"])
-    if kind == "ball":
-        return Ball(description["center"], description["radius"])
-    if kind == "ellipsoid":
-        return Ellipsoid(description["center"], description["matrix"])
-    if kind == "polygon":
-        return Polygon(description["vertices"], description["holes"])
-    if kind == "level_set":
-        return SavedLevelSet.from_dict(description)
-    if kind == "product":
-        return Product({tuple(key): from_dict(domain) for key, domain in description["blocks"]})
-    if kind == "intersection":
-        return reduce(intersect, map(from_dict, description["parts"]))
-    raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r} in the description")
+    settings = dict(mapping("description", description))
+    kind = settings.pop("kind", None)
+    if kind not in _BY_KIND:
+        raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r} in the description")
+    return _BY_KIND[kind](settings)
+
+
+_BY_KIND: dict[object, Callable[[Facts], Domain]] = {
+    "unbounded": lambda _: Unbounded(),
+    "box": Box.from_dict,
+    "level_set": SavedLevelSet,
+    "product": lambda given: Product({tuple(key): from_dict(domain) for key, domain in given["blocks"]}),
+    "intersection": lambda given: reduce(intersect, map(from_dict, given["parts"])),
+    "half_spaces": lambda given: HalfSpaces(**given),
+    "ball": lambda given: Ball(**given),
+    "ellipsoid": lambda given: Ellipsoid(**given),
+    "polygon": lambda given: Polygon(**given),
+}

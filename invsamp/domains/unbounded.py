@@ -53,7 +53,7 @@ class Unbounded:
         return np.full(dimension, -np.inf), np.full(dimension, np.inf)
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """ValueError: there is no uniform law."""
+        """ValueError: there is no uniform distribution."""
         raise ValueError("sample_uniform needs a bounded domain, got Unbounded()")
 
     def to_dict(self) -> Plain:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from invsamp.arguments import one_of
 from invsamp.solvers import _dolfinx
-from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm
 
 BACKENDS = ("skfem", "dolfinx")
@@ -48,11 +48,8 @@ def make_space(mesh: Mesh, backend: str = "skfem", comm: Comm = None) -> Space:
         As `check_backend`.
     """
     check_backend(backend, comm)
-    # either import takes a second or more
     if backend == "skfem":
-        from invsamp.solvers.fem.skfem_space import SkfemSpace
-
-        return SkfemSpace(mesh)
+        return Space(mesh)
     from invsamp.solvers.fem.dolfinx_space import DolfinxSpace
 
     return DolfinxSpace(mesh, comm)

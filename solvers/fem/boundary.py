@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Mask, Part, Space
-from invsamp.solvers.fem.field_contract import Linear, checked_unknown, describe
+from invsamp.solvers.fem.contract import Array, Mask, Part
+from invsamp.solvers.fem.field_contract import Linear, Unknown, checked_unknown, combination, describe
+from invsamp.solvers.fem.space import Space
 
 #: The whole boundary at temperature zero; or without flux; or at the values of a manufactured solution.
 WHOLE = ("dirichlet", "neumann", "exact")
@@ -103,29 +104,16 @@ def edge_values(boundary: Boundary, space: Space) -> Linear | None:
 
     Where parts meet, the one that is named later counts.
     """
-    shapes: list[tuple[Array, float | str]] = []
+    shapes: list[tuple[Array, Unknown]] = []
     for part, condition in boundary.items() if isinstance(boundary, Mapping) else []:
         if isinstance(condition, Dirichlet):
             on = space.on_boundary(part)
             shapes = [(shape * ~on, value) for shape, value in shapes] + [(on.astype(float), condition.value)]
-    return _combination(shapes, names(boundary, Dirichlet))
+    return combination(shapes, names(boundary, Dirichlet)) if any(value != 0 for _, value in shapes) else None
 
 
 def flux_load(boundary: Boundary, space: Space) -> Linear | None:
     """Load vector of the fluxes, by the unknowns `names` of `Neumann`; None if all are zero."""
     parts = boundary.items() if isinstance(boundary, Mapping) else []
     shapes = [(space.edge_load(part), c.value) for part, c in parts if isinstance(c, Neumann)]
-    return _combination(shapes, names(boundary, Neumann))
-
-
-def _combination(shapes: list[tuple[Array, float | str]], unknowns: tuple[str, ...]) -> Linear | None:
-    shapes = [(shape, value) for shape, value in shapes if value != 0]
-    if not shapes:
-        return None
-    matrix, offset = np.zeros((len(shapes[0][0]), len(unknowns))), np.zeros(len(shapes[0][0]))
-    for shape, value in shapes:
-        if isinstance(value, str):
-            matrix[:, unknowns.index(value)] += shape
-        else:
-            offset += value * shape
-    return Linear(matrix, offset)
+    return combination(shapes, names(boundary, Neumann)) if any(value != 0 for _, value in shapes) else None

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair, checked_unknown, names_of
+from invsamp.solvers.fem.field_contract import (
+    FieldValues,
+    InRegion,
+    ScalarUnknowns,
+    Unknown,
+    checked_pair,
+    checked_unknown,
+    names_of,
+)
 
 
 @dataclass(frozen=True)
-class GaussianBump:
+class GaussianBump(ScalarUnknowns):
     """``height * exp(-|x - c|^2 / (2 width^2))`` around a center c.
 
     Parameters
@@ -39,18 +47,8 @@ class GaussianBump:
             raise ValueError(f"width must be positive, got {self.width}")
         if self.height == 0:
             raise ValueError("height must not be zero, got 0")
-        if len(set(self.parameters)) < len(self.parameters):
-            raise ValueError(f"center, width and height must not repeat a name, got {self.parameters}")
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`; those of the center, the width and the height, in this order."""
-        return names_of(*self._slots)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
+        if len(self.parameters) < len(named := names_of(*self._slots)):
+            raise ValueError(f"center, width and height must not repeat a name, got {named}")
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""

@@ -105,7 +105,7 @@ def _distances(first: Array, second: Array, length: float | tuple[float, ...]) -
 
 
 def _matern(distances: Array, smoothness: float) -> Array:
-    """Correlations for any smoothness; 1 at distances so small that they cannot be told from it."""
+    """Correlations for any smoothness; 1 at distances too small to differ from it."""
     scaled = math.sqrt(2 * smoothness) * distances
     correlations = np.ones_like(scaled)
     apart = scaled > 1e-10

@@ -52,16 +52,33 @@ class Field(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class NamesAlone:
-    """Names of scalar unknowns that belong to no field, as `union` reads them."""
+class ScalarUnknowns:
+    """What has slots, each a number or the name of an unknown of one column; a name may stand in several."""
 
-    parameters: tuple[str, ...]
+    @property
+    def _slots(self) -> tuple[Unknown, ...]:
+        return ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """As `Field.parameters`."""
+        return tuple(dict.fromkeys(names_of(*self._slots)))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """As `Field.sizes`."""
         return (1,) * len(self.parameters)
+
+
+@dataclass(frozen=True)
+class NamesAlone(ScalarUnknowns):
+    """Names of scalar unknowns that belong to no field, as `union` reads them."""
+
+    names: tuple[str, ...]
+
+    @property
+    def _slots(self) -> tuple[str, ...]:
+        return self.names
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,18 @@ class Linear:
         return _rows(self.matrix.T, cotangents)
 
 
+def combination(shapes: Sequence[tuple[Array | Mask, Unknown]], unknowns: tuple[str, ...]) -> Linear:
+    """The sum of shapes (n,), at least one, each times a number or one of the ``unknowns``."""
+    size = len(shapes[0][0])
+    matrix, offset = np.zeros((size, len(unknowns))), np.zeros(size)
+    for shape, value in shapes:
+        if isinstance(value, str):
+            matrix[:, unknowns.index(value)] += shape
+        else:
+            offset += value * shape
+    return Linear(matrix, offset)
+
+
 def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
     """A function of rows (batch, ...), row by row: each has the same bits alone and in any batch."""
     if not len(arrays[0]):
@@ -90,7 +119,7 @@ def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
 
 
 def known_values(values: FieldValues, size: int) -> Array:
-    """Those of the ``size`` values of a field that depend on no unknown, as far as its structure tells."""
+    """Those of the ``size`` values of a field that depend on no unknown; none unless the field is `Linear`."""
     if not isinstance(values, Linear):
         return np.empty(0)
     free = np.asarray(abs(values.matrix).sum(axis=1)).ravel() == 0

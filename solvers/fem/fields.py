@@ -21,12 +21,13 @@ from invsamp.solvers.fem.field_contract import (
     FieldValues,
     InRegion,
     Linear,
+    ScalarUnknowns,
     Unknown,
     checked_unknown,
+    combination,
     describe,
     evaluated,
     is_number,
-    names_of,
     union,
 )
 from invsamp.solvers.fem.piecewise import PerBlock, PerRegion
@@ -51,7 +52,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(ScalarUnknowns):
     """One value everywhere: an unknown, or a number."""
 
     value: Unknown
@@ -60,23 +61,16 @@ class Constant:
         object.__setattr__(self, "value", checked_unknown("value", self.value))
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`."""
-        return names_of(self.value)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
+    def _slots(self) -> tuple[Unknown]:
+        return (self.value,)
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
-        ones = np.ones((len(points), 1))
-        return Linear(ones) if self.parameters else Linear(ones[:, :0], float(self.value) * ones[:, 0])
+        return combination([(np.ones(len(points)), self.value)], self.parameters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fixed:
+class Fixed(ScalarUnknowns):
     """A known field: values (n,) for the points that it will be evaluated at, or a function of points (n, 2)."""
 
     given: Array | Callable[[Array], Given]
@@ -87,16 +81,6 @@ class Fixed:
 
     def __repr__(self) -> str:
         return f"Fixed({describe(self.given)})"
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`."""
-        return ()
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return ()
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
@@ -245,7 +229,7 @@ class _Exponential:
     logarithm: FieldValues
 
     def values(self, theta: Array) -> Array:
-        # an overflow is a failed solve, which the infinity tells
+        # an overflow becomes infinite: a failed solve
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(self.logarithm.values(theta))
 

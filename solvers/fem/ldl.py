@@ -1,12 +1,12 @@
 r"""Sparse factors :math:`P A P' = L D L'` of symmetric, positive definite matrices that share one sparsity pattern.
 
-What depends on the pattern alone (the order of elimination, where entries of L arise) is found once, by `Elimination`;
-the numbers of each matrix then follow from one compiled loop.
+What depends on the pattern alone (the order of elimination, where entries of L arise) is found once, by SuperLU; the
+numbers of each matrix then follow from one compiled loop.
 
 References
 ----------
 T. A. Davis (2005), "Algorithm 849: a concise sparse Cholesky factorization package", ACM Transactions on Mathematical
-Software 31(4): the elimination tree, and the loop row by row.
+Software 31(4): the loop row by row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from numba import njit
 from scipy.sparse.linalg import splu
 
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.triangular import Places, SymmetricFactors
+from invsamp.solvers.fem.matrices import Places
+from invsamp.solvers.fem.triangular import SymmetricFactors
 from invsamp.solvers.foreign import Sparse
 
 #: A pivot that is left with less of its diagonal entry is rounding: the matrix is singular.
@@ -40,8 +41,7 @@ class Elimination:
     starts, below : array of int (free + 1,), array of int
         Starts of the columns of L, whose unit diagonal is left out, and the rows of its entries.
     fill : array of int (free + 1,), array of int, array of int
-        The same entries row by row: starts of the rows, columns, and places among those of ``below``. Within a row a
-        column stands before those that it changes.
+        The same entries row by row: starts of the rows, columns, and places among those of ``below``.
     """
 
     order: Numbers
@@ -55,7 +55,8 @@ class Elimination:
     @classmethod
     def make(cls, pattern: Sparse, free: Numbers) -> Elimination:
         """From a symmetric pattern with the whole diagonal, a CSR matrix, and the numbers of the free nodes."""
-        order = np.asarray(free)[_order(pattern[free][:, free])]
+        order, filled = _symbolic(pattern[free][:, free])
+        order = np.asarray(free)[order]
         # counted from 1: an explicit zero would be dropped
         numbered = sparse.csr_matrix((np.arange(1.0, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape)
         lower = sparse.csr_matrix(sparse.tril(numbered[order][:, order]))
@@ -63,82 +64,35 @@ class Elimination:
         chosen, columns, rows = (
             found.astype(np.uint32) for found in (lower.data.astype(np.intp) - 1, lower.indices, lower.indptr)
         )
-        parents, counts = _tree(columns, rows)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
-        below, *fill = _fill(columns, rows, parents, starts)
+        counted = sparse.csc_matrix((np.arange(1.0, filled.nnz + 1), filled.indices, filled.indptr), filled.shape)
+        by_row = counted.tocsr()
+        starts, below, *fill = (
+            found.astype(np.uint32)
+            for found in (filled.indptr, filled.indices, by_row.indptr, by_row.indices, by_row.data - 1)
+        )
         return cls(order, chosen, columns, rows, starts, below, tuple(fill))
 
-    def factor(self, entries: Array) -> SymmetricFactors | None:
-        """Factor the matrix with these entries in the pattern; None if it is not finite or not positive definite."""
+    def factor(self, entries: Array) -> SymmetricFactors:
+        """Factor the matrix with these entries in the pattern; not `good` if it is not finite or positive definite."""
         lower, diagonal = np.empty(len(self.below)), np.empty(len(self.order))
         good = _factor(
             entries, self.chosen, self.columns, self.rows, self.starts, self.below, *self.fill, lower, diagonal
         )
-        return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order) if good else None
+        return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order, good)
 
 
-def _order(pattern: Sparse) -> Numbers:
-    """The minimum degree order, which SuperLU finds, of a pattern: the numbers of its rows as they are eliminated."""
+def _symbolic(pattern: Sparse) -> tuple[Numbers, Sparse]:
+    """SuperLU's minimum degree order of a pattern, as numbers of its rows, and L below the diagonal, a CSC matrix."""
     size = pattern.shape[0]
     if not size:
-        return np.empty(0, dtype=np.intp)
-    # any values will do that need no pivots
+        return np.empty(0, dtype=np.intp), sparse.csc_matrix((0, 0))
+    # hardly diagonally dominant: no pivots, nothing cancels, and entries of L far from the diagonal do not underflow
     graph = sparse.csc_matrix((-np.ones(pattern.nnz), pattern.indices, pattern.indptr), pattern.shape)
-    graph = sparse.csc_matrix(graph + sparse.diags(np.diff(pattern.indptr) + 1.0))
+    graph = sparse.csc_matrix(graph + sparse.diags(np.diff(pattern.indptr) + 1e-4))
     found = splu(graph, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    return np.argsort(found.perm_c)
-
-
-@njit(cache=True)
-def _tree(columns, rows):  # type: ignore[no-untyped-def]
-    """Parents in the elimination tree, and how many entries each column of L has below the diagonal."""
-    size = len(rows) - 1
-    parents, counts, seen = np.full(size, -1), np.zeros(size, np.int64), np.empty(size, np.int64)
-    for k in range(size):
-        seen[k] = k
-        for p in range(rows[k], rows[k + 1]):
-            i = np.int64(columns[p])
-            while seen[i] != k:
-                if parents[i] < 0:
-                    parents[i] = k
-                counts[i] += 1
-                seen[i] = k
-                i = parents[i]
-    return parents, counts
-
-
-@njit(cache=True)
-def _fill(columns, rows, parents, starts):  # type: ignore[no-untyped-def]
-    """Where the entries of L stand: their rows, column by column, and `Elimination.fill`."""
-    size, entries = len(rows) - 1, starts[-1]
-    below = np.empty(entries, np.uint32)
-    row_starts = np.zeros(size + 1, np.uint32)
-    row_columns, places = np.empty(entries, np.uint32), np.empty(entries, np.uint32)
-    seen, filled = np.full(size, -1), np.zeros(size, np.int64)
-    path, found, total = np.empty(size, np.int64), np.empty(size, np.int64), 0
-    for k in range(size):
-        seen[k] = k
-        top = size
-        for p in range(rows[k], rows[k + 1]):
-            length, i = 0, np.int64(columns[p])
-            while seen[i] != k:
-                path[length] = i
-                length += 1
-                seen[i] = k
-                i = parents[i]
-            # each path goes before those that were found earlier, which it may lead into
-            for step in range(length - 1, -1, -1):
-                top -= 1
-                found[top] = path[step]
-        for t in range(top, size):
-            i = found[t]
-            place = np.int64(starts[i]) + filled[i]
-            filled[i] += 1
-            below[place] = k
-            row_columns[total], places[total] = i, place
-            total += 1
-        row_starts[k + 1] = total
-    return below, row_starts, row_columns, places
+    lower = sparse.csc_matrix(sparse.tril(found.L, -1))
+    lower.sort_indices()
+    return np.argsort(found.perm_c), lower
 
 
 @njit(cache=True)

@@ -143,7 +143,7 @@ class Mesh:
                 raise ValueError(f"a part of the boundary must be one of {list(self.edges)}, got {part!r}")
             return self.edges[part]
         ends = self.points[self.outer_edges]
-        held = [_asked(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
+        held = [_checked_mask(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
         chosen = self.outer_edges[np.logical_and.reduce(held)]
         if not len(chosen):
             raise ValueError(f"a part of the boundary must hold an edge, got none by {part!r}")
@@ -161,7 +161,7 @@ class Mesh:
         Parameters
         ----------
         region : str or predicate
-            A name of `regions`; or points (k, 2) -> mask, asked about the midpoints.
+            A name of `regions`; or points (k, 2) -> mask, called with the midpoints.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class Mesh:
             mask = np.zeros(len(self.cells), dtype=bool)
             mask[self.regions[region]] = True
         else:
-            mask = _asked(region, self.midpoints)
+            mask = _checked_mask(region, self.midpoints)
         if not mask.any():
             raise ValueError(f"a region must hold a cell, got none by {region!r}")
         return mask
@@ -266,26 +266,25 @@ def _read(path: str | Path) -> Read:
 
 def _blocks(content: Read, kind: str, corners: int) -> tuple[Numbers, dict[str, Numbers]]:
     """Node numbers (k, corners) of all cells of one kind, and the members of each named group among them."""
-    chosen = [i for i, block in enumerate(content.cells) if block.type == kind]
-    cells = np.concatenate([content.cells[i].data for i in chosen] or [np.empty((0, corners), dtype=np.intp)])
-    starts = np.cumsum([0, *(len(content.cells[i].data) for i in chosen)])
-    groups: dict[str, list[Numbers]] = {}
-    for name, members in content.cell_sets.items():
-        if name.startswith("gmsh:"):  # the geometry's own entities
-            continue
-        for start, i in zip(starts, chosen, strict=False):
-            if members[i] is not None and len(members[i]):
-                groups.setdefault(name, []).append(start + np.asarray(members[i], dtype=np.intp))
+    cells = content.cells_dict.get(kind, np.empty((0, corners)))
+    # cell_sets_dict counts wrongly past a block without members
+    content.cell_sets = {
+        name: [np.empty(0, dtype=int) if members is None else members for members in listed]
+        for name, listed in content.cell_sets.items()
+    }
+    # those named "gmsh:..." are the geometry's own entities
+    groups = {
+        name: np.asarray(members[kind])
+        for name, members in content.cell_sets_dict.items()
+        if kind in members and not name.startswith("gmsh:")
+    }
     names = {(int(tag), int(dimension)): name for name, (tag, dimension) in content.field_data.items()}
-    for start, i in zip(starts, chosen, strict=False):
-        if "gmsh:physical" not in content.cell_data:
-            break
-        tags = np.asarray(content.cell_data["gmsh:physical"][i])
-        for tag in np.unique(tags[tags > 0]):
-            name = names.get((int(tag), corners - 1), str(tag))
-            if name not in content.cell_sets:
-                groups.setdefault(name, []).append(start + np.flatnonzero(tags == tag))
-    return cells.astype(np.intp), {name: np.concatenate(members) for name, members in groups.items()}
+    tags = content.cell_data_dict.get("gmsh:physical", {}).get(kind, np.empty(0, dtype=int))
+    for tag in np.unique(tags[tags > 0]):
+        name = names.get((int(tag), corners - 1), str(tag))
+        if name not in content.cell_sets:
+            groups[name] = np.flatnonzero(tags == tag)
+    return cells.astype(np.intp), {name: members.astype(np.intp) for name, members in groups.items()}
 
 
 def _distinct(triangles: Numbers, regions: dict[str, Numbers]) -> tuple[Numbers, dict[str, Numbers]]:
@@ -324,7 +323,7 @@ def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int
     return numbers
 
 
-def _asked(predicate: object, points: Array) -> Mask:
+def _checked_mask(predicate: object, points: Array) -> Mask:
     if not callable(predicate):
         raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, 2), got {predicate!r}")
     mask = np.asarray(predicate(points))

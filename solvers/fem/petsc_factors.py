@@ -1,4 +1,4 @@
-"""Factors of symmetric matrices by PETSc, on one rank or many, with blocks of right-hand sides.
+"""Factors of symmetric matrices that are spread over several ranks, by PETSc.
 
 What depends on the sparsity alone (the elimination order, the symbolic factors) is kept and used again, also for other
 values: each `Slot` is one PETSc matrix with its factors, lent to one `PetscFactors` at a time.
@@ -13,11 +13,8 @@ import numpy as np
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
+from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.foreign import Comm, Given, Mat, Solver, Sparse
-
-#: Slots that one plan keeps in one process; more factors than these at a time are made afresh. On more ranks all are
-#: kept, because communicators, of which each slot needs its own, are scarce.
-SLOTS = 16
 
 
 class Plan:
@@ -67,9 +64,9 @@ class Plan:
         if free.any():
             slot = self._slots[int(np.argmax(free))]
         else:
+            # all are kept: communicators, of which each slot needs its own, are scarce
             slot = Slot(self)
-            if self.comm.size > 1 or len(self._slots) < SLOTS:
-                self._slots.append(slot)
+            self._slots.append(slot)
         slot.lend(holder)
         return slot
 
@@ -80,7 +77,7 @@ class Slot:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         # two factors by SuperLU_DIST on one communicator were seen to end in a crash
-        self.comm = plan.comm if plan.comm.size == 1 else plan.comm.Dup()
+        self.comm = plan.comm.Dup()
         self._matrix: Mat = None
         self._conditioner: Solver = None
         self._holder: Given = lambda: None
@@ -101,12 +98,7 @@ class Slot:
             self._make()
         try:
             self._matrix.zeroEntries()
-            if self._plan.comm.size == 1:
-                self._matrix.setValuesCSR(self._plan.indptr, self._plan.indices, values)
-            else:
-                self._matrix.setValuesLocalCSR(
-                    self._plan.indptr, self._plan.indices, values, addv=x.PETSc.InsertMode.ADD
-                )
+            self._matrix.setValuesLocalCSR(self._plan.indptr, self._plan.indices, values, addv=x.PETSc.InsertMode.ADD)
             self._matrix.assemble()
             self._conditioner.setOperators(self._matrix)
             self._conditioner.setUp()
@@ -118,46 +110,30 @@ class Slot:
             self._matrix = self._conditioner = None
             return None
 
-    @property
-    def _solver(self) -> str:
-        # in one process PETSc's own factors are made and used several times faster than those of MUMPS; on more ranks
-        # SuperLU_DIST takes half a time longer for the factors, and a tenth of it for a solve
-        if self._plan.comm.size == 1:
-            return "petsc"
-        return "superlu_dist" if load().PETSc.Sys.hasExternalPackage("superlu_dist") else "mumps"
-
     def _make(self) -> None:
-        x, plan, distributed = load(), self._plan, self._plan.comm.size > 1
-        # petsc4py keeps what was spread over ranks until it is told that all of them are ready to let go
-        if distributed:
-            x.PETSc.garbage_cleanup(self.comm)
-        sizes = ((plan.owned, plan.size), (plan.owned, plan.size))
+        x, plan = load(), self._plan
+        # petsc4py keeps what was spread over ranks until all of them are ready to let go
+        x.PETSc.garbage_cleanup(self.comm)
         matrix = x.PETSc.Mat().create(self.comm)
-        matrix.setSizes(sizes)
+        matrix.setSizes(((plan.owned, plan.size), (plan.owned, plan.size)))
         matrix.setType(x.PETSc.Mat.Type.AIJ)
         # rows at the seams grow by what other ranks add: the bound is that of the first fill alone
         widest = int(np.diff(plan.indptr).max(initial=1))
-        matrix.setPreallocationNNZ((2 * widest, widest) if distributed else np.diff(plan.indptr))
-        if distributed:
-            numbers = x.PETSc.LGMap().create(plan.numbers.astype(x.PETSc.IntType), comm=self.comm)
-            matrix.setLGMap(numbers, numbers)
-            matrix.setOption(x.PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
-        else:
-            # PETSc's own factors mind a diagonal entry that was never set
-            matrix.setValuesCSR(plan.indptr, plan.indices, np.zeros(len(plan.indices)))
-            matrix.assemble()
+        matrix.setPreallocationNNZ((2 * widest, widest))
+        numbers = x.PETSc.LGMap().create(plan.numbers.astype(x.PETSc.IntType), comm=self.comm)
+        matrix.setLGMap(numbers, numbers)
+        matrix.setOption(x.PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
         matrix.setOption(x.PETSc.Mat.Option.SYMMETRIC, True)
+        # SuperLU_DIST takes half a time longer for the factors than MUMPS, and a tenth of it for a solve
+        fast = x.PETSc.Sys.hasExternalPackage("superlu_dist")
         conditioner = x.PETSc.PC().create(self.comm)
-        kinds = x.PETSc.PC.Type
-        conditioner.setType(kinds.LU if self._solver == "superlu_dist" else kinds.CHOLESKY)
-        conditioner.setFactorSolverType(self._solver)
-        if self._solver == "petsc":
-            conditioner.setFactorOrdering("nd")
+        conditioner.setType(x.PETSc.PC.Type.LU if fast else x.PETSc.PC.Type.CHOLESKY)
+        conditioner.setFactorSolverType("superlu_dist" if fast else "mumps")
         self._matrix, self._conditioner = matrix, conditioner
 
 
-class PetscFactors:
-    """A factored matrix; see `invsamp.solvers.fem.contract.Factors`. Made on all ranks of the plan together."""
+class PetscFactors(Factors):
+    """A factored matrix; see `invsamp.solvers.fem.recurrence.Factors`. Made on all ranks of the plan together."""
 
     def __init__(self, plan: Plan, entries: Array) -> None:
         self._plan = plan
@@ -182,15 +158,6 @@ class PetscFactors:
 
     def _solve(self, right: Array, solution: Array) -> None:
         plan, x = self._plan, load()
-        if plan.comm.size == 1:
-            sizes = (right.shape[0], right.shape[1])
-            dense = [x.PETSc.Mat().createDense(sizes, array=block, comm=plan.comm) for block in (right, solution)]
-            for matrix in dense:
-                matrix.assemble()
-            self._factors.matSolve(*dense)
-            for matrix in dense:
-                matrix.destroy()
-            return
         # SuperLU_DIST was seen to give wrong solutions where the number of columns changes between solves
         for column in range(right.shape[1]):
             vectors = [
@@ -204,4 +171,4 @@ class PetscFactors:
 
 def everywhere(comm: Comm, held: Mask) -> Mask:
     """Which of these hold on every rank."""
-    return np.asarray(held if comm.size == 1 else np.logical_and.reduce(comm.allgather(held)))
+    return np.asarray(np.logical_and.reduce(comm.allgather(held)))

@@ -15,15 +15,16 @@ from invsamp.solvers.fem.field_contract import (
     FieldValues,
     InRegion,
     Linear,
+    ScalarUnknowns,
     Unknown,
     checked_unknown,
+    combination,
     describe,
-    names_of,
 )
 
 
 @dataclass(frozen=True)
-class PerRegion:
+class PerRegion(ScalarUnknowns):
     """One value in each region.
 
     Parameters
@@ -60,16 +61,6 @@ class PerRegion:
     def __hash__(self) -> int:
         return hash((tuple(self.values.items()), self.elsewhere))
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`; a name that occurs twice is one unknown."""
-        return tuple(dict.fromkeys(names_of(*self._slots)))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
-
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
         masks = [_mask(region, points, in_region) for region in self.values]
@@ -81,13 +72,8 @@ class PerRegion:
         elif (covered == 0).any():
             where = points[covered == 0][0].tolist()
             raise ValueError(f"regions must cover every point, or elsewhere be given, got {where} in none")
-        matrix, offset = np.zeros((len(points), len(self.parameters))), np.zeros(len(points))
-        for mask, slot in zip(masks, self._slots, strict=True):
-            if isinstance(slot, str):
-                matrix[mask, self.parameters.index(slot)] = 1.0
-            else:
-                offset[mask] = slot
-        return Linear(sparse.csr_matrix(matrix), offset)
+        found = combination(list(zip(masks, self._slots, strict=True)), self.parameters)
+        return Linear(sparse.csr_matrix(found.matrix), found.offset)
 
     @property
     def _slots(self) -> tuple[Unknown, ...]:

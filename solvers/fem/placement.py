@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Numbers, Space
-from invsamp.solvers.fem.field_contract import Field, FieldValues, known_values
+from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.field_contract import FieldValues, known_values
+from invsamp.solvers.fem.space import Space
 
 
-def at_nodes(field: Field, space: Space) -> FieldValues:
-    """The field at this rank's nodes; what it holds as an array is in the order of the mesh's points."""
-    return _restricted(field.at(space.mesh.points), space.node_numbers, len(space.mesh.points))
+def on_nodes(whole: FieldValues, space: Space) -> FieldValues:
+    """A field at all points of the mesh, restricted to this rank's nodes."""
+    return _restricted(whole, space.node_numbers, len(space.mesh.points))
 
 
-def at_cells(field: Field, space: Space) -> FieldValues:
-    """The field at the midpoints of this rank's cells, where it is constant; arrays in the mesh's order."""
-    mesh = space.mesh
-    return _restricted(field.at(mesh.midpoints, mesh.region_cells), space.cell_numbers, len(mesh.cells))
+def on_cells(whole: FieldValues, space: Space) -> FieldValues:
+    """A field at the midpoints of all cells of the mesh, restricted to this rank's cells."""
+    return _restricted(whole, space.cell_numbers, len(space.mesh.cells))
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def fitting(name: str) -> Iterator[None]:
 
 def check_conductivity(values: FieldValues, cells: int) -> None:
     """Raise ValueError for a conductivity that is known not to be positive in one of the mesh's ``cells``."""
-    known = known_values(values.whole if isinstance(values, _Restricted) else values, cells)
+    known = known_values(values, cells)
     bad = ~(np.isfinite(known) & (known > 0))
     if bad.any():
         raise ValueError(f"conductivity must be positive and finite, got {known[bad][0]}")

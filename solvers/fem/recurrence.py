@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers
+from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.matrices import Matrix
 
 
 class Recurrence(NamedTuple):
@@ -30,48 +32,48 @@ class Marched(NamedTuple):
     sums: Array  # (w, n, k)
 
 
-@runtime_checkable
-class CompiledFactors(Protocol):
-    """Factors that have a compiled loop over the steps for one column."""
+class Factors(ABC):
+    """A factored matrix A, some of whose nodes are fixed."""
 
-    def march(self, explicit: Matrix, recurrence: Recurrence) -> Marched:
-        """As `march`, for a recurrence with k = 1; every bit is the same."""
-        ...
+    @abstractmethod
+    def solve(self, right: Array) -> Array:
+        """Solve for right-hand sides (n, k); they are not changed.
 
+        The matrix is that of the free nodes, with the identity for the fixed ones: symmetric, so that this is its own
+        transpose. Fixed values v are lifted by the caller: subtract matrix @ v (v zero at the free nodes), put v at the
+        fixed nodes, solve.
 
-def march(factors: Factors, explicit: Matrix, fixed: Numbers, recurrence: Recurrence) -> Marched:
-    """Go through a recurrence.
+        A solve that fails gives NaN, in the columns that failed or in all, and on every rank alike.
+        """
 
-    Parameters
-    ----------
-    factors : Factors
-        Of A.
-    explicit : Matrix
-        B.
-    fixed : array of int
-        Numbers of the fixed nodes.
-    recurrence : Recurrence
-    """
-    u = recurrence.start
-    # on coarse meshes the calls of a loop in Python cost more than what they do
-    if u.shape[1] == 1 and isinstance(factors, CompiledFactors):
-        return factors.march(explicit, recurrence)
-    kept, sums = np.empty((len(recurrence.keep), *u.shape)), np.zeros((len(recurrence.weights), *u.shape))
-    places = {step: k for k, step in enumerate(recurrence.keep)}
-    if 0 in places:
-        kept[places[0]] = u
-    for step, row in enumerate(recurrence.factors):
-        added = np.zeros(u.shape)
-        for factor, term in zip(row, recurrence.added, strict=True):
-            if factor != 0:
-                added += factor * term
-        right = explicit @ u
-        right += added
-        right[fixed] = added[fixed]
-        u = factors.solve(right)
-        if step + 1 in places:
-            kept[places[step + 1]] = u
-        for weight, total in zip(recurrence.weights[:, step], sums, strict=True):
-            if weight != 0:
-                total += weight * u
-    return Marched(kept, sums)
+    def march(self, explicit: Matrix, fixed: Numbers, recurrence: Recurrence) -> Marched:
+        """Go through a recurrence.
+
+        Parameters
+        ----------
+        explicit : Matrix
+            B.
+        fixed : array of int
+            Numbers of the fixed nodes.
+        recurrence : Recurrence
+        """
+        u = recurrence.start
+        kept, sums = np.empty((len(recurrence.keep), *u.shape)), np.zeros((len(recurrence.weights), *u.shape))
+        places = {step: k for k, step in enumerate(recurrence.keep)}
+        if 0 in places:
+            kept[places[0]] = u
+        for step, row in enumerate(recurrence.factors):
+            added = np.zeros(u.shape)
+            for factor, term in zip(row, recurrence.added, strict=True):
+                if factor != 0:
+                    added += factor * term
+            right = explicit @ u
+            right += added
+            right[fixed] = added[fixed]
+            u = self.solve(right)
+            if step + 1 in places:
+                kept[places[step + 1]] = u
+            for weight, total in zip(recurrence.weights[:, step], sums, strict=True):
+                if weight != 0:
+                    total += weight * u
+        return Marched(kept, sums)

@@ -8,10 +8,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sparse
 
 from invsamp.arguments import array, real, sequence, shown, store
-from invsamp.solvers.fem.contract import Array, Mask, Part, Sensors, Space
+from invsamp.solvers.fem.contract import Array, Mask, Part
 from invsamp.solvers.fem.field_contract import describe
+from invsamp.solvers.fem.space import Sensors, Space
 
 
 @runtime_checkable
@@ -65,7 +67,7 @@ class SensorGroups:
 
     def on(self, space: Space) -> Sensors:
         """As `SensorLayout.on`."""
-        return _Stacked([group.on(space) for group in self.groups])
+        return Sensors(space, sparse.csr_matrix(sparse.vstack([group.on(space).matrix for group in self.groups])))
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     Parameters
     ----------
     regions : sequence of str or predicate
-        Names of the mesh's regions; or points (k, 2) -> mask, asked about the cells' midpoints, such as `Disc`.
+        Names of the mesh's regions; or points (k, 2) -> mask, called with the cells' midpoints, such as `Disc`.
 
     Raises
     ------
@@ -135,20 +137,3 @@ def as_layout(sensors: object) -> SensorLayout:
     if any(callable(each) or isinstance(each, str) for each in held):
         raise ValueError(f"sensors must be points (n_sensors, 2), or region_averages([...]), got {sensors!r}")
     return PointSensors(array("sensors", sensors, ("n_sensors", 2)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Stacked:
-    groups: list[Sensors]
-
-    @property
-    def count(self) -> int:
-        return sum(group.count for group in self.groups)
-
-    def values(self, fields: Array) -> Array:
-        return np.concatenate([group.values(fields) for group in self.groups])
-
-    def transpose(self, cotangents: Array) -> Array:
-        ends = np.cumsum([group.count for group in self.groups])[:-1]
-        parts = np.split(cotangents, ends)
-        return np.sum([group.transpose(part) for group, part in zip(self.groups, parts, strict=True)], axis=0)

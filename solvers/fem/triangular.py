@@ -8,21 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.recurrence import Marched, Recurrence
-
-#: Unsigned, or numba looks for negative indices in the innermost loops.
-Places = npt.NDArray[np.uint32]
+from invsamp.solvers.fem.matrices import Matrix, Places
+from invsamp.solvers.fem.recurrence import Factors, Marched, Recurrence
 
 #: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
 BLOCK = 32
 
 
 @dataclass(frozen=True, eq=False)
-class SymmetricFactors:
+class SymmetricFactors(Factors):
     """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
 
     starts: Places  # (free + 1,), of what stands below the diagonal in each column of L
@@ -30,38 +27,46 @@ class SymmetricFactors:
     entries: Array
     diagonal: Array
     order: Numbers  # nodes in the order of elimination
+    good: bool  # otherwise all solutions are NaN: the matrix is not positive definite
 
     def solve(self, right: Array) -> Array:
         """Solve for right-hand sides (n, k); rows of nodes that are not free are copied."""
+        if not self.good:
+            return np.full(right.shape, np.nan)
         solution = np.array(right, dtype=float, order="C")
-        columns, first = solution.shape[1], 0
-        while first < columns:
-            width = min(columns - first, BLOCK)
-            # a few columns at a time go through loops of their own
-            width = width if width >= 8 else min(width, 4)
-            march = _solve_one if width == 1 else _solve_four if width <= 4 else _solve_block
-            work = np.zeros((len(self.order), max(width, 4) if width > 1 else 1))
-            march(self.starts, self.rows, self.entries, self.diagonal, self.order, work, solution, first, width)
-            first += width
+        factors = (self.starts, self.rows, self.entries, self.diagonal, self.order)
+        for first in range(0, solution.shape[1], BLOCK):
+            width = min(solution.shape[1] - first, BLOCK)
+            work = np.empty((len(self.order), width))
+            (_solve_one if width == 1 else _solve_block)(*factors, work, solution, first)
         return solution
 
-    def march(self, explicit: tuple[Places, Places, Array], recurrence: Recurrence) -> Marched:
-        """Go through a recurrence of one column.
-
-        Parameters
-        ----------
-        explicit : (starts of the rows, columns, entries)
-            The matrix B over all nodes.
-        recurrence : Recurrence
-        """
+    def march(self, explicit: Matrix, fixed: Numbers, recurrence: Recurrence) -> Marched:
+        """As `Factors.march`; of one column in a compiled loop, to the same bits."""
+        # on coarse meshes the calls of a loop in Python cost more than what they do
+        if recurrence.start.shape[1] > 1:
+            return super().march(explicit, fixed, recurrence)
         start, added = recurrence.start[:, 0].copy(), np.ascontiguousarray(recurrence.added[:, :, 0])
         steps, n = len(recurrence.factors), len(start)
         places = np.full(steps + 1, -1)
         places[list(recurrence.keep)] = np.arange(len(recurrence.keep))
-        kept, sums = np.empty((len(recurrence.keep), n, 1)), np.zeros((len(recurrence.weights), n, 1))
+        kept, sums = np.full((len(recurrence.keep), n, 1), np.nan), np.zeros((len(recurrence.weights), n, 1))
+        if not self.good:
+            return Marched(kept, sums + np.nan)
         factors = (self.starts, self.rows, self.entries, self.diagonal, self.order)
         coefficients, weights = np.ascontiguousarray(recurrence.factors), np.ascontiguousarray(recurrence.weights)
-        _march(*factors, *explicit, start, added, coefficients, places, weights, kept[:, :, 0], sums[:, :, 0])
+        _march(
+            *factors,
+            *explicit.places,
+            explicit.entries,
+            start,
+            added,
+            coefficients,
+            places,
+            weights,
+            kept[:, :, 0],
+            sums[:, :, 0],
+        )
         return Marched(kept, sums)
 
 
@@ -80,7 +85,7 @@ def _substitute(starts, rows, entries, diagonal, x):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
+def _solve_one(starts, rows, entries, diagonal, order, work, solution, first):  # type: ignore[no-untyped-def]
     x = work.reshape(-1)
     for j in range(len(order)):
         x[j] = solution[order[j], first]
@@ -90,35 +95,8 @@ def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, wi
 
 
 @njit(cache=True)
-def _solve_four(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
-    """Two to four columns, filled up by zeros to one vector register."""
-    for j in range(len(order)):
-        for k in range(width):
-            x[j, k] = solution[order[j], first + k]
-    for j in range(len(order)):
-        a, b, c, d = x[j, 0], x[j, 1], x[j, 2], x[j, 3]
-        for p in range(starts[j], starts[j + 1]):
-            entry, row = entries[p], rows[p]
-            x[row, 0] -= entry * a
-            x[row, 1] -= entry * b
-            x[row, 2] -= entry * c
-            x[row, 3] -= entry * d
-    for j in range(len(order) - 1, -1, -1):
-        pivot = diagonal[j]
-        a, b, c, d = x[j, 0] / pivot, x[j, 1] / pivot, x[j, 2] / pivot, x[j, 3] / pivot
-        for p in range(starts[j], starts[j + 1]):
-            entry, row = entries[p], rows[p]
-            a -= entry * x[row, 0]
-            b -= entry * x[row, 1]
-            c -= entry * x[row, 2]
-            d -= entry * x[row, 3]
-        x[j, 0], x[j, 1], x[j, 2], x[j, 3] = a, b, c, d
-        for k in range(width):
-            solution[order[j], first + k] = x[j, k]
-
-
-@njit(cache=True)
-def _solve_block(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
+def _solve_block(starts, rows, entries, diagonal, order, x, solution, first):  # type: ignore[no-untyped-def]
+    width = x.shape[1]
     for j in range(len(order)):
         for k in range(width):
             x[j, k] = solution[order[j], first + k]
@@ -156,24 +134,17 @@ def _march(  # type: ignore[no-untyped-def]
     kept,
     sums,
 ):
-    """The recurrence in the steps of `invsamp.solvers.fem.recurrence.march`; u is overwritten."""
+    """The recurrence in the steps of `Factors.march`; u is overwritten."""
     x, right, free = np.empty(len(order)), np.empty(len(u)), np.zeros(len(u), np.bool_)
     free[order] = True
     if places[0] >= 0:
         kept[places[0]] = u
     for step in range(len(factors)):
-        empty = True
+        right[:] = 0.0
         for t in range(len(added)):
-            factor = factors[step, t]
-            if factor != 0.0 and empty:
+            if factors[step, t] != 0.0:
                 for i in range(len(u)):
-                    right[i] = factor * added[t, i]
-                empty = False
-            elif factor != 0.0:
-                for i in range(len(u)):
-                    right[i] += factor * added[t, i]
-        if empty:
-            right[:] = 0.0
+                    right[i] += factors[step, t] * added[t, i]
         for row in range(len(u)):
             if free[row]:
                 total = 0.0

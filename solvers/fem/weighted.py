@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import FieldValues, Linear, by_row
-
-Product = Callable[[Array], Array]
+from invsamp.solvers.fem.space import Space
+from invsamp.solvers.forward_model import Product
 
 
 class Part(Protocol):
@@ -55,32 +54,24 @@ class Precomputed:
 
     def evaluate(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        if self._only is not None:
-            return self._only.evaluate(theta) + self.constant
-        y = np.tile(self.constant, (len(theta), 1))
+        y = np.repeat(self.constant[None], len(theta), axis=0)
         for part, columns in self.parts:
             y += part.evaluate(theta[:, columns])
         return y
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations and Jacobian (batch, m, p)."""
-        if self._only is not None:
-            values, slopes = self._only.jacobian(theta)
-            return values + self.constant, slopes
-        y = np.tile(self.constant, (len(theta), 1))
-        jacobian = np.zeros((*y.shape, theta.shape[1]))
-        for part, columns in self.parts:
-            values, slopes = part.jacobian(theta[:, columns])
-            y += values
-            jacobian[:, :, columns] += slopes
-        return y, jacobian
+        return self._added(
+            theta, np.repeat(self.constant[None], len(theta), axis=0), lambda part, own: part.jacobian(own)
+        )
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Chosen observations (batch, k) and their derivatives (batch, k, p), at a cost in proportion to k."""
+        return self._added(theta, self.constant[indices], lambda part, own: part.rows(own, indices))
 
     def linearize(self, theta: Array) -> tuple[Array, Product]:
         """Observations and the vector-Jacobian product."""
-        if self._only is not None:
-            values, pullback = self._only.linearize(theta)
-            return values + self.constant, pullback
-        y = np.tile(self.constant, (len(theta), 1))
+        y = np.repeat(self.constant[None], len(theta), axis=0)
         products = []
         for part, columns in self.parts:
             values, pullback = part.linearize(theta[:, columns])
@@ -95,24 +86,15 @@ class Precomputed:
 
         return y, vjp
 
-    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
-        """Chosen observations (batch, k) and their derivatives (batch, k, p), at a cost in proportion to k."""
-        if self._only is not None:
-            values, slopes = self._only.rows(theta, indices)
-            return values + self.constant[indices], slopes
-        y, jacobian = self.constant[indices], np.zeros((*indices.shape, theta.shape[1]))
+    def _added(
+        self, theta: Array, y: Array, derivatives: Callable[[Part, Array], tuple[Array, Array]]
+    ) -> tuple[Array, Array]:
+        jacobian = np.zeros((*y.shape, theta.shape[1]))
         for part, columns in self.parts:
-            values, slopes = part.rows(theta[:, columns], indices)
+            values, slopes = derivatives(part, theta[:, columns])
             y += values
             jacobian[:, :, columns] += slopes
         return y, jacobian
-
-    @cached_property
-    def _only(self) -> Part | None:
-        """The part that all columns belong to, in order: nothing has to be put together."""
-        if len(self.parts) != 1 or not np.array_equal(self.parts[0][1], np.arange(len(self.parts[0][1]))):
-            return None
-        return self.parts[0][0]
 
 
 def weighted(
@@ -147,18 +129,6 @@ def pull_back(
         if columns.size:
             pulled[:, columns] += by_row(values.pullback, theta[:, columns], cotangents[kind].T)
     return pulled
-
-
-def checked_product(product: Product, shape: tuple[int, ...]) -> Product:
-    """A vector-Jacobian product that minds the shape of the cotangents."""
-
-    def checked(cotangent: Array) -> Array:
-        cotangent = np.asarray(cotangent, dtype=float)
-        if cotangent.shape != shape:
-            raise ValueError(f"cotangent must have shape {shape}, got {cotangent.shape}")
-        return product(cotangent)
-
-    return checked
 
 
 def _affine(values: Linear, weights: Array, space: Space) -> _Affine:

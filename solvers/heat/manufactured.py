@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import real, store
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair
+from invsamp.solvers.fem.field_contract import FieldValues, InRegion, ScalarUnknowns, Unknown, checked_pair
 
 #: Orders of differentiation to the center (in x, in y) of a Gaussian -> coefficient.
 Expansion = Mapping[tuple[int, int], float]
@@ -76,7 +76,7 @@ class DecayingGaussian:
 
 
 @dataclass(frozen=True)
-class GaussianDerivatives:
+class GaussianDerivatives(ScalarUnknowns):
     """Sum of derivatives to the center of exp(-|x - c|^2 / (2 width^2)): a `invsamp.solvers.fem.fields.Field`."""
 
     width: float
@@ -84,14 +84,8 @@ class GaussianDerivatives:
     expansion: Expansion
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the unknown coordinates of the center."""
-        return tuple(dict.fromkeys(name for name in self.center if isinstance(name, str)))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """One column each."""
-        return (1,) * len(self.parameters)
+    def _slots(self) -> tuple[Unknown, Unknown]:
+        return self.center
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """The field at points (n, 2)."""

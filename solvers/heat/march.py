@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.solvers.fem.contract import Array, Factors, Mask, Matrix, Numbers, Space
-from invsamp.solvers.fem.recurrence import Marched, Recurrence, march
+from invsamp.solvers.fem.contract import Array, Mask, Numbers
+from invsamp.solvers.fem.matrices import Matrix
+from invsamp.solvers.fem.recurrence import Factors, Marched, Recurrence
+from invsamp.solvers.fem.space import Space
 
 IMPLICITNESS = {"backward_euler": 1.0, "crank_nicolson": 0.5}
 
@@ -121,7 +123,7 @@ class March:
             factors.append(self.edge_factor)
         table = np.reshape(factors, (len(factors), len(self.times))).T[1 : keep[-1] + 1]
         recurrence = Recurrence(start, np.array(added).reshape(-1, *shape), table, keep, np.empty((0, len(table))))
-        return march(system.factors, system.explicit, fixed, recurrence).kept
+        return system.factors.march(system.explicit, fixed, recurrence).kept
 
     def adjoint(
         self, system: System, seeds: Mapping[int, Array], states: Array | None = None
@@ -188,7 +190,7 @@ class March:
         keep = range(last, -1, -1) if every else [last]
         start = np.zeros(seeds[last].shape)
         recurrence = Recurrence(start, added, factors, keep, weights)
-        return march(system.factors, system.explicit, fixed, recurrence)
+        return system.factors.march(system.explicit, fixed, recurrence)
 
     def _adjoint_by_parts(self, system: System, seeds: Mapping[int, Array], states: Array) -> tuple[NodalData, Array]:
         """Some columns after the others, since the multipliers of all steps at once would need too much memory."""

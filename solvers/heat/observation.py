@@ -1,50 +1,43 @@
-"""What sensors read of the heat equation, as a forward model with exact gradients."""
+"""What sensors read of a diffusion equation, as a forward model with exact gradients."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Sensors
+from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.sensors import SensorLayout
-from invsamp.solvers.fem.weighted import Precomputed, checked_product
+from invsamp.solvers.fem.space import Sensors
+from invsamp.solvers.fem.weighted import Precomputed
 from invsamp.solvers.foreign import Comm
-from invsamp.solvers.heat.discretization import Discretization
-from invsamp.solvers.heat.posed import PosedHeat
+from invsamp.solvers.forward_model import checked_product, seconds_per_evaluation
+from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
 
 
-class Observed(PosedHeat, Protocol):
-    """What an observation has to know of its equation, a `HeatEquation`."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]: ...
-
-    @property
-    def sizes(self) -> tuple[int, ...]: ...
-
-    @property
-    def discretization(self) -> Discretization: ...
-
-    def check_theta(self, theta: npt.ArrayLike) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
-class HeatObservation:
-    """What sensors read, as a forward model of the unknowns; made by `HeatEquation.observe`.
+class Observation:
+    """What sensors read, as a forward model of the unknowns.
 
     Observations are ordered by time, then by sensor. The columns of theta are `parameters`, a vector-valued one taking
     one for each entry. A solve that fails gives a row of NaN.
+
+    Attributes
+    ----------
+    equation : DiffusionEquation
+    sensors : SensorLayout
+    steps : tuple of int
+        Numbers of the time steps that are observed.
+    precomputed : bool
+        Whether no evaluation solves anything.
     """
 
-    equation: Observed
+    equation: DiffusionEquation
     sensors: SensorLayout
     steps: tuple[int, ...]
     precomputed: bool
@@ -76,11 +69,6 @@ class HeatObservation:
         return len(self.steps) * self._bound.count
 
     @property
-    def output_shape(self) -> tuple[int, int]:
-        """Times and sensors."""
-        return len(self.steps), self._bound.count
-
-    @property
     def method(self) -> str:
         """How observations come about: by solves, or without one by weights that were solved for beforehand."""
         return self._evaluator.method
@@ -95,8 +83,43 @@ class HeatObservation:
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
-        y, product = self._evaluator.linearize(self.equation.check_theta(theta))
+        y, product = self._evaluator.linearize(self.equation.check_theta(theta).copy())
         return y, checked_product(product, y.shape)
+
+    @property
+    def work(self) -> float:
+        """What a row takes, counted: nodes times steps, or with weights a sum for each observation."""
+        if self.precomputed:
+            return float(self.n_observations)
+        space = self.equation.space
+        return float(space.total(np.array([len(space.nodes)]))[0]) * max(1, *self.steps, 1)
+
+    @cached_property
+    def cost(self) -> float:
+        """Seconds per evaluation of one row with its gradient: the least of three; on several ranks their mean."""
+        seconds = seconds_per_evaluation(self, np.full((1, sum(self.equation.sizes)), 0.5))
+        spent, ranks = self.equation.space.total(np.array([seconds, 1.0]))
+        return float(spent / ranks)
+
+    @cached_property
+    def _bound(self) -> Sensors:
+        return self.sensors.on(self.equation.space)
+
+    @cached_property
+    def _evaluator(self) -> Precomputed | Solving:
+        discretization = self.equation.discretization
+        if self.precomputed:
+            return precompute_observation(discretization, self._bound, self.steps)
+        return Solving(discretization, self._bound, self.steps)
+
+
+class HeatObservation(Observation):
+    """What sensors read of the heat equation; made by `HeatEquation.observe`. See `Observation`."""
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """Times and sensors."""
+        return len(self.steps), self._bound.count
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and their Jacobian (batch, k, p), for each row of theta its own ``indices``.
@@ -114,33 +137,10 @@ class HeatObservation:
             )
         return self._evaluator.rows(theta, indices)
 
-    @property
-    def work(self) -> float:
-        """What a row takes, counted: nodes times steps, or with weights a sum for each observation."""
-        if self.precomputed:
-            return float(self.n_observations)
-        space = self.equation.discretization.space
-        return float(space.total(np.array([len(space.nodes)]))[0]) * max(1, *self.steps, 1)
 
-    @cached_property
-    def cost(self) -> float:
-        """Seconds per evaluation of one row with its gradient: the least of three; on several ranks their mean."""
-        theta, seconds = np.full((1, sum(self.equation.sizes)), 0.5), []
-        for _ in range(3):
-            began = time.perf_counter()
-            y, vjp = self.linearize(theta)
-            vjp(np.ones_like(y))
-            seconds.append(time.perf_counter() - began)
-        spent, ranks = self.equation.discretization.space.total(np.array([min(seconds), 1.0]))
-        return float(spent / ranks)
+class PoissonObservation(Observation):
+    """What sensors read of Poisson's equation; made by `PoissonEquation.observe`. See `Observation`."""
 
-    @cached_property
-    def _bound(self) -> Sensors:
-        return self.sensors.on(self.equation.discretization.space)
-
-    @cached_property
-    def _evaluator(self) -> Precomputed | Solving:
-        discretization = self.equation.discretization
-        if self.precomputed:
-            return precompute_observation(discretization, self._bound, self.steps)
-        return Solving(discretization, self._bound, self.steps)
+    def solve(self, theta: Array) -> Array:
+        """Solutions at this rank's nodes, shape (batch, n_nodes); NaN in the rows that failed."""
+        return self.equation.discretization.fields(self.equation.check_theta(theta), self.steps)[:, 0]

@@ -1,17 +1,20 @@
-"""Observations by marching through time, and their derivatives by marching back."""
+"""Observations by solves, and their derivatives by adjoint solves: in time, by marching forwards and back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.fem.contract import Array, Numbers, Sensors
+from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.space import Sensors
 from invsamp.solvers.heat.discretization import Discretization
-from invsamp.solvers.heat.march import System
 from invsamp.solvers.heat.precomputed import precompute_observation
+
+#: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
+KEPT_NODES = 300_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,52 +22,48 @@ class Solving:
     """An evaluator that solves. Rows of one conductivity are one block of right-hand sides."""
 
     discretization: Discretization
-    sensors: Sensors | None
+    sensors: Sensors
     steps: tuple[int, ...]
 
-    method = "solves"
-
-    def fields(self, theta: Array) -> Array:
-        """Nodal temperatures (batch, n_times, n)."""
-        found = np.full((len(theta), len(self.steps), len(self.discretization.space.nodes)), np.nan)
-        for rows, system in self._groups(theta):
-            states = self.discretization.march.forward(system, self.discretization.data(theta[rows]), self.steps)
-            found[rows] = np.moveaxis(states, 2, 0)
-        return found
+    @property
+    def method(self) -> str:
+        """How observations come about."""
+        return "solves, factored once" if self.discretization.system is not None else "a factorization, and solves"
 
     def evaluate(self, theta: Array) -> Array:
         """Observations (batch, m)."""
         y = np.full((len(theta), self._count), np.nan)
-        for rows, system in self._groups(theta):
-            states = self.discretization.march.forward(system, self.discretization.data(theta[rows]), self.steps)
+        for rows, system in self.discretization.groups(theta):
+            states = self.discretization.scheme.forward(system, self.discretization.data(theta[rows]), self.steps)
             y[rows] = self._read(states)
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations, and the product with cotangents (batch, m) by one march back."""
-        march, linear = self.discretization.march, self.discretization.system is not None
+        model, linear = self.discretization, self.discretization.system is not None
+        keep_systems = linear or len(theta) * len(model.space.nodes) <= KEPT_NODES
         y = np.full((len(theta), self._count), np.nan)
         solved = []
-        for rows, system in self._groups(theta):
+        for rows, system in self.discretization.groups(theta):
             keep = self.steps if linear else range(max(self.steps) + 1)
-            states = march.forward(system, self.discretization.data(theta[rows]), keep)
+            states = model.scheme.forward(system, model.data(theta[rows]), keep)
             y[rows] = self._read(states if linear else states[list(self.steps)])
-            solved.append((rows, system, None if linear else states))
+            solved.append((rows, system if keep_systems else None, None if linear else states))
 
         def vjp(cotangent: Array) -> Array:
             gradient = np.full(theta.shape, np.nan)
             for rows, system, states in solved:
                 seeds = self._seeds(np.asarray(cotangent, dtype=float)[rows])
-                weights, sensitivity = march.adjoint(system, seeds, states)
-                gradient[rows] = self.discretization.pull(theta[rows], weights, sensitivity)
-            return self.discretization.space.total(gradient)
+                system = system or model.scheme.system(model.conductivities(theta[rows[:1]])[0])
+                weights, sensitivity = model.scheme.adjoint(system, seeds, states)
+                gradient[rows] = model.pull(theta[rows], weights, sensitivity)
+            return model.space.total(gradient)
 
         return y, vjp
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations and Jacobian (batch, m, p); one march back with m columns for each row."""
         if self.discretization.system is not None:
-            assert self.sensors is not None
             weighted = precompute_observation(self.discretization, self.sensors, self.steps)
             return self.evaluate(theta), weighted.jacobian(theta)[1]
         return self._derivatives(theta, np.tile(np.arange(self._count), (len(theta), 1)))
@@ -74,49 +73,28 @@ class Solving:
         return self._derivatives(theta, indices)
 
     def _derivatives(self, theta: Array, indices: Numbers) -> tuple[Array, Array]:
-        march = self.discretization.march
+        model = self.discretization
         y, jacobian = np.full(indices.shape, np.nan), np.full((*indices.shape, theta.shape[1]), np.nan)
-        for rows, system in self._groups(theta):
+        for rows, system in self.discretization.groups(theta):
             for row in rows:
                 one = theta[row : row + 1]
-                states = march.forward(system, self.discretization.data(one), range(max(self.steps) + 1))
+                states = model.scheme.forward(system, model.data(one), range(max(self.steps) + 1))
                 y[row] = self._read(states[list(self.steps)])[0, indices[row]]
                 unit = np.eye(self._count)[indices[row]]
-                unknown = None if self.discretization.system is not None else states
-                weights, sensitivity = march.adjoint(system, self._seeds(unit), unknown)
-                jacobian[row] = self.discretization.pull(np.repeat(one, len(unit), axis=0), weights, sensitivity)
-        return y, self.discretization.space.total(jacobian)
-
-    def _groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
-        """Usable rows that share a conductivity, with its system."""
-        model = self.discretization
-        with np.errstate(all="ignore"):  # what is not finite is a failed solve
-            conductivity = None if model.system is not None else model.conductivity(theta)
-        usable = np.flatnonzero(model.usable(theta, conductivity))
-        if conductivity is None:
-            if usable.size:
-                assert model.system is not None
-                yield usable, model.system
-            return
-        columns = model.equation.columns["conductivity"]
-        groups: dict[bytes, list[int]] = {}
-        for row in usable:
-            groups.setdefault(theta[row, columns].tobytes(), []).append(int(row))
-        for rows in groups.values():
-            yield np.array(rows), model.march.system(conductivity[rows[0]])
+                unknown = None if model.system is not None else states
+                weights, sensitivity = model.scheme.adjoint(system, self._seeds(unit), unknown)
+                jacobian[row] = model.pull(np.repeat(one, len(unit), axis=0), weights, sensitivity)
+        return y, model.space.total(jacobian)
 
     @property
     def _count(self) -> int:
-        assert self.sensors is not None
         return len(self.steps) * self.sensors.count
 
     def _read(self, states: Array) -> Array:
         """Observations (batch, m) of the states (times, n, batch) at the steps."""
-        assert self.sensors is not None
         return np.concatenate([self.sensors.values(state) for state in states]).T
 
     def _seeds(self, cotangents: Array) -> dict[int, Array]:
         """What cotangents (k, m) of the observations are at the nodes, by step."""
-        assert self.sensors is not None
         blocks = cotangents.reshape(len(cotangents), len(self.steps), self.sensors.count)
         return {step: self.sensors.transpose(blocks[:, k].T) for k, step in enumerate(self.steps)}

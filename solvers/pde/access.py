@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import containing_cells, load, petsc_vector
-from invsamp.solvers.foreign import Comm, Domain, Function, FunctionSpace, Vec
+from invsamp.solvers.foreign import Comm, Domain, FunctionSpace, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -20,11 +20,6 @@ def is_function(value: object) -> bool:
 def is_constant(value: object) -> bool:
     """Whether this is a constant of dolfinx."""
     return isinstance(value, load().fem.Constant)
-
-
-def communicator(function: Function) -> Comm:
-    """The communicator that a function's mesh is spread over, as one of mpi4py."""
-    return function.function_space.mesh.comm
 
 
 def owned_dofs(space: FunctionSpace) -> int:
@@ -68,11 +63,6 @@ def accumulate(work: Vec) -> Array:
     return work.x.array[: owned_dofs(work.function_space)]
 
 
-def assemble_scalar(form: object) -> float:
-    """This rank's part of a compiled functional."""
-    return float(load().fem.assemble_scalar(form))
-
-
 def owned_cells(mesh: Domain, points: Array) -> Numbers:
     """A cell that holds each of the points (m, dimension), shape (m,): on one rank alone, -1 on the others.
 
@@ -86,17 +76,6 @@ def owned_cells(mesh: Domain, points: Array) -> Numbers:
         if keys.index(min(keys)) != mesh.comm.rank:
             cells[number] = -1
     return cells
-
-
-def sum_over_ranks(comm: Comm, values: Array) -> Array:
-    """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
-    if comm.size == 1:
-        return values
-    total = np.empty_like(values)
-    # a reduction to all may sum in another order on every rank
-    comm.Reduce(np.ascontiguousarray(values), total, root=0)
-    comm.Bcast(total, root=0)
-    return total
 
 
 def largest_over_ranks(comm: Comm, value: float) -> float:

@@ -67,7 +67,7 @@ class Partial:
         for k in range(direction.size):
             direction.flat[k] = 1.0
             self._direction.value = direction
-            values[k] = access.assemble_scalar(self._form)
+            values[k] = float(load().fem.assemble_scalar(self._form))
             direction.flat[k] = 0.0
         return values
 

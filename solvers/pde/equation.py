@@ -109,7 +109,7 @@ class Equation:
         self.state, self.unknowns = state, unknowns
         given = optional(instance, "newton", newton, NewtonSettings, "a NewtonSettings")
         self.newton: NewtonSettings = given or NewtonSettings()
-        self.space, self.comm = state.function_space, access.communicator(state)
+        self.space, self.comm = state.function_space, state.function_space.mesh.comm
         self.bcs = check_boundary_conditions(boundary_conditions, self.space)
         self._options = optional(mapping, "solver_options", solver_options)
         self.adjoint, self._right, self._step = (x.fem.Function(self.space) for _ in range(3))

@@ -1,20 +1,21 @@
-"""What both kinds of problem share as forward models: the loop over a batch, failures, ranks and cost."""
+"""Problems in UFL as forward models: the loops over a batch and over steps, failures, ranks and cost."""
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
-from invsamp.solvers.foreign import Vec
+from invsamp.solvers._dolfinx import sum_over_ranks
+from invsamp.solvers.foreign import Form
+from invsamp.solvers.forward_model import checked_product, checked_theta, seconds_per_evaluation
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.equation import Equation
 from invsamp.solvers.pde.operator import Operator
+from invsamp.solvers.pde.problem import PdeProblem
 from invsamp.solvers.pde.sensors import Sensors
 
 Array = npt.NDArray[np.float64]
@@ -23,7 +24,14 @@ Array = npt.NDArray[np.float64]
 KEPT_DOFS = 300_000
 
 
-class PdeModel(ABC):
+class Trajectory(NamedTuple):
+    """States (local entries) before the first step and after each, and where the operator was factored."""
+
+    states: list[Array]
+    operator: Operator
+
+
+class PdeModel:
     """Observations of a partial differential equation as a forward model; made by ``observe`` of a problem.
 
     On a distributed mesh every rank calls the same methods with the same arguments and gets the same results, to the
@@ -41,103 +49,161 @@ class PdeModel(ABC):
         That of the mesh.
     """
 
-    def __init__(self, equation: Equation, sensors: Sensors) -> None:
-        self.equation, self.sensors = equation, sensors
+    def __init__(self, problem: PdeProblem, sensors: Sensors, numbers: tuple[int, ...]) -> None:
+        equation = problem.equation
+        self.problem, self.equation, self.sensors, self.numbers = problem, equation, sensors, numbers
         self.parameters, self.sizes = equation.unknowns.names, equation.unknowns.sizes
         self.comm = equation.comm
-        self.n_observations = sensors.count
-        dofs = equation.space.dofmap.index_map.size_global * equation.space.dofmap.index_map_bs
-        self._most_kept = max(1, KEPT_DOFS // max(int(dofs), 1))
+        self.n_observations = len(numbers) * sensors.count
+        self._dofs = int(equation.space.dofmap.index_map.size_global * equation.space.dofmap.index_map_bs)
+        self._max_kept = max(1, KEPT_DOFS // max(self._dofs, 1))
+        coefficients = [part.coefficient for part in equation.unknowns.parts]
+        self._initial_part = None
+        for number, coefficient in enumerate(coefficients):
+            if coefficient is problem.initial:
+                self._initial_part = number
+        _check_effect(equation, sensors.forms, self._initial_part)
+        self._moves = equation.operator_depends_on(problem.previous, problem.clock.time)
+        self._varies = equation.operator_depends_on(*coefficients)
+        # the first operator is shared by all rows where no unknown changes it
+        self._fixed = equation.linear and not self._varies
         self._operators: list[Operator] = []
 
     def __repr__(self) -> str:
-        size = self.equation.space.dofmap.index_map.size_global * self.equation.space.dofmap.index_map_bs
         columns = ", ".join(
             name if size == 1 else f"{name}[{size}]" for name, size in zip(self.parameters, self.sizes, strict=True)
         )
         kind = "linear" if self.equation.linear else "nonlinear"
         return (
             f"{type(self).__name__}({kind} in the state, unknowns ({columns}), {self.n_observations} observations, "
-            f"{size} degrees of freedom on {self.comm.size} rank(s), operator factored {self.factored})"
+            f"{self._dofs} degrees of freedom on {self.comm.size} rank(s), operator factored {self.factored})"
         )
 
     @property
-    @abstractmethod
     def factored(self) -> str:
         """How often the operator is assembled and factored, in words."""
+        if not self.equation.linear:
+            return "at each step of Newton's method"
+        if self._moves:
+            return "at each time step"
+        often = "once for each theta" if self._varies else "once"
+        return often if self.problem.clock.update is None else f"{often}, and when update changes it"
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, dimension)."""
-        theta = self._checked(theta)
+        theta = checked_theta(theta, self.equation.unknowns.dimension)
         y = np.full((len(theta), self.n_observations), np.nan)
         for row, values in enumerate(theta):
             solution = self._solve(values, self._operator(0))
             if solution is not None:
-                y[row] = access.sum_over_ranks(self.comm, self._observe(solution))
+                y[row] = sum_over_ranks(self.comm, self._observe(solution))
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations and the product cotangent (batch, m) -> (batch, dimension), by the discrete adjoint."""
-        theta = self._checked(theta).copy()
+        theta = checked_theta(theta, self.equation.unknowns.dimension).copy()
         y = np.full((len(theta), self.n_observations), np.nan)
-        solutions: list[object] = []
+        solutions: list[Trajectory | None] = []
         for row, values in enumerate(theta):
             # the first one is what rows without room of their own, and calls without derivative, share
-            number = row + 1 if len(theta) <= self._most_kept else 0
-            solutions.append(self._solve(values, self._operator(number)))
-            if solutions[-1] is not None:
-                y[row] = access.sum_over_ranks(self.comm, self._observe(solutions[-1]))
+            number = row + 1 if len(theta) <= self._max_kept else 0
+            solution = self._solve(values, self._operator(number))
+            solutions.append(solution)
+            if solution is not None:
+                y[row] = sum_over_ranks(self.comm, self._observe(solution))
 
         def vjp(cotangent: Array) -> Array:
-            cotangent = np.asarray(cotangent, dtype=float)
-            if cotangent.shape != y.shape:
-                raise ValueError(f"cotangent must have shape {y.shape}, got {cotangent.shape}")
             gradient = np.full(theta.shape, np.nan)
             for row, solution in enumerate(solutions):
                 if solution is None or not np.isfinite(cotangent[row]).all():
                     continue
                 found = self._adjoint(theta[row], solution, cotangent[row])
                 if found is not None:
-                    gradient[row] = access.sum_over_ranks(self.comm, found)
+                    gradient[row] = sum_over_ranks(self.comm, found)
             return gradient
 
-        return y, vjp
+        return y, checked_product(vjp, y.shape)
 
     @property
     def work(self) -> float:
-        """What a row takes, counted: degrees of freedom."""
-        return float(self.equation.space.dofmap.index_map.size_global * self.equation.space.dofmap.index_map_bs)
+        """What a row takes, counted: degrees of freedom times steps in time."""
+        return float(self._dofs * self.problem.clock.steps)
 
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient, the least of three; the same on every rank."""
-        theta, seconds = self.equation.unknowns.reference[None], []
-        for _ in range(3):
-            began = time.perf_counter()
-            y, vjp = self.linearize(theta)
-            vjp(np.ones_like(y))
-            seconds.append(time.perf_counter() - began)
-        return access.largest_over_ranks(self.comm, min(seconds))
+        seconds = seconds_per_evaluation(self, self.equation.unknowns.reference[None])
+        return access.largest_over_ranks(self.comm, seconds)
 
-    @abstractmethod
-    def _solve(self, theta: Array, operator: Operator) -> object:
-        """The solution of one row (dimension,), what `_adjoint` needs of it; None if the solve failed."""
+    def _solve(self, theta: Array, operator: Operator) -> Trajectory | None:
+        """The solution of one row (dimension,), and what `_adjoint` needs of it; None if the solve failed."""
+        if not np.isfinite(theta).all():
+            return None
+        equation, problem = self.equation, self.problem
+        equation.unknowns.write(theta)
+        states = [problem.start()]
+        for step in range(1, problem.clock.steps + 1):
+            problem.clock.at(step)
+            if problem.previous is not None:
+                problem.previous.x.array[:] = states[-1]
+            if not equation.solve(operator, states[-1]):
+                return None
+            states.append(equation.state.x.array.copy())
+        return Trajectory(states, operator)
 
-    @abstractmethod
-    def _observe(self, solution: Vec) -> Array:
+    def _observe(self, solution: Trajectory) -> Array:
         """This rank's part of the observations of a solution."""
+        values = []
+        for number in self.numbers:
+            self._show(solution, number)
+            values.append(self.sensors.values())
+        return np.concatenate(values)
 
-    @abstractmethod
-    def _adjoint(self, theta: Array, solution: Vec, cotangent: Array) -> Array | None:
+    def _adjoint(self, theta: Array, solution: Trajectory, cotangent: Array) -> Array | None:
         """This rank's part of the gradient (dimension,); None if the solve failed."""
+        equation, problem = self.equation, self.problem
+        equation.unknowns.write(theta)
+        weights = dict(zip(self.numbers, cotangent.reshape(len(self.numbers), -1), strict=True))
+        gradient = np.zeros(len(theta))
+        carried = np.zeros(equation.owned)
+        for step in range(problem.clock.steps, -1, -1):
+            self._show(solution, step)
+            if step in weights:
+                carried = carried + self.sensors.seed(weights[step])
+                self.sensors.add_gradient(gradient, theta, weights[step])
+            # later than the last observation nothing needs to be solved
+            size = float(np.abs(carried).max(initial=0.0))
+            if step == 0 or not access.largest_over_ranks(self.comm, size) > 0.0:
+                continue
+            if not equation.solve_adjoint(solution.operator, carried):
+                return None
+            equation.add_gradient(gradient, theta, carried)
+            carried = -equation.to_previous() if problem.previous is not None else np.zeros(equation.owned)
+        if self._initial_part is not None:
+            part = equation.unknowns.parts[self._initial_part]
+            where = equation.unknowns.slices[self._initial_part]
+            gradient[where] += part.pullback(theta[where], carried)
+        return gradient
+
+    def _show(self, solution: Trajectory, step: int) -> None:
+        """Put everything as it was when a step was solved."""
+        self.problem.clock.at(step)
+        self.equation.state.x.array[:] = solution.states[step]
+        if self.problem.previous is not None:
+            self.problem.previous.x.array[:] = solution.states[max(step - 1, 0)]
 
     def _operator(self, number: int) -> Operator:
+        number = 0 if self._fixed else number
         while len(self._operators) <= number:
             self._operators.append(self.equation.operator())
         return self._operators[number]
 
-    def _checked(self, theta: Array) -> Array:
-        theta = numbers("theta", theta)
-        if theta.ndim != 2 or theta.shape[1] != self.equation.unknowns.dimension:
-            raise ValueError(f"theta must have shape (batch, {self.equation.unknowns.dimension}), got {theta.shape}")
-        return theta
+
+def _check_effect(equation: Equation, forms: Sequence[Form], initial: int | None) -> None:
+    """Raise ValueError for unknowns that nothing depends on; part number ``initial`` is the initial state."""
+    for number, part in enumerate(equation.unknowns.parts):
+        if number != initial and not equation.depends_on_part(number, forms):
+            raise ValueError(
+                f"{', '.join(part.names)} must have an effect: neither the residual, nor the boundary conditions, "
+                "nor a sensor depends on it"
+            )

@@ -1,4 +1,4 @@
-"""The derivative of a residual to its state as a matrix, factored, and what one solve with it tells."""
+"""The derivative of a residual to its state as a matrix, factored, and solves with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.solvers.foreign import DirichletBC, Form, Vec
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
 DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
 #: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
-#: after rounding, and SuperLU_DIST was seen to solve with the matrix itself where its transpose was asked for.
+#: after rounding, and SuperLU_DIST was seen to solve with the matrix itself instead of its transpose.
 LARGEST_RESIDUAL = 1e-3
 #: PETSc's codes for: not supported, no such type, no such factors. They tell of the options, not of the matrix.
 _WRONG_OPTIONS = (56, 86, 92)

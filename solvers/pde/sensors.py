@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
 from invsamp.arguments import array, integer
-from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
+from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load, sum_over_ranks
 from invsamp.solvers.foreign import Form, Function, FunctionSpace, Given, Sparse
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
@@ -20,25 +19,6 @@ from invsamp.solvers.pde.derivatives import depends_on, expand, partial, with_de
 from invsamp.solvers.pde.unknowns import Unknowns
 
 Array = npt.NDArray[np.float64]
-
-
-class Sensors(Protocol):
-    """Observations of the state at one time."""
-
-    count: int
-    forms: tuple[Form, ...]  # UFL forms through which the unknowns may act directly
-
-    def values(self) -> Array:
-        """This rank's part, (count,), of what is observed of the present state."""
-        ...
-
-    def seed(self, weights: Array) -> Array:
-        """This rank's owned entries of the derivative, to the state, of the weighted sum of observations."""
-        ...
-
-    def add_gradient(self, gradient: Array, theta: Array, weights: Array) -> None:
-        """Add this rank's part of the derivative of the weighted sum to the unknowns at a given state."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +70,7 @@ class PointSensors:
         if not np.isfinite(where).all():
             raise ValueError(f"sensors must be finite, got {where[~np.isfinite(where).all(axis=1)][0].tolist()}")
         cells = access.owned_cells(space.mesh, where)
-        seen = access.sum_over_ranks(space.mesh.comm, (cells >= 0).astype(float))
+        seen = sum_over_ranks(space.mesh.comm, (cells >= 0).astype(float))
         if not seen.all():
             raise ValueError(f"sensors must lie in the mesh, got {where[seen == 0][0].tolist()}")
         self.points = where
@@ -145,7 +125,7 @@ class FunctionalSensors:
 
     def values(self) -> Array:
         """This rank's parts of the integrals."""
-        return np.array([access.assemble_scalar(form) for form in self._compiled])
+        return np.array([float(load().fem.assemble_scalar(form)) for form in self._compiled])
 
     def seed(self, weights: Array) -> Array:
         """The derivative of the weighted sum, assembled."""
@@ -167,7 +147,7 @@ class FunctionalSensors:
 class SensorGroups:
     """Sensors of several kinds, one group after the other."""
 
-    def __init__(self, groups: Sequence[Sensors]) -> None:
+    def __init__(self, groups: Sequence[PointSensors | FunctionalSensors]) -> None:
         self._groups = tuple(groups)
         self.count = sum(group.count for group in groups)
         self.forms = tuple(form for group in groups for form in group.forms)
@@ -188,6 +168,9 @@ class SensorGroups:
             group.add_gradient(gradient, theta, part)
 
 
+Sensors = PointSensors | FunctionalSensors | SensorGroups
+
+
 def make_sensors(sensors: Given, state: Function, unknowns: Unknowns) -> Sensors:
     """Sensors from points (n_sensors, dimension), from one functional, or from functionals and `point_sensors` mixed.
 
@@ -204,7 +187,7 @@ def make_sensors(sensors: Given, state: Function, unknowns: Unknowns) -> Sensors
     for number, one in enumerate(sensors):
         if not isinstance(one, form | Points):
             raise ValueError(f"sensors[{number}] must be a functional in UFL or point_sensors(...), got {one!r}")
-    groups: list[Sensors] = []
+    groups: list[PointSensors | FunctionalSensors] = []
     for kind, members in itertools.groupby(sensors, type):
         if kind is Points:
             groups.extend(PointSensors(state, one.points, one.component) for one in members)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,12 @@ from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.foreign import DirichletBC, Form, Function, Given
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
 from invsamp.solvers.pde.model import PdeModel
-from invsamp.solvers.pde.operator import Operator
-from invsamp.solvers.pde.sensors import Sensors, make_sensors
+from invsamp.solvers.pde.problem import Clock, PdeProblem
+from invsamp.solvers.pde.sensors import make_sensors
 from invsamp.solvers.pde.unknowns import Unknowns
 
-Array = npt.NDArray[np.float64]
 
-
-class StationaryProblem:
+class StationaryProblem(PdeProblem):
     """F(u, m; v) = 0 for all test functions v, linear or nonlinear in the state u.
 
     Parameters
@@ -73,10 +70,11 @@ class StationaryProblem:
         solver_options: Mapping[str, object] | None = None,
     ) -> None:
         load("StationaryProblem")
-        self.unknowns = Unknowns(parameters, fields)
-        self.equation = Equation(residual, state, self.unknowns, boundary_conditions, newton, solver_options)
+        unknowns = Unknowns(parameters, fields)
+        equation = Equation(residual, state, unknowns, boundary_conditions, newton, solver_options)
         # what the state happens to hold would only add rounding where one step solves the equation
-        self.guess = np.zeros_like(state.x.array) if self.equation.linear else state.x.array.copy()
+        guess = np.zeros_like(state.x.array) if equation.linear else state.x.array.copy()
+        super().__init__(equation, Clock(1.0, 1), guess)
 
     def observe(self, sensors: Given) -> StationaryModel:
         """Forward model: values of the state at points, or functionals of it.
@@ -91,33 +89,11 @@ class StationaryProblem:
         ValueError
             If a point lies outside the mesh, or an unknown has no effect.
         """
-        return StationaryModel(self, make_sensors(sensors, self.equation.state, self.unknowns))
-
-
-class Solution(NamedTuple):
-    """State (local entries), and where its operator was factored."""
-
-    state: Array
-    operator: Operator
+        return StationaryModel(self, make_sensors(sensors, self.equation.state, self.unknowns), (1,))
 
 
 class StationaryModel(PdeModel):
     """Observations of a `StationaryProblem`."""
-
-    def __init__(self, problem: StationaryProblem, sensors: Sensors) -> None:
-        super().__init__(problem.equation, sensors)
-        self.problem = problem
-        check_effect(self.equation, sensors.forms)
-        coefficients = [part.coefficient for part in self.equation.unknowns.parts]
-        once = self.equation.linear and not self.equation.operator_depends_on(*coefficients)
-        self._fixed = self.equation.operator() if once else None
-
-    @property
-    def factored(self) -> str:
-        """How often the operator is assembled and factored, in words."""
-        if self._fixed is not None:
-            return "once"
-        return "once for each theta" if self.equation.linear else "at each step of Newton's method"
 
     def solve(self, theta: npt.ArrayLike) -> Function:
         """The state for theta (dimension,): the problem's own Function, which the next solve overwrites.
@@ -131,37 +107,3 @@ class StationaryModel(PdeModel):
         if self._solve(values, self._operator(0)) is None:
             raise RuntimeError(f"the solve failed at theta {values.tolist()}")
         return self.equation.state
-
-    def _solve(self, theta: Array, operator: Operator) -> Solution | None:
-        if not np.isfinite(theta).all():
-            return None
-        self.equation.unknowns.write(theta)
-        operator = operator if self._fixed is None else self._fixed
-        if not self.equation.solve(operator, self.problem.guess):
-            return None
-        return Solution(self.equation.state.x.array.copy(), operator)
-
-    def _observe(self, solution: Solution) -> Array:
-        return self.sensors.values()
-
-    def _adjoint(self, theta: Array, solution: Solution, cotangent: Array) -> Array | None:
-        equation = self.equation
-        equation.unknowns.write(theta)
-        equation.state.x.array[:] = solution.state
-        seed = self.sensors.seed(cotangent)
-        if not equation.solve_adjoint(solution.operator, seed):
-            return None
-        gradient = np.zeros(len(theta))
-        equation.add_gradient(gradient, theta, seed)
-        self.sensors.add_gradient(gradient, theta, cotangent)
-        return gradient
-
-
-def check_effect(equation: Equation, forms: Sequence[Form], initial: int | None = None) -> None:
-    """Raise ValueError for unknowns that nothing depends on; part number ``initial`` is the initial state."""
-    for number, part in enumerate(equation.unknowns.parts):
-        if number != initial and not equation.depends_on_part(number, forms):
-            raise ValueError(
-                f"{', '.join(part.names)} must have an effect: neither the residual, nor the boundary conditions, "
-                "nor a sensor depends on it"
-            )

@@ -4,44 +4,114 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers._dolfinx import sum_over_ranks
 from invsamp.solvers.fem.field_contract import Field
-from invsamp.solvers.foreign import Coefficient, Comm, Constant, Function
+from invsamp.solvers.foreign import Comm, Constant, Function
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
 
 
-class Part(Protocol):
-    """The unknowns behind one function or constant of the form."""
+class ConstantValue:
+    """The entries of a constant, in C order."""
 
-    coefficient: Coefficient
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the unknowns."""
-        ...
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Columns of each."""
-        ...
+    def __init__(self, name: str, constant: Constant) -> None:
+        self.coefficient = constant
+        self.names: tuple[str, ...] = (name,)
+        self.sizes: tuple[int, ...] = (int(np.size(constant.value)),)
 
     def present(self) -> Array:
-        """Columns of theta for the values that the coefficient has now."""
-        ...
+        """The entries that the constant has now."""
+        return np.array(self.coefficient.value, dtype=float).ravel()
 
     def write(self, theta: Array) -> None:
-        """Give the coefficient its values for theta (sum of sizes,)."""
-        ...
+        """Set the constant."""
+        self.coefficient.value = theta.reshape(self.coefficient.value.shape)
 
     def pullback(self, theta: Array, cotangent: Array) -> Array:
-        """This rank's part of the gradient (sum of sizes,) from that to the coefficient's (owned) values."""
-        ...
+        """The cotangent itself."""
+        return cotangent
+
+
+class NodalValues:
+    """A function's values at its points, in an order that does not depend on how the mesh is distributed.
+
+    The points are ordered by their last coordinate, then the one before, so that x runs fastest; a vector's components
+    stand together.
+    """
+
+    def __init__(self, name: str, function: Function) -> None:
+        self.coefficient = function
+        block = function.function_space.dofmap.index_map_bs
+        owned = access.owned_dofs(function.function_space) // block
+        points = access.dof_points(function.function_space)
+        order = None if points is None else _common_order(function.function_space.mesh.comm, points, owned)
+        if order is None:
+            raise ValueError(
+                f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
+                f"continuous Lagrange, got one of {function.function_space.ufl_element()}"
+            )
+        numbers, count = order
+        self._columns = (numbers[:, None] * block + np.arange(block)).ravel()
+        self._owned = owned * block
+        self.names: tuple[str, ...] = (name,)
+        self.sizes: tuple[int, ...] = (count * block,)
+
+    def present(self) -> Array:
+        """The values that the function has now."""
+        values = np.zeros(self.sizes[0])
+        values[self._columns[: self._owned]] = self.coefficient.x.array[: self._owned]
+        return sum_over_ranks(self.coefficient.function_space.mesh.comm, values)
+
+    def write(self, theta: Array) -> None:
+        """Set the function, its ghosts too."""
+        self.coefficient.x.array[:] = theta[self._columns]
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """The owned entries at their columns."""
+        gradient = np.zeros(self.sizes[0])
+        gradient[self._columns[: self._owned]] = cotangent
+        return gradient
+
+
+class FieldValues:
+    """A function whose values at its points are those of a parametrized field."""
+
+    def __init__(self, function: Function, field: Field) -> None:
+        if not isinstance(field, Field):
+            raise ValueError(f"fields must hold fields of invsamp.solvers.fem.fields, got {field!r}")
+        space = function.function_space
+        if space.dofmap.index_map_bs != 1:
+            raise ValueError(
+                f"fields must belong to scalar functions, got one of {space.dofmap.index_map_bs} components"
+            )
+        self.coefficient, self.field = function, field
+        self.names, self.sizes = tuple(field.parameters), tuple(int(size) for size in field.sizes)
+        points = access.dof_points(space)
+        if points is None:
+            raise ValueError(f"fields must belong to functions of values at points, got one of {space.ufl_element()}")
+        self._everywhere = field.at(points)
+        self._owned = field.at(points[: access.owned_dofs(space)])
+
+    def present(self) -> Array:
+        """Zeros: a field cannot be read back from its values."""
+        return np.zeros(sum(self.sizes))
+
+    def write(self, theta: Array) -> None:
+        """Set the function, its ghosts too."""
+        self.coefficient.x.array[:] = self._everywhere.values(theta[None])[0]
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """The field's own."""
+        return self._owned.pullback(theta[None], cotangent[None])[0]
+
+
+#: The unknowns behind one function or constant of the form.
+Part = ConstantValue | NodalValues | FieldValues
 
 
 class Unknowns:
@@ -90,100 +160,6 @@ class Unknowns:
         """Give all coefficients their values for theta (dimension,)."""
         for part, columns in zip(self.parts, self.slices, strict=True):
             part.write(theta[columns])
-
-
-class ConstantValue:
-    """The entries of a constant, in C order."""
-
-    def __init__(self, name: str, constant: Constant) -> None:
-        self.coefficient = constant
-        self.names: tuple[str, ...] = (name,)
-        self.sizes: tuple[int, ...] = (int(np.size(constant.value)),)
-
-    def present(self) -> Array:
-        """The entries that the constant has now."""
-        return np.array(self.coefficient.value, dtype=float).ravel()
-
-    def write(self, theta: Array) -> None:
-        """Set the constant."""
-        self.coefficient.value = theta.reshape(self.coefficient.value.shape)
-
-    def pullback(self, theta: Array, cotangent: Array) -> Array:
-        """The cotangent itself."""
-        return cotangent
-
-
-class NodalValues:
-    """A function's values at its points, in an order that does not depend on how the mesh is distributed.
-
-    The points are ordered by their last coordinate, then the one before, so that x runs fastest; a vector's components
-    stand together.
-    """
-
-    def __init__(self, name: str, function: Function) -> None:
-        self.coefficient = function
-        block = function.function_space.dofmap.index_map_bs
-        owned = access.owned_dofs(function.function_space) // block
-        points = access.dof_points(function.function_space)
-        order = None if points is None else _common_order(access.communicator(function), points, owned)
-        if order is None:
-            raise ValueError(
-                f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
-                f"continuous Lagrange, got one of {function.function_space.ufl_element()}"
-            )
-        numbers, count = order
-        self._columns = (numbers[:, None] * block + np.arange(block)).ravel()
-        self._owned = owned * block
-        self.names: tuple[str, ...] = (name,)
-        self.sizes: tuple[int, ...] = (count * block,)
-
-    def present(self) -> Array:
-        """The values that the function has now."""
-        values = np.zeros(self.sizes[0])
-        values[self._columns[: self._owned]] = self.coefficient.x.array[: self._owned]
-        return access.sum_over_ranks(access.communicator(self.coefficient), values)
-
-    def write(self, theta: Array) -> None:
-        """Set the function, its ghosts too."""
-        self.coefficient.x.array[:] = theta[self._columns]
-
-    def pullback(self, theta: Array, cotangent: Array) -> Array:
-        """The owned entries at their columns."""
-        gradient = np.zeros(self.sizes[0])
-        gradient[self._columns[: self._owned]] = cotangent
-        return gradient
-
-
-class FieldValues:
-    """A function whose values at its points are those of a parametrized field."""
-
-    def __init__(self, function: Function, field: Field) -> None:
-        if not isinstance(field, Field):
-            raise ValueError(f"fields must hold fields of invsamp.solvers.fem.fields, got {field!r}")
-        space = function.function_space
-        if space.dofmap.index_map_bs != 1:
-            raise ValueError(
-                f"fields must belong to scalar functions, got one of {space.dofmap.index_map_bs} components"
-            )
-        self.coefficient, self.field = function, field
-        self.names, self.sizes = tuple(field.parameters), tuple(int(size) for size in field.sizes)
-        points = access.dof_points(space)
-        if points is None:
-            raise ValueError(f"fields must belong to functions of values at points, got one of {space.ufl_element()}")
-        self._everywhere = field.at(points)
-        self._owned = field.at(points[: access.owned_dofs(space)])
-
-    def present(self) -> Array:
-        """Zeros: a field cannot be read back from its values."""
-        return np.zeros(sum(self.sizes))
-
-    def write(self, theta: Array) -> None:
-        """Set the function, its ghosts too."""
-        self.coefficient.x.array[:] = self._everywhere.values(theta[None])[0]
-
-    def pullback(self, theta: Array, cotangent: Array) -> Array:
-        """The field's own."""
-        return self._owned.pullback(theta[None], cotangent[None])[0]
 
 
 def _common_order(comm: Comm, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:

@@ -17,9 +17,9 @@ from invsamp.solvers.fem.boundary import (
     neumann,
 )
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 
-SPACE = SkfemSpace(unit_square(4))
+SPACE = Space(unit_square(4))
 X, Y = SPACE.nodes.T
 
 

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import pickle
-import weakref
 
 import numpy as np
 import pytest
 from space_checks import check, check_failures, irregular_mesh, rectangles
 
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 
 pytest.importorskip("dolfinx")
 pytestmark = pytest.mark.dolfinx
 
-from invsamp.solvers.fem import petsc_factors  # noqa: E402
 from invsamp.solvers.fem.dolfinx_space import DolfinxSpace  # noqa: E402
 
 
@@ -26,7 +24,7 @@ def test_one_process_agrees_with_scikit_fem(mesh):
     space = DolfinxSpace(mesh)
     np.testing.assert_array_equal(space.node_numbers, np.arange(len(mesh.points)))
     np.testing.assert_array_equal(space.cell_numbers, np.arange(len(mesh.cells)))
-    check(space, SkfemSpace(mesh), 1e-12)
+    check(space, Space(mesh), 1e-12)
 
 
 def test_failed_solves_are_nan():
@@ -41,34 +39,6 @@ def test_columns_do_not_depend_on_their_block():
     whole = factors.solve(right)
     for k in range(5):
         np.testing.assert_array_equal(factors.solve(right[:, k : k + 1])[:, 0], whole[:, k])
-
-
-def test_symbolic_factors_are_used_again_when_nobody_holds_them(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        petsc_factors, "Slot", lambda plan, Slot=petsc_factors.Slot: made.append(slot := Slot(plan)) or slot
-    )
-    monkeypatch.setattr(petsc_factors, "SLOTS", 3)
-    space = DolfinxSpace(unit_square(5))
-    fixed, right = space.on_boundary(), np.ones((len(space.nodes), 1))
-
-    def factors(scale):
-        return space.factor(space.combine(scale, space.mass, 0.0, space.mass), fixed)
-
-    inner = ~fixed
-    first = factors(1.0).solve(right)
-    for scale in (2.0, 3.0, 4.0):
-        np.testing.assert_allclose(factors(scale).solve(right)[inner], first[inner] / scale, rtol=1e-12)
-    assert len(made) == 1
-    held = [factors(scale) for scale in (1.0, 2.0, 3.0, 4.0, 5.0)]  # two more than there are slots to keep
-    for scale, each in zip((1.0, 2.0, 3.0, 4.0, 5.0), held, strict=True):
-        np.testing.assert_allclose(each.solve(right)[inner], first[inner] / scale, rtol=1e-12)
-    assert len(made) == 5
-    gone = weakref.ref(held[-1])
-    del held, each
-    assert gone() is None
-    factors(1.0)
-    assert len(made) == 5
 
 
 def test_pickled_space_is_made_again():

@@ -230,3 +230,12 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_region_that_lies_in_the_second_block_of_triangles_alone(tmp_path, monkeypatch):
+    square = unit_square(2)
+    parts = [("triangle", square.cells[:3]), ("line", square.outer_edges), ("triangle", square.cells[3:])]
+    content = meshio.Mesh(square.points, parts)
+    content.cell_sets = {"late": [None, None, np.array([0, 2])]}
+    monkeypatch.setattr(meshio, "read", lambda path: content)
+    np.testing.assert_array_equal(read_mesh(tmp_path / "square.msh").regions["late"], [3, 5])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.recurrence import CompiledFactors, Recurrence, march
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.recurrence import Recurrence
+from invsamp.solvers.fem.space import Space
 
-SPACE = SkfemSpace(unit_square(4))
+SPACE = Space(unit_square(4))
 FIXED = np.flatnonzero(SPACE.on_boundary("left"))
 IMPLICIT = SPACE.combine(1.0, SPACE.mass, 0.05, SPACE.stiffness(np.linspace(1.0, 2.0, 32)))
 
@@ -30,7 +30,7 @@ def test_by_dense_matrices(factors):
     given = recurrence(3)
     implicit, explicit = IMPLICIT @ np.eye(25), SPACE.mass @ np.eye(25)
     implicit[FIXED] = np.eye(25)[FIXED]
-    found = march(factors, SPACE.mass, FIXED, given)
+    found = factors.march(SPACE.mass, FIXED, given)
     states = [given.start]
     for row in given.factors:
         added = np.tensordot(row, given.added, axes=1)
@@ -47,13 +47,12 @@ def test_by_dense_matrices(factors):
 
 @pytest.mark.parametrize("keep", [(0, 2, 5), (5,), range(5, -1, -1)])
 def test_the_compiled_loop_of_one_column_gives_the_same_bits(keep, factors):
-    assert isinstance(factors, CompiledFactors)
     block = recurrence(3, keep)
-    expected = march(factors, SPACE.mass, FIXED, block)
+    expected = factors.march(SPACE.mass, FIXED, block)
     for k in range(3):
         one = block._replace(start=block.start[:, k : k + 1], added=block.added[:, :, k : k + 1])
         before = one.start.copy()
-        found = march(factors, SPACE.mass, FIXED, one)
+        found = factors.march(SPACE.mass, FIXED, one)
         np.testing.assert_array_equal(found.kept, expected.kept[:, :, k : k + 1])
         np.testing.assert_array_equal(found.sums, expected.sums[:, :, k : k + 1])
         np.testing.assert_array_equal(one.start, before)
@@ -61,6 +60,6 @@ def test_the_compiled_loop_of_one_column_gives_the_same_bits(keep, factors):
 
 def test_without_steps_only_the_start_is_left(factors):
     given = recurrence(1, (0,))
-    found = march(factors, SPACE.mass, FIXED, given._replace(factors=np.empty((0, 2)), weights=np.empty((3, 0))))
+    found = factors.march(SPACE.mass, FIXED, given._replace(factors=np.empty((0, 2)), weights=np.empty((3, 0))))
     np.testing.assert_array_equal(found.kept[0], given.start)
     assert not found.sums.any()

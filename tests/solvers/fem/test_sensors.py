@@ -7,14 +7,14 @@ import pytest
 
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.sensors import Disc, as_layout, point_sensors, region_averages
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 
 POINTS = [[0.3, 0.4], [0.7, 0.1]]
 
 
 def space():
     square = unit_square(8)
-    return SkfemSpace(Mesh(square.points, square.cells, {"half": np.arange(64)}, square.edges))
+    return Space(Mesh(square.points, square.cells, {"half": np.arange(64)}, square.edges))
 
 
 def test_groups_of_sensors_stand_one_after_the_other():

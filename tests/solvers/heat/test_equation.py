@@ -307,7 +307,7 @@ def lone(**settings):
         ),
         (lambda: lone(initial=np.ones(24)), r"initial does not fit the mesh: .* got \(24,\)"),
         (lambda: lone(source=lambda p: np.full(len(p), np.inf)), "source does not fit the mesh: .* finite"),
-        (lambda: lone(conductivity=None), "conductivity must be a number or a field, got None"),
+        (lambda: lone(conductivity=None), "conductivity must be a field .*, a number, .* got None"),
         (lambda: lone(conductivity=HALF_KNOWN), r"conductivity must be .*positive.*, got -1.0"),
         (lambda: lone(end_time="1"), "end_time must be a positive finite number, got '1'"),
         (lambda: equation().observe(Disc((0.5, 0.5), 0.2)), r"or region_averages\(\[...\]\), got Disc"),

@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.skfem_space import SkfemSpace
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.heat.march import IMPLICITNESS, March, NodalData
 
 SCHEMES = {"backward_euler": 1, "crank_nicolson": 2}
@@ -15,7 +15,7 @@ ROOT_MEAN_SQUARE = 0.5  # of sin(pi x) sin(pi y), and of cos(pi x) cos(pi y)
 
 
 def march(cells, steps, end, scheme="backward_euler", boundary="neumann", source_factor=None, edge_factor=None):
-    space = SkfemSpace(unit_square(cells))
+    space = Space(unit_square(cells))
     fixed = space.on_boundary() & (boundary == "dirichlet")
     times = np.linspace(0.0, end, steps + 1)
     ones = np.ones(steps + 1)

@@ -63,7 +63,8 @@ def solve_with_dolfinx(initial, source, profile, boundary, scheme):
 def matrix(form):
     import scipy.sparse as sparse
 
-    assembled = _dolfinx.assemble_matrix(form)
+    assembled = _dolfinx.load().petsc.assemble_matrix(_dolfinx.compiled(form))
+    assembled.assemble()
     indptr, indices, data = assembled.getValuesCSR()
     return sparse.csr_matrix((data, indices, indptr), shape=assembled.getSize())
 

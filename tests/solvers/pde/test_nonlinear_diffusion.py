@@ -41,7 +41,7 @@ def test_convergence_in_space_is_of_second_order() -> None:
     for n in cells:
         problem, squared = stationary(int(n))
         problem.observe(pde_cases.SENSORS).solve([1.0])
-        errors.append(np.sqrt(_dolfinx.assemble_scalar(squared, MPI.COMM_SELF)))
+        errors.append(np.sqrt(fem.assemble_scalar(fem.form(squared))))
     orders = -np.diff(np.log(errors)) / np.diff(np.log(cells))
     assert np.abs(orders - 2.0).max() < 0.1, orders
     # a few times what interpolation leaves: |u''| h^2 / 8, |u''| about 4
@@ -49,7 +49,7 @@ def test_convergence_in_space_is_of_second_order() -> None:
     # control: another diffusivity does not converge to this solution
     problem, squared = stationary(32)
     problem.observe(pde_cases.SENSORS).solve([1.1])
-    assert np.sqrt(_dolfinx.assemble_scalar(squared, MPI.COMM_SELF)) > 20 * errors[-1]
+    assert np.sqrt(fem.assemble_scalar(fem.form(squared))) > 20 * errors[-1]
 
 
 def test_the_gradient_is_right_over_five_decades() -> None:

@@ -1,0 +1,89 @@
+"""What stationary and time-dependent problems in UFL share: a residual for each step, and when the steps end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import function, integer, optional, real, store
+from invsamp.solvers.foreign import Constant, Function, Given
+from invsamp.solvers.pde import access
+from invsamp.solvers.pde.equation import Equation
+from invsamp.solvers.time_steps import step_numbers
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The times of a scheme with equal steps, and what depends on them.
+
+    Parameters
+    ----------
+    end_time : float, > 0
+    steps : int, >= 1
+    time : dolfinx.fem.Constant, optional
+        Set to the new time of every step.
+    step_size : dolfinx.fem.Constant, optional
+        Set to ``end_time / steps``.
+    update : callable, optional
+        Called with the new time before every step, for what else depends on it.
+    """
+
+    end_time: float
+    steps: int
+    time: Constant = None
+    step_size: Constant = None
+    update: Callable[[float], Given] | None = None
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            end_time=real("end_time", self.end_time, above=0),
+            steps=integer("steps", self.steps, least=1),
+            update=optional(function, "update", self.update, "(time)"),
+        )
+        for name, constant in (("time", self.time), ("step_size", self.step_size)):
+            if constant is not None and not (access.is_constant(constant) and np.size(constant.value) == 1):
+                raise ValueError(f"{name} must be a scalar dolfinx.fem.Constant, got {constant!r}")
+        if self.step_size is not None:
+            self.step_size.value = self.end_time / self.steps
+
+    def at(self, step: int) -> None:
+        """Set what depends on time for the step that ends at time number ``step``."""
+        now = self.end_time * step / self.steps
+        if self.time is not None:
+            self.time.value = now
+        if self.update is not None:
+            self.update(now)
+
+    def step_numbers(self, times: Sequence[float] | None) -> tuple[int, ...]:
+        """Numbers of ``times``, which must be times of the scheme; the last one for None."""
+        return step_numbers(times, self.steps, self.end_time)
+
+
+class PdeProblem:
+    """Base of the problems. A stationary one is a single step, without a previous state.
+
+    Parameters
+    ----------
+    equation : Equation
+    clock : Clock
+    start : array
+        Local entries of the state before the first step, unless ``initial`` is given.
+    previous, initial : Function, optional
+        The state at the last time, and at time 0.
+    """
+
+    def __init__(
+        self, equation: Equation, clock: Clock, start: Array, previous: Function = None, initial: Function = None
+    ) -> None:
+        self.equation, self.unknowns, self.clock = equation, equation.unknowns, clock
+        self.previous, self.initial, self._start = previous, initial, start
+
+    def start(self) -> Array:
+        """Local entries of the state before the first step, for the present unknowns."""
+        return self._start if self.initial is None else self.initial.x.array.copy()
