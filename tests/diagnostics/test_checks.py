@@ -67,7 +67,7 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
 def test_chains_that_do_not_agree_give_no_number_of_draws():
     near, apart = (diagnose(table(r_hat=value, ess_bulk=100.0), {"chains": 4, "draws": 1000}) for value in (1.1, 1.2))
     assert "about 4 times the draws (draws=4000) would do" in near[1]
-    assert "How many draws would do cannot be told" in apart[1]
+    assert "How many draws would do cannot be estimated" in apart[1]
 
 
 TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0], "endless": 0, "by_laplace": True}
