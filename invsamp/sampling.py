@@ -108,8 +108,9 @@ def sample(
         Whether the models are checked. Gradients are held against differences of energies before the first step, at two
         starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
         step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
-        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. The
-        draws do not depend on it.
+        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. Given
+        step sizes of kernels that accept every move are refused if they are unstable, in
+        ``run.report["step_stability"]``. The draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
         ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
@@ -138,7 +139,8 @@ def sample(
     ------
     ValueError
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
-        been solved by then. If the directory holds something already.
+        been solved by then. If the directory holds something already. If a given step size is unstable at the lowest
+        energy found, for a kernel that accepts every move.
     ModelError
         A `ValueError`: if a gradient is not that of its energy and the sampler has no acceptance step, which would
         leave the draws biased. With one, it is a warning.

@@ -316,7 +316,7 @@ class TestTheEstimatorWithMemory:
 
     def sampler(self, script):
         return iv.ladder.Sampler(
-            [iv.ladder.Rung(t, estimator=script.Reshuffled(3), step_size=0.01 * t) for t in (1.0, 2.0)],
+            [iv.ladder.Rung(t, estimator=script.Reshuffled(3), step_size=0.005 * t) for t in (1.0, 2.0)],
             iv.ladder.Swap(iv.swaps.noise_penalty(), fraction=0.5),
         )
 

@@ -33,6 +33,15 @@ class Descents(TypedDict):
     unfinished: int
 
 
+class StepStability(TypedDict):
+    """Of a kernel that accepts every move, at the last draws (`invsamp.engine.driver.step_stability`)."""
+
+    share: float  # the step size over the longest stable one
+    drift: float  # squared drift of a step over its squared noise
+    longest: float | None  # stable step; None where the energy has no curvature
+    evaluations: int  # of the checks, which are not counted among those of the run
+
+
 class Stationarity(TypedDict):
     """See `invsamp.engine.rungs.stationarity.Stationarity`."""
 
@@ -192,6 +201,7 @@ class Report(TypedDict, total=False):
     descents: list[Descents | None]
     uncovered_variance: list[float | None]
     stationarity: list[Stationarity | None]
+    step_stability: list[StepStability | None]
     reflections: list[int]
     cliffs: list[int]
     reflection_fallbacks: list[int]

@@ -8,6 +8,7 @@ from invsamp.diagnostics import limits
 from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.message_text import by_rung, pair_of
 from invsamp.diagnostics.report import Report
+from invsamp.diagnostics.stability import stability_warnings
 
 
 def sampler_warnings(report: Report) -> list[str]:
@@ -21,6 +22,7 @@ def sampler_warnings(report: Report) -> list[str]:
         *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
         *_stationarity_warnings(report),
+        *_step_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
@@ -193,6 +195,12 @@ def _stationarity_warnings(report: Report) -> list[str]:
                 "be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...))."
             )
     return found
+
+
+def _step_warnings(report: Report) -> list[str]:
+    """Rungs without acceptance whose steps are too long where the chains are."""
+    rungs = by_rung(report, report.get("step_stability"))
+    return [warning for _, where, found in rungs for warning in stability_warnings(where, found)]
 
 
 def _uncovered_warnings(report: Report) -> list[str]:

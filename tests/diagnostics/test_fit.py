@@ -72,9 +72,9 @@ def test_nothing_is_said_where_nothing_is_known():
     )
     run = iv.sample(posterior, iv.hmc(), draws=100, warmup=300, seed=1, progress=False)
     assert run.report["misfit"] is None and not any("fit" in line for line in run.warnings())
-    # noisy energies, and draws that a large step makes too wide
-    for sampler in (iv.samplers.sgld(1e-5, estimator=iv.estimators.minibatch(10)), iv.samplers.sgld(1e-5)):
-        assert told(bent, iv.GaussianNoise(SCALE), sampler=sampler)[1].report["misfit"] is None
+    # noisy energies
+    sampler = iv.samplers.sgld(1e-5, estimator=iv.estimators.minibatch(10))
+    assert told(bent, iv.GaussianNoise(SCALE), sampler=sampler)[1].report["misfit"] is None
 
 
 def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):

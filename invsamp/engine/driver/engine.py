@@ -11,6 +11,7 @@ from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.driver import run_report
 from invsamp.engine.driver.recorded_variables import Record
 from invsamp.engine.driver.repeated_evaluations import Repeats
+from invsamp.engine.driver.step_stability import StepStabilityCheck
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
@@ -87,6 +88,7 @@ class Engine:
         self._check_evaluations: dict[str, int] = {}
         self._mistakes: list[str] = []  # in gradients, of the fidelities checked here, as warnings
         self._repeats = Repeats(problem.fidelities[-1])
+        self._step_stability = StepStabilityCheck()
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
@@ -107,6 +109,8 @@ class Engine:
         if self.plan.check_gradient:
             self._check_gradients()
             self._repeats.begin(self.rungs, self.uncounted())
+            if self.sampler.preconditioner is None:
+                self._step_stability.before(self.rungs, warmed=False)
         self.stages.begin(positions)
         self._turn(0)
 
@@ -197,6 +201,7 @@ class Engine:
         """After the last step: evaluate some positions again, which has to give the same energies."""
         if self.plan.check_gradient:
             self._repeats.end(self.rungs, self.uncounted())
+            self._step_stability.after(self.rungs)
 
     def share(self, answer: Answer, queue: Queue | None = None) -> None:
         """Let others answer, all that is asked for at a time at once; or each rung by itself, in draws."""
@@ -218,6 +223,7 @@ class Engine:
             "gradient_check_evaluations": dict(self._check_evaluations),
             "gradient_mistakes": list(self._mistakes),
             "repeats": self._repeats.state(),
+            "step_stability": self._step_stability.state(),
             **self._own.state(),
             **self.stages.state(),
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
@@ -241,6 +247,7 @@ class Engine:
         self._mistakes = list(state["gradient_mistakes"])
         counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves", "function_calls")]
         self._repeats.restore(state["repeats"])
+        self._step_stability.restore(state["step_stability"])
         for name, potential in self.potentials.items():
             potential.counts = Counts(*(each[name] for each in counts))
         self.restart_clock(state["seconds"])
@@ -278,6 +285,7 @@ class Engine:
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "repeated": dict(self._repeats.found),
+            "step_stability": list(self._step_stability.found),
             "failure_message": next(iter(self._failure_messages()), None),
             "boundary": str(self.boundary),
             "outside": [count / max(1, self.kept * self.plan.chains) for count in work.outside],
@@ -326,5 +334,7 @@ class Engine:
         self.warmed, self.kept = done, 0
         self.work.forget()
         self._repeats.draw(None if done is None else self.rungs[0])
+        if done is not None and self.plan.check_gradient:
+            self._step_stability.before(self.rungs, warmed=True)
         counts = {} if done is None else {name: e.evaluations for name, e in self.potentials.items()}
         self._warm_up_evaluations = counts

@@ -48,7 +48,7 @@ def report(
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
         "ensemble_size": ensemble_size([r.settings.kernel for r in rungs], len(rungs[0].position)),
-        "step_sizes": [_step_size(r) for r in rungs],
+        "step_sizes": [mean_step_size(r) for r in rungs],
         "step_size_source": [_step_size_source(r) for r in rungs],
         "preconditioner_matrices": [_matrix(r) for r in rungs],
         "acceptance": [_acceptance(r) for r in rungs],
@@ -73,7 +73,7 @@ def report(
 def _misfit(cold: RungChains) -> Misfit | None:
     """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
     potential = cold.potential.potential
-    if not (cold.settings.kernel.adjusted and cold.estimator.exact and isinstance(potential, NoisyPotential)):
+    if not (cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None
     found = potential.expected_misfit()
     if found is None:
@@ -120,7 +120,7 @@ def _stationarity(rung: RungChains) -> Stationarity | None:
     return None if found is None else {"virial": found.virial, "stray": found.stray}
 
 
-def _step_size(rung: RungChains) -> float:
+def mean_step_size(rung: RungChains) -> float:
     """The step size of the recorded steps; of a schedule its mean."""
     if rung.schedule is None:
         return float(np.mean(rung.step_size))
