@@ -61,7 +61,7 @@ def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
         print(iv.profile(posterior, modes=modes, level=0.95, seed=1))
     best = posterior.log_likelihood(modes.theta[:1]).sum()
     return {"energies": modes.energies.tolist(), "counts": np.asarray(modes.counts).tolist(), "seconds": seconds,
-            "log_likelihood": float(best), "told": information.told, "of": posterior.dimension,
+            "log_likelihood": float(best), "told": information.informed, "of": posterior.dimension,
             "standard_deviations": information.standard_deviations()}  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from invsamp.results.printing import solved
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import layout
+from invsamp.storage.contents import version
 from invsamp.storage.directory import PICKLE
 from invsamp.storage.files import read_plain
 from invsamp.storage.lock import DirectoryInUseError, check_unlocked
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="invsamp", description="Look at runs, go on with them, see what is installed."
     )
-    parser.add_argument("--version", action="version", version=f"invsamp {doctor.version('invsamp') or '0+unknown'}")
+    parser.add_argument("--version", action="version", version=f"invsamp {version('invsamp') or '0+unknown'}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("kind", choices=sorted(FIGURES), help="which")
     plot.add_argument("--out", type=Path, metavar="FILE", help="a .png, .pdf or .svg; KIND.png by default")
     plot.add_argument("--names", nargs="+", metavar="NAME", help=f"parameters to show, in {', '.join(NAMED)}")
-    report = command("report", _report, "write a page of all that a run tells, to be opened in a browser")
+    report = command("report", _report, "write a report of a run, to be opened in a browser")
     report.add_argument("--out", type=Path, metavar="FILE", default=Path("report.html"), help="report.html by default")
     go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")
     go_on.add_argument("--draws", type=int, metavar="N", help="of each chain, in all; as many as before by default")
@@ -105,16 +106,16 @@ def _info(parsed: argparse.Namespace) -> None:
         print(layout.to_json(state) if parsed.json else "\n".join([*_first(state), *why, "no draws so far"]))
         return
     run = Run.load(parsed.run)
-    told = state | {"parameters": run.shapes} | run.report | {"judgment": run.warnings()}
+    facts = state | {"parameters": run.shapes} | run.report | {"judgment": run.warnings()}
     if parsed.json:
-        print(layout.to_json(told))
+        print(layout.to_json(facts))
         return
     print("\n".join([*_first(state), *_told(run.report, run.shapes)]))
     print(run.verdict)
 
 
 def _first(state: Plain) -> list[str]:
-    """The first lines of what is told of a run in a directory."""
+    """The first lines about a run in a directory."""
     return [f"{name}: {state[name]}" for name in ("state", "posterior") if state.get(name)]
 
 
@@ -142,8 +143,8 @@ def _state(path: Path) -> Plain:
     posterior = header.about["posterior"]
     if own:
         posterior += f", but needs what the script that posed it defines ({', '.join(own)})"
-    told = {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
-    return told | {"stopped": report.get("stopped")}
+    facts = {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
+    return facts | {"stopped": report.get("stopped")}
 
 
 def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -221,11 +222,11 @@ def _resume(parsed: argparse.Namespace) -> None:
         if input("Run it? Only if you trust who wrote it [y/N] ").strip().lower() not in ("y", "yes"):
             raise ValueError("not resumed; nothing was run")
     sys.path.insert(0, "")  # where the script that posed it lay, as in a session of Python
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = resume(parsed.run, draws=parsed.draws, progress=sys.stderr is not None and sys.stderr.isatty())
     known = run.warnings()
-    for message in dict.fromkeys(str(warning.message) for warning in told):
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
         if message not in known:  # which the run prints itself
             print(f"invsamp resume: {message}", file=sys.stderr)
     print(run)
@@ -234,7 +235,7 @@ def _resume(parsed: argparse.Namespace) -> None:
 def _of_a_script(path: Path) -> list[str]:
     """What the stored posterior needs of the script or session that posed it, which no other process has."""
     names: list[str] = []
-    with suppress(OSError, ValueError):  # damaged: told by who reads it
+    with suppress(OSError, ValueError):  # damaged: who reads it says so
         names = sorted(set(_imported(read_plain(path / PICKLE))))
     return [name.removeprefix("__main__.") for name in names if name.startswith("__main__.")]
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import numba
 import threadpoolctl
 
 from invsamp.parallel.process import ranks_of_launcher
+from invsamp.storage.contents import version
 
 #: Seconds that two processes of MPI have to start and to find each other: on a busy machine they need tens.
 PATIENCE = 120
@@ -48,14 +48,6 @@ class Finding(NamedTuple):
     name: str
     good: bool
     state: str  # what was found; where it is not good, what that means or what mends it
-
-
-def version(distribution: str) -> str | None:
-    """Version of what is installed; None if it is not."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def examine() -> list[Finding]:
@@ -104,15 +96,21 @@ def _mpi() -> Finding:
 
 def _two_processes(launcher: str) -> subprocess.CompletedProcess[str]:
     command = [launcher, "-n", "2", sys.executable, "-c", _PAIR]
-    # where cores are few or the user is root, Open MPI starts nothing unless told
-    told = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    # where cores are few or the user is root, Open MPI starts nothing by default
+    settings = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     if getattr(os, "getuid", lambda: 1)() == 0:
-        told |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     alone = set(ranks_of_launcher())  # by an MPI that began in this process
     known = {name: value for name, value in os.environ.items() if name not in alone}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, env=known | told, text=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        command,
+        env=known | settings,
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
     ) as process:
         try:
             out, error = process.communicate(timeout=PATIENCE)

@@ -54,14 +54,12 @@ class ForwardModel(Protocol):
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
-        ...
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product at theta.
 
         The product holds what it needs: it may be asked for after the model was linearized at another theta.
         """
-        ...
 
 
 @runtime_checkable
@@ -70,7 +68,6 @@ class JacobianForwardModel(ForwardModel, Protocol):
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
-        ...
 
 
 @runtime_checkable
@@ -84,7 +81,6 @@ class AnticipatingModel(ForwardModel, Protocol):
 
         It has to be right for any other, too.
         """
-        ...
 
 
 @runtime_checkable
@@ -97,7 +93,6 @@ class RowsForwardModel(ForwardModel, Protocol):
         Each row of theta has its own indices. A row whose evaluation fails is NaN in the observations asked
         for; what would fail elsewhere is not noticed.
         """
-        ...
 
 
 @runtime_checkable
@@ -113,11 +108,9 @@ class Potential(Protocol):
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        ...
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
-        ...
 
 
 def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:
@@ -149,7 +142,6 @@ class SplitPotential(Potential, Protocol):
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and prior energy, and the gradients that are wanted."""
-        ...
 
 
 class Curved(NamedTuple):
@@ -170,16 +162,13 @@ class CurvedPotential(Potential, Protocol):
     @property
     def curved(self) -> bool:
         """Whether it does."""
-        ...
 
     @property
     def bounded(self) -> bool:
         """Whether some unknowns end where their positions are infinite, as between the bounds of a logit."""
-        ...
 
     def curvature(self, position: Array) -> Curved:
         """Energy, gradient, and a positive semidefinite matrix in the place of second derivatives."""
-        ...
 
 
 @runtime_checkable
@@ -188,7 +177,6 @@ class ObservingPotential(Potential, Protocol):
 
     def observations(self, position: Array) -> Array:
         """Predicted observations (chains, m); NaN where the solve failed."""
-        ...
 
 
 class ExpectedMisfit(NamedTuple):
@@ -208,11 +196,9 @@ class NoisyPotential(SplitPotential, Protocol):
 
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What their misfit should be; None where the noise does not tell, or adapts to the data."""
-        ...
 
     def residuals(self, position: Array) -> Array:
         """How far data are from what is predicted (chains, m), in sds of their noise; NaN where that says nothing."""
-        ...
 
 
 def derivative_error(part: object) -> float:
@@ -272,7 +258,6 @@ class TermwisePotential(Potential, Protocol):
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch): each chain has its own minibatch."""
-        ...
 
 
 @runtime_checkable
@@ -286,7 +271,6 @@ class GroupwisePotential(TermwisePotential, Protocol):
         that another entry of the group has. Elsewhere it is 1. The terms have shapes (chains, groups) and
         (chains, groups, dimension).
         """
-        ...
 
 
 class BatchTerms(NamedTuple):
@@ -313,7 +297,6 @@ class BatchPotential(TermwisePotential, Protocol):
 
         The position is the chains' own, and can only be read.
         """
-        ...
 
 
 @runtime_checkable
@@ -325,7 +308,6 @@ class SensitivePotential(TermwisePotential, Protocol):
 
         For energies the second derivative of each term in its observation, for gradients those of the observation.
         """
-        ...
 
 
 class Reference(NamedTuple):
@@ -341,7 +323,6 @@ class GaussianReference(Protocol):
 
     def reference(self) -> Reference:
         """That law, the same whenever it is asked for."""
-        ...
 
 
 @runtime_checkable
@@ -350,7 +331,6 @@ class DrawablePrior(Protocol):
 
     def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, dimension), as natural parameters, of the prior restricted to the domain."""
-        ...
 
 
 @runtime_checkable
@@ -359,19 +339,15 @@ class KnownPrior(DrawablePrior, Protocol):
 
     def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
         """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
-        ...
 
     def log_prior(self, theta: Array) -> Array:
         """Log prior density (n,) of theta (n, dimension), without the domain; minus infinity outside the support."""
-        ...
 
     def to_position(self, theta: Array) -> Array:
         """Positions at natural parameters."""
-        ...
 
     def log_prior_at(self, position: Array) -> Array:
         """The same as a density of positions (n, dimension)."""
-        ...
 
 
 @runtime_checkable
@@ -381,7 +357,6 @@ class MayGuessStarts(Protocol):
     @property
     def starts_guessed(self) -> bool:
         """Whether nobody said where starting points may lie."""
-        ...
 
 
 @runtime_checkable
@@ -390,7 +365,6 @@ class StartsAround(Protocol):
 
     def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
         """``n`` positions inside the domain, by walks from some of ``positions`` (k, dimension)."""
-        ...
 
 
 @runtime_checkable
@@ -400,11 +374,9 @@ class RemovableDomain(Protocol):
     @property
     def domain(self) -> Any:
         """What can be left out: the domain without the prior's support."""
-        ...
 
     def without_domain(self) -> Problem:
         """The same problem, in the same coordinates, without it."""
-        ...
 
 
 @runtime_checkable
@@ -413,7 +385,6 @@ class ExplainsFailures(Protocol):
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
         """That; None if no solve of the fidelity failed."""
-        ...
 
 
 @runtime_checkable
@@ -422,7 +393,6 @@ class KnowsMistakes(Protocol):
 
     def model_mistake(self, fidelity: str | None = None) -> Exception | None:
         """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
-        ...
 
 
 @runtime_checkable
@@ -432,7 +402,6 @@ class HasModels(Protocol):
     @property
     def forward(self) -> Mapping[str, ForwardModel]:
         """Forward models by fidelity."""
-        ...
 
 
 @runtime_checkable
@@ -442,7 +411,6 @@ class Observed(Protocol):
     @property
     def data(self) -> Array:
         """Observations, of any shape."""
-        ...
 
 
 @runtime_checkable
@@ -452,7 +420,6 @@ class NamesSeries(Protocol):
     @property
     def series(self) -> tuple[str, ...] | None:
         """Names of the entries of the data's last axis."""
-        ...
 
 
 @runtime_checkable
@@ -462,15 +429,12 @@ class Predicts(Protocol):
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Name -> shape of every parameter."""
-        ...
 
     def predict(self, theta: object, fidelity: str | None = None) -> Array:
         """Noise-free observations (batch, *data.shape)."""
-        ...
 
     def sample_noise(self, rng: np.random.Generator, y: object, theta: object) -> Array:
         """Data with fresh noise around noise-free ``y``, of that shape."""
-        ...
 
 
 @runtime_checkable
@@ -480,11 +444,9 @@ class TellsLikelihood(Protocol):
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Name -> shape of every parameter."""
-        ...
 
     def log_likelihood(self, theta: object, fidelity: str | None = None) -> Array:
         """Log likelihoods (batch, *data.shape)."""
-        ...
 
 
 @runtime_checkable
@@ -493,7 +455,6 @@ class Described(Protocol):
 
     def described(self) -> Facts:
         """Parts by name, with printable settings: "prior", "noise", "forward" (each may be a mapping), and "data"."""
-        ...
 
 
 @runtime_checkable
@@ -503,11 +464,9 @@ class SampledProblem(Protocol):
     @property
     def sampling_domain(self) -> Any:
         """Domain of the positions (`invsamp.domains`)."""
-        ...
 
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default."""
-        ...
 
 
 @runtime_checkable
@@ -522,40 +481,31 @@ class Problem(SampledProblem, Protocol):
     @property
     def dimension(self) -> int:
         """Number of parameters."""
-        ...
 
     @property
     def fidelities(self) -> tuple[str, ...]:
         """Names of the fidelities, from the coarsest to the finest."""
-        ...
 
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default."""
-        ...
 
     @property
     def sampling_domain(self) -> Any:
         """Domain of the positions (`invsamp.domains`)."""
-        ...
 
     @property
     def support(self) -> Any:
         """Domain of theta, for plots."""
-        ...
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """``n`` starting positions inside the domain, shape (n, dimension)."""
-        ...
 
     def to_theta(self, position: Array) -> Array:
         """Natural parameters (..., dimension) at positions (..., dimension)."""
-        ...
 
     def to_position(self, theta: Array) -> Array:
         """Positions at natural parameters; inverse of `to_theta`."""
-        ...
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Name -> shape of every parameter, in the order of theta's columns."""
-        ...

@@ -140,8 +140,8 @@ def _check_drawable(posterior: Posterior, rng: np.random.Generator) -> None:
     try:
         posterior.sample_data(rng, theta)
     except Exception as error:
-        told = f"one that can be drawn from ({type(error).__name__}: {error})"
-        raise wrong("noise of posterior", told, posterior.noise) from error
+        right = f"one that can be drawn from ({type(error).__name__}: {error})"
+        raise wrong("noise of posterior", right, posterior.noise) from error
 
 
 def _replicated(
@@ -206,5 +206,5 @@ def _outcome(settings: Settings, made: dict[int, Replicate], false_alarm: float)
 
 
 def _approximate(sampler: Sampler) -> bool:
-    """Whether its draws have another law than the posterior by its own word."""
+    """Whether its draws follow only approximately the posterior, as it states."""
     return bool(sampler.approximations) or not all(rung.kernel.adjusted for rung in sampler.rungs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.calibration.uniformity import bands, p_values
 from invsamp.protocols import Array
 
@@ -51,7 +52,7 @@ class Calibration:
     sampler : str
     approximate : bool
         Whether a rung has no acceptance step, or moves are not reflected at walls: then draws are not of the posterior
-        by the sampler's own word, and the verdict says whether so many replicates can tell.
+        as the sampler states, and the verdict says whether so many replicates show it.
     """
 
     labels: tuple[str, ...]
@@ -116,8 +117,18 @@ class Calibration:
             If a name is unknown, or there are too many.
         """
         from invsamp.calibration.figure import plotted  # matplotlib waits for its first use
+        from invsamp.plots.figure import MOST_PANELS
 
-        return plotted(self, names)
+        if names is None:
+            chosen = np.sort(np.argsort(self.p_values, kind="stable")[:MOST_PANELS]).tolist()
+        else:
+            known = list(self.labels)
+            chosen = [known.index(arguments.one_of("names", n, known)) for n in arguments.names("names", names)]
+            if len(chosen) > MOST_PANELS:
+                raise ValueError(f"names must be {MOST_PANELS} at most, got {len(chosen)}")
+        labels, limit = [self.labels[k] for k in chosen], self.false_alarm / len(self.labels)
+        ranks, p_values = self.ranks[:, chosen], self.p_values[chosen]
+        return plotted(labels, ranks, self.draws, p_values, self.bands(), limit, self.false_alarm)
 
     def _shares(self) -> Array:
         """Ranks as numbers between 0 and 1, uniform where all is right (n, q)."""
@@ -149,13 +160,13 @@ class Calibration:
         return f"draws are {' and '.join(found) or 'of another shape'}"
 
     def _verdict(self, limit: float) -> str:
-        told = f"(probability of a false alarm {self.false_alarm:g}, over all {len(self.labels)} quantities)"
+        level = f"(probability of a false alarm {self.false_alarm:g}, over all {len(self.labels)} quantities)"
         if not self.calibrated:
             wrong = int((self.p_values < limit).sum())
-            bias = "; approximate by its own word, and this is its bias" if self.approximate else ""
-            return f"NOT calibrated: {wrong} of {len(self.labels)} quantities depart {told}{bias}"
-        least = "; approximate by its own word, too little for so many replicates to show" if self.approximate else ""
-        return f"calibrated, as far as {len(self.ranks)} replicates tell {told}{least}"
+            bias = "; the sampler is approximate, and this is its bias" if self.approximate else ""
+            return f"NOT calibrated: {wrong} of {len(self.labels)} quantities depart {level}{bias}"
+        least = "; the sampler is approximate, by too little for so many replicates to show" if self.approximate else ""
+        return f"calibrated, as far as {len(self.ranks)} replicates show {level}{least}"
 
     def _notes(self) -> list[str]:
         notes = []
@@ -168,7 +179,7 @@ class Calibration:
                 "a departure by itself. More draws, or fewer ranks"
             )
         if self.warned:
-            kinds = Counter(text.split(":")[0] for told in self.warned.values() for text in told)
+            kinds = Counter(text.split(":")[0] for texts in self.warned.values() for text in texts)
             often = "; ".join(f"{text} ({count})" for text, count in kinds.most_common(NAMED))
             notes.append(f"{len(self.warned)} runs warned, as short ones may: {often}")
         return notes

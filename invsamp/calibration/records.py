@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from invsamp.calibration.replicates import Replicate, Settings
@@ -55,7 +56,7 @@ class Records:
     def add(self, number: int, made: Replicate) -> None:
         """Keep one."""
         if self._path is not None:
-            _write(self._path / f"{number:06d}.json", made.stored())
+            _write(self._path / f"{number:06d}.json", asdict(made))
 
     def _about(self) -> Plain | None:
         if self._path is None or not (self._path / ABOUT).is_file():
@@ -82,7 +83,7 @@ class Records:
         found = {}
         for file in sorted(self._path.glob("[0-9]*.json")):
             with contextlib.suppress(ValueError, TypeError):  # one that is damaged is made again
-                found[int(file.stem)] = Replicate.restored(json.loads(file.read_text()))
+                found[int(file.stem)] = Replicate(**json.loads(file.read_text()))
         return found
 
 

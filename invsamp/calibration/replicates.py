@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from invsamp.diagnostics.draws import ess
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array, Facts, Plain
+from invsamp.protocols import Array
 from invsamp.results.run import Run
 from invsamp.sampling import sample
 
@@ -46,15 +46,6 @@ class Replicate:
     ess: float
     warned: list[str]
     failed: str = ""
-
-    def stored(self) -> Plain:
-        """As plain values."""
-        return asdict(self)
-
-    @classmethod
-    def restored(cls, values: Facts) -> Replicate:
-        """From plain values."""
-        return cls(**values)
 
 
 def replicate(settings: Settings, number: int, executor: Executor | Evaluator | None = None) -> Replicate:
@@ -107,7 +98,7 @@ def _run(
                 check_gradient=False,
                 executor=executor,
             )
-        told = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+        warned = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
         if (stopped := run.report["stopped"]) is not None:  # part of a run is none
             raise KeyboardInterrupt if stopped.startswith("interrupted") else RuntimeError(stopped)
         energies = run.data.sample_stats["energy"].values
@@ -117,7 +108,7 @@ def _run(
         sizes = ess(values, log_weight=log_weight, ensemble_size=run.report.get("ensemble_size", 1))
         least = float(np.min(np.nan_to_num(sizes, nan=0.0)))
         if least >= settings.ranks or thin >= LONGEST:
-            return run, least, told
+            return run, least, warned
         longer = int(np.ceil(1.5 * settings.ranks / max(least, 1.0)))
         thin = min(LONGEST, thin * 2 ** max(1, (longer - 1).bit_length()))
 

@@ -6,7 +6,7 @@ exactly: conditional on their sum, the numbers of single ranks are independent P
 
 Säilynoja, Bürkner and Vehtari (2022), "Graphical test for discrete uniformity and its applications in goodness-of-fit
 evaluation and multiple sample comparison", Statistics and Computing 32, section 2: bands of equal pointwise tail
-probability. They find that by simulation or by a recursion in binomial steps; the law of the statistic is the same.
+probability. They find that by simulation or by a recursion in binomial steps; the statistic has the same distribution.
 """
 
 from __future__ import annotations

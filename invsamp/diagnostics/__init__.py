@@ -1,6 +1,6 @@
 """Statistics that say whether draws can be trusted: ESS, R-hat, MCSE, swap rates and round trips.
 
-Divergences from a known law (`invsamp.diagnostics.divergences`) are at hand here too.
+Divergences from a known distribution are in `invsamp.diagnostics.divergences`.
 """
 
 from invsamp.diagnostics.divergences import divergence_on_grid, iid_floor

@@ -43,7 +43,7 @@ from invsamp.protocols import Array
 ERRORS = ("mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat", *TAIL_SHAPES)
 #: Probabilities of the quantiles in whose indicators the effective size of the tails is taken.
 TAILS = (0.05, 0.95)
-#: Central 68%, one standard deviation to either side of a normal law's mean.
+#: Central 68%, one standard deviation to either side of a normal distribution's mean.
 _ONE_SD = (0.1586553, 0.8413447)
 #: A spread below this counts as none.
 _NO_SPREAD = float(np.finfo(float).resolution)

@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of draws from a known law, on a grid."""
+"""The Kullback-Leibler divergence of draws from a known distribution, on a grid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def divergence_on_grid(
     Parameters
     ----------
     draws : array_like, shape (..., n, d), or (..., n) for d = 1
-        The leading axes are separate samples; edges of one axis tell that d = 1.
+        The leading axes are separate samples; edges of one axis mean d = 1.
     probabilities : array_like, one axis for each dimension
         Of the cells; they must sum to one.
     edges : ndarray (bins + 1,), or a sequence of them, one for each dimension
@@ -120,7 +120,9 @@ def _checked(probabilities: npt.ArrayLike, pseudo_count: float) -> Array:
     if truth.ndim < 1:
         raise ValueError(f"probabilities must have one axis for each dimension, got {truth}")
     if not abs(truth.sum() - 1.0) < 1e-3:
-        raise ValueError(f"probabilities must sum to one: the grid must hold the whole law, got {truth.sum():.6g}")
+        raise ValueError(
+            f"probabilities must sum to one: the grid must hold the whole distribution, got {truth.sum():.6g}"
+        )
     return truth
 
 
@@ -148,10 +150,3 @@ def _generator(rng: np.random.Generator | int | None) -> np.random.Generator:
     if rng is None or isinstance(rng, np.random.Generator):
         return np.random.default_rng(rng)
     return np.random.default_rng(integer("rng", rng, least=0, also=", a numpy.random.Generator or None"))
-
-
-def _shares(log_weight: npt.ArrayLike | None, n: int) -> Array:
-    """Shares (n,) of the draws, whose sum is 1."""
-    if log_weight is None:
-        return np.full(n, 1.0 / n)
-    return weights.normalized(weights.checked("log_weight", log_weight, (n,))) / n

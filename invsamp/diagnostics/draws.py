@@ -35,7 +35,7 @@ def ess(
         quantiles.
     log_weight : array_like, shape (chains, draws), optional
         Logs of the draws' weights, unnormalized, -inf for a draw of no weight. The size is then that of weighted means,
-        autocorrelation included: the number of independent draws of the law that is meant with as small an error.
+        autocorrelation included: the number of independent draws of the weighted distribution with as small an error.
     ensemble_size : int
         Chains that depend on each other, in blocks: each ensemble counts as one chain (`Kernel.ensemble_size`).
 
@@ -49,9 +49,7 @@ def ess(
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
     kinds = {"bulk": convergence.ess_bulk, "mean": convergence.ess_mean, "tail": convergence.ess_tail}
-    values = _checked(draws)
-    size, statistic = _size(ensemble_size, values), kinds[one_of("method", method, kinds)]
-    return _of_each(values, partial(statistic, size=size), _weight(log_weight, values))
+    return _statistic(draws, log_weight, ensemble_size, kinds[one_of("method", method, kinds)])
 
 
 def rhat(draws: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: int = 1) -> Array:
@@ -75,9 +73,7 @@ def rhat(draws: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: i
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    values = _checked(draws)
-    size = _size(ensemble_size, values)
-    return _of_each(values, partial(convergence.rhat_rank, size=size), _weight(log_weight, values))
+    return _statistic(draws, log_weight, ensemble_size, convergence.rhat_rank)
 
 
 def mcse(
@@ -114,19 +110,17 @@ def mcse(
     one_of("method", method, ("mean", "sd", "median", "quantile"))
     if method == "quantile":
         probability = real("probability", probability, above=0, below=1)
-    if method != "quantile" and probability is not None:
+    elif probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
-    values = _checked(draws)
-    weight, at = _weight(log_weight, values), 0.5 if probability is None else probability
-    size = _size(ensemble_size, values)
     if method in ("mean", "sd"):
         statistic = convergence.mcse_mean if method == "mean" else convergence.mcse_sd
-        return _of_each(values, partial(statistic, size=size), weight)
-    return _of_each(values, partial(convergence.mcse_quantile, probability=at, size=size), weight)
+        return _statistic(draws, log_weight, ensemble_size, statistic)
+    at = 0.5 if probability is None else probability
+    return _statistic(draws, log_weight, ensemble_size, partial(convergence.mcse_quantile, probability=at))
 
 
 def statistics(values: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: int = 1) -> dict[str, Array]:
-    """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape).
+    """The statistics of `invsamp.results.run.Run.summary`, each of shape (*shape), from draws (chains, draws, *shape).
 
     ``log_weight`` and ``ensemble_size`` are as for `ess`.
 
@@ -135,10 +129,8 @@ def statistics(values: Array, log_weight: npt.ArrayLike | None = None, ensemble_
     ValueError
         If ``values`` has fewer than two axes.
     """
-    values = array("values", values, finite=False, nan=True)
-    if values.ndim < 2:
-        raise ValueError(f"values must have shape (chains, draws, *shape), got {values.shape}")
-    found = table(values, _weight(log_weight, values), _size(ensemble_size, values))
+    values = _checked("values", array("values", values, finite=False, nan=True))
+    found = table(values, *_weight_and_size(values, log_weight, ensemble_size))
     return {name: value for name, value in found.items() if name not in TAIL_SHAPES}
 
 
@@ -155,21 +147,26 @@ def table(values: Array, weight: Array | None, size: int = 1) -> dict[str, Array
     return {name: value.reshape(shape) for name, value in found.items()}
 
 
-def _weight(log_weight: npt.ArrayLike | None, values: Array) -> Array | None:
-    if log_weight is None:
-        return None
-    return weights.normalized(weights.checked("log_weight", log_weight, values.shape[:2]))
-
-
-def _size(ensemble_size: int, values: Array) -> int:
-    return convergence.ensemble_of("ensemble_size", ensemble_size, len(values))
-
-
-def _checked(draws: npt.ArrayLike) -> Array:
-    values = numbers("draws", draws)
+def _checked(name: str, values: Array) -> Array:
     if values.ndim < 2:
-        raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
+        raise ValueError(f"{name} must have shape (chains, draws, *shape), got {values.shape}")
     return values
+
+
+def _weight_and_size(values: Array, log_weight: npt.ArrayLike | None, ensemble_size: int) -> tuple[Array | None, int]:
+    size = convergence.ensemble_of("ensemble_size", ensemble_size, len(values))
+    if log_weight is None:
+        return None, size
+    return weights.normalized(weights.checked("log_weight", log_weight, values.shape[:2])), size
+
+
+def _statistic(
+    draws: npt.ArrayLike, log_weight: npt.ArrayLike | None, ensemble_size: int, statistic: Callable[..., Array]
+) -> Array:
+    """A statistic of draws (chains, draws, *shape) for every scalar, (*shape), with checked arguments."""
+    values = _checked("draws", numbers("draws", draws))
+    weight, size = _weight_and_size(values, log_weight, ensemble_size)
+    return _of_each(values, partial(statistic, size=size), weight)
 
 
 def _of_each(values: Array, statistic: Callable[[Array, Array | None], Array], weight: Array | None) -> Array:

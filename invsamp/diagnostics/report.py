@@ -1,4 +1,4 @@
-"""What a run tells of itself, by name: the fields of ``run.report``, as JSON has them.
+"""What a run reports, by name: the fields of ``run.report``, as JSON has them.
 
 All may be missing, of a run that somebody else recorded. Lists have an entry for each rung, the cold one first, or for
 each pair of neighbors; mappings one for each fidelity.
@@ -26,7 +26,7 @@ class Repeated(TypedDict):
 
 
 class Descents(TypedDict):
-    """Where the chains of a rung were led down to in warm-up."""
+    """Local optimizations of the chains of a rung in warm-up."""
 
     energies: list[float]
     moved: int
@@ -64,7 +64,7 @@ class FoundModes(TypedDict):
     """Minima that descents found, with their weights by Laplace and the draws that visited each.
 
     Without a prior, ``region`` has the box that was searched, the lower and the upper end of each parameter, and
-    ``guessed`` tells whether nobody said where the mass may lie, and the box does not hold the whole domain.
+    ``guessed`` says whether the scale of starts was guessed, and the box does not hold the whole domain.
     """
 
     theta: list[list[float]]

@@ -24,7 +24,7 @@ class Separation(NamedTuple):
 def separation(draws: Array) -> Separation | None:
     """Where the widest gap in draws (chains, draws) of one parameter separates two groups, if one does.
 
-    Groups that overlap, or are connected by draws on their way, are none; what they do to chains R-hat tells.
+    Groups that overlap, or are connected by draws on their way, are none; their effect on chains shows in R-hat.
     """
     ordered = np.sort(draws, axis=None)
     margin = max(1, int(LEAST_SHARE * ordered.size))

@@ -1,6 +1,6 @@
-r"""Draws of one law as weighted draws of another: moments, quantiles, influence, and what the weights leave of them.
+r"""Draws of one distribution as weighted draws of another: moments, quantiles, influence, effective sizes.
 
-A run whose draws follow another law than the one that is wanted tells a log weight for each draw, unnormalized. Weights
+A run whose draws follow another distribution than the posterior gives a log weight for each draw, unnormalized. Weights
 here are of mean 1 over all draws, so that equal ones are all 1 and every formula is then that of plain draws.
 """
 

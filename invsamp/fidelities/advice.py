@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.diagnostics.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
+from invsamp.diagnostics.limits import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
 from invsamp.fidelities.pairs import Pair, is_limit
 from invsamp.protocols import Array
 

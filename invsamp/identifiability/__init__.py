@@ -1,4 +1,4 @@
-"""What data can tell of parameters: profile likelihoods, and the Fisher information."""
+"""Identifiability of parameters: profile likelihoods, and the Fisher information."""
 
 from invsamp.identifiability.fisher import Information, information
 from invsamp.identifiability.profiles import Profiles, profile

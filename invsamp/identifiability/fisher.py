@@ -1,4 +1,4 @@
-"""What data can tell of parameters, by the Fisher information: directions from the best told to those not told."""
+"""Identifiability by the Fisher information: directions from the most informed to those not informed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from invsamp.protocols import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: A direction is told by the data where they leave at most half of the prior's variance.
-TOLD = 1.0
-#: Shares of a parameter in directions that are not told at all, up to which it counts as told.
+#: A direction is informed by the data where they leave at most half of the prior's variance.
+INFORMED = 1.0
+#: Shares of a parameter in directions without information, up to which it counts as informed.
 ROUNDING = 1e-12
 #: Parameters of a direction that are printed, and the share of it below which they are not.
 MOST_NAMED, LEAST_SHARE = 4, 0.1
@@ -41,7 +41,7 @@ class Information:
 
     With the standard deviations :math:`s` of the prior in positions, in which samplers move (logarithms, where
     parameters are positive), the directions are the eigenvectors of :math:`s_i I_{ij} s_j`. An eigenvalue is how many
-    times as much the data tell of a direction as the prior does.
+    times as much information the data have on a direction as the prior.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Information:
     datasets: int
 
     @property
-    def told(self) -> int:
-        """How many directions the data tell: those of eigenvalues of 1 or more."""
-        return int((self.values >= TOLD).sum())
+    def informed(self) -> int:
+        """How many directions the data inform: those of eigenvalues of 1 or more."""
+        return int((self.values >= INFORMED).sum())
 
     def standard_deviations(self) -> dict[str, float]:
-        """The least that unbiased estimates have (Cramer and Rao), from the data alone; inf where they do not tell.
+        """The least that unbiased estimates have (Cramer and Rao), from the data alone; inf where they do not inform.
 
         In positions: of a parameter that is sampled as its logarithm, that of the logarithm.
         """
@@ -88,18 +88,18 @@ class Information:
         """Eigenvalues, and what each direction is made of."""
         from invsamp.plots.fisher import plotted
 
-        return plotted(self.values, self.directions, self.labels, TOLD)
+        return plotted(self.values, self.directions, self.labels, INFORMED)
 
     def __str__(self) -> str:
         lines = [
-            f"Fisher information in units of the prior's, from {self.datasets} simulated data sets: the data tell "
-            f"{self.told} of {len(self.values)} directions"
+            f"Fisher information in units of the prior's, from {self.datasets} simulated data sets: the data inform "
+            f"{self.informed} of {len(self.values)} directions"
         ]
         for value, direction in zip(self.values, self.directions, strict=True):
             order = [k for k in np.argsort(-np.abs(direction))[:MOST_NAMED] if direction[k] ** 2 >= LEAST_SHARE**2]
             signed = direction * np.sign(direction[order[0]])
             parts = " ".join(f"{signed[k]:+.2f} {self.labels[k]}" for k in order)
-            lines.append(f"{value:10.3g}{'' if value >= TOLD else ' (the prior)':12s}  {parts}")
+            lines.append(f"{value:10.3g}{'' if value >= INFORMED else ' (the prior)':12s}  {parts}")
         return "\n".join(lines)
 
 
@@ -110,7 +110,7 @@ def information(
     datasets: int = 200,
     seed: int | None = None,
 ) -> Information:
-    r"""Fisher information of the data, for any noise, and which combinations of parameters they tell.
+    r"""Fisher information of the data, for any noise, and which combinations of parameters they inform.
 
     .. math:: I = E\Bigl[\sum_i g_i g_i^T\Bigr], \qquad g_i = \nabla \log p(y_i \mid \theta)
 
@@ -142,7 +142,7 @@ def information(
     Notes
     -----
     It is local, and about data like these: nonlinear models may leave more open than it says, which `profile` and draws
-    show. At a maximum with parameters that cannot be told it says which directions are flat, at once.
+    show. At a maximum with parameters that are not identifiable it says which directions are flat, at once.
     """
     instance("posterior", posterior, Posterior, "a Posterior")
     integer("datasets", datasets, least=10)

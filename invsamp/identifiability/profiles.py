@@ -15,7 +15,7 @@ from invsamp.arguments import instance, integer, one_of, optional, real
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.identifiability.intervals import Branch, Interval, union
 from invsamp.identifiability.walks import Walks
-from invsamp.likelihood_maxima import within_bounds
+from invsamp.likelihood_maxima import check_apart, within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
 from invsamp.posing.expressions.variable_names import labels
@@ -192,7 +192,7 @@ def profile(
     ------
     ValueError
         If a name is unknown, or that of a parameter which is sampled together with others. If the likelihood is asked
-        for and the problem does not tell it apart.
+        for and the problem does not give it apart.
 
     References
     ----------
@@ -206,8 +206,7 @@ def profile(
     known = labels(problem.shapes)
     wanted = known if names is None else tuple(one_of("names", n, known) for n in arguments.names("names", names))
     name = problem.fidelities[-1]
-    if of == "likelihood" and not CountedPotential(problem.potential(name), name).split:
-        raise ValueError("of must be 'posterior' where a problem does not tell its likelihood apart, got 'likelihood'")
+    check_apart(problem, of, None)
     if modes is None:
         modes = maximize(problem, seed=seed)
     if of == "likelihood" and isinstance(problem, Posterior):
@@ -231,8 +230,8 @@ def _profile(branches: tuple[Branch, ...], failed: tuple[float, ...], k: int) ->
 def _words(found: Interval) -> str:
     words = {"wall": "at a wall", "open": "no end found", "failed": "fits failed there", "reached": ""}
     sides = (("below", found.low_end), ("above", found.high_end))
-    told = ", ".join(f"{side} {words[end]}" for side, end in sides if words[end])
-    return f"from {found.low:.5g} to {found.high:.5g}" + (f" ({told})" if told else "")
+    ends = ", ".join(f"{side} {words[end]}" for side, end in sides if words[end])
+    return f"from {found.low:.5g} to {found.high:.5g}" + (f" ({ends})" if ends else "")
 
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:

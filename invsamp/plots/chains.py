@@ -20,6 +20,7 @@ from invsamp.plots.figure import (
     clean,
     entries,
     finite,
+    grid,
     histogram,
     new_figure,
     title,
@@ -29,8 +30,6 @@ from invsamp.plots.figure import (
 
 #: Points per chain that a trace draws; more only make the file large.
 _TRACE_POINTS = 4000
-#: Marginals in a row.
-_ACROSS = 4
 
 
 def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
@@ -104,13 +103,8 @@ def plot_marginals(
     """
     shown, true, weight = entries(run, names), truth_of(run, truth), run.weights
     text("truth_label", truth_label)
-    across = min(_ACROSS, len(shown))
-    down = -(-len(shown) // across)
-    figure = new_figure(2.7 * across + 0.4, 2.1 * down + 0.35)
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
-    for axes, (label, _, draws) in zip(panels, shown, strict=False):
+    figure, panels = grid(len(shown), 2.7, 2.1, (0.4, 0.35))
+    for axes, (label, _, draws) in zip(panels, shown, strict=True):
         values, shares = finite(draws, weight)
         histogram(axes, values, shares, COLD)
         low, median, high = quantiles(values[None], shares, (0.05, 0.5, 0.95))[:, 0]

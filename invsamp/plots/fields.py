@@ -29,7 +29,7 @@ def plot_field(
 ) -> Figure:
     """Maps of an unknown field: its posterior mean and sd, the truth beside them, and where it is surely high.
 
-    Mean and truth have one scale. The sd says where the data tell little: it is that of the prior far from all sensors.
+    Mean and truth have one scale. The sd says where the data inform little: that of the prior far from sensors.
 
     Parameters
     ----------

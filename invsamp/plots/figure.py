@@ -47,71 +47,56 @@ class Run(Protocol):
     @property
     def data(self) -> InferenceData:
         """The `arviz.InferenceData`."""
-        ...
 
     @property
     def report(self) -> Report:
         """Counts and settings."""
-        ...
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every parameter, in the order of theta's columns."""
-        ...
 
     @property
     def labels(self) -> list[str]:
         """Name of every column of theta."""
-        ...
 
     @property
     def domain(self) -> Domain | None:
         """Where theta may lie, if the sampler said so."""
-        ...
 
     @property
     def rungs(self) -> int:
         """Number of temperatures."""
-        ...
 
     @property
     def theta(self) -> Array:
         """Draws of the cold rung, shape (chains, draws, d)."""
-        ...
 
     @property
     def recorded(self) -> dict[str, tuple[int, ...]]:
         """Shape of every quantity beside the parameters."""
-        ...
 
     def draws(self, name: str) -> Array:
         """Draws of one parameter or quantity, shape (chains, draws, *shape)."""
-        ...
 
     def rung_theta(self, rung: int) -> Array:
         """Draws of one rung, 0 the cold one, shape (chains, draws, d)."""
-        ...
 
     @property
     def weights(self) -> Array | None:
         """Weights of the cold rung's draws, shape (chains, draws), if they have some."""
-        ...
 
     def rung_weights(self, rung: int) -> Array | None:
         """Weights of one rung's draws, shape (chains, draws), if they have some."""
-        ...
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and quantity, a row each."""
-        ...
 
     def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> InferenceData:
         """Draws of an unknown field on a mesh."""
-        ...
 
     def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> InferenceData:
         """Predict the data, and keep that in ``data``."""
-        ...
 
 
 class _Shown(Figure):
@@ -129,6 +114,19 @@ def new_figure(width: float, height: float) -> Figure:
     figure = _Shown(figsize=(width, height), layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
+
+
+def grid(
+    count: int, width: float, height: float, margins: tuple[float, float], most_across: int = 4, **shared: bool
+) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels in rows, each of a width and height in inches, and the panels."""
+    across = min(most_across, count)
+    down = -(-count // across)
+    figure = new_figure(width * across + margins[0], height * down + margins[1])
+    panels = figure.subplots(down, across, squeeze=False, **shared).ravel()  # type: ignore[call-overload]
+    for axes in panels[count:]:
+        axes.set_visible(False)
+    return figure, list(panels[:count])
 
 
 def clean(axes: Axes, *, grid: bool = False, yticks: bool = True) -> Axes:

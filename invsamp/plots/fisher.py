@@ -1,4 +1,4 @@
-"""Figure of what data tell: eigenvalues of the information, and what their directions are made of."""
+"""Figure of the information in data: eigenvalues of the information, and what their directions are made of."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from invsamp.protocols import Array
 MOST = 40
 
 
-def plotted(values: Array, directions: Array, labels: Sequence[str], told: float) -> Figure:
-    """Eigenvalues (d,) above their directions' shares (d, d), one column each; a line where the data tell no more."""
+def plotted(values: Array, directions: Array, labels: Sequence[str], informed: float) -> Figure:
+    """Eigenvalues (d,) above their directions' shares (d, d), one column each; a line where the prior tells as much."""
     count = min(len(values), MOST)
     figure = new_figure(0.32 * count + 2.2, 0.24 * count + 2.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.24 * count + 0.4))
     shown = np.maximum(values[:count], 1e-16 * values[0]) if values[0] > 0 else np.ones(count)
     above.semilogy(np.arange(count), shown, "o", color=COLD, ms=4)
-    above.axhline(told, color=FAINT, lw=0.8)
+    above.axhline(informed, color=FAINT, lw=0.8)
     above.set_ylabel("information over\nthe prior's", color=INK, fontsize=9)
     clean(above)
     shares = directions[:count, :MOST].T ** 2
     below.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     below.set_yticks(range(len(shares)), list(labels)[:MOST], fontsize=7)
     below.set_xticks(range(count), [str(k + 1) for k in range(count)], fontsize=7)
-    below.set_xlabel("direction, best told first", fontsize=9, color=INK)
+    below.set_xlabel("direction, most informed first", fontsize=9, color=INK)
     return figure

@@ -14,7 +14,7 @@ from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, Run, clean, column
 from invsamp.protocols import Array
 from invsamp.storage import layout
 
-#: Entries of theta whose directions can still be told apart in a picture.
+#: Entries of theta whose directions can still be distinguished in a picture.
 _MOST = 30
 #: Points of a cloud.
 _POINTS = 600

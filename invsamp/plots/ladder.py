@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
-from invsamp.diagnostics.checks import SWAP_RATE_LIMIT
 from invsamp.diagnostics.ladders import target_labels
+from invsamp.diagnostics.limits import SWAP_RATE_LIMIT
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -152,27 +152,26 @@ def _path(axes: Axes, run: Run, path: np.ndarray, rows: list[str], text: str) ->
 
 def _replica_path(run: Run) -> tuple[np.ndarray, list[str], str] | None:
     """Which replica sat where (rows, draws), what the rows are called, and what the panel shows."""
-    groups = run.data.groups()
-    if "sample_stats" not in groups or "replica" not in run.data.sample_stats:
+    cold, hot = (_statistic(run, group, "replica") for group in ("sample_stats", "hot_stats"))
+    if cold is None:
         return None
-    cold = run.data.sample_stats["replica"].to_numpy()
-    if "hot_stats" in groups and "replica" in run.data.hot_stats:
-        hot = run.data.hot_stats["replica"].to_numpy()[0].T
-        return np.vstack([cold[:1], hot]), _rung_names(run), "replica at every rung, first chain"
+    if hot is not None:
+        return np.vstack([cold[:1], hot[0].T]), _rung_names(run), "replica at every rung, first chain"
     return cold, [f"chain {chain}" for chain in range(len(cold))], "replica at the cold rung"
 
 
 def _energies(run: Run) -> list[np.ndarray] | None:
-    groups = run.data.groups()
-    if "sample_stats" not in groups or "energy" not in run.data.sample_stats:
+    cold, hot = (_statistic(run, group, "energy") for group in ("sample_stats", "hot_stats"))
+    if cold is None or (hot is None and run.rungs > 1):
         return None
-    cold = run.data.sample_stats["energy"].to_numpy()
-    if run.rungs == 1:
-        return [cold]
-    if "hot_stats" not in groups or "energy" not in run.data.hot_stats:
+    return [cold, *([] if hot is None else np.moveaxis(hot, 2, 0))]
+
+
+def _statistic(run: Run, group: str, name: str) -> np.ndarray | None:
+    """A recorded statistic, if there is one."""
+    if group not in run.data.groups() or name not in run.data[group]:
         return None
-    hot = run.data.hot_stats["energy"].to_numpy()
-    return [cold, *(hot[:, :, rung] for rung in range(hot.shape[2]))]
+    return np.asarray(run.data[group][name])
 
 
 def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, instance, integer, optional, text, wrong
-from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, new_figure, title
+from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, grid, new_figure, title
 from invsamp.posing.expressions.variable_names import check_predicts
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
@@ -146,13 +146,8 @@ def plot_phase(
         mean = _elsewhere(run, "curve", curve, count)[0]
     lines = mean[:: -(-len(mean) // _LINES)]
     pairs = list(combinations(shown, 2))
-    across = min(3, len(pairs))
-    down = -(-len(pairs) // across)
-    figure = new_figure(3.9 * across + 0.3, 3.4 * down + 0.3)
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes in panels[len(pairs) :]:
-        axes.set_visible(False)
-    for axes, (i, j) in zip(panels, pairs, strict=False):
+    figure, panels = grid(len(pairs), 3.9, 3.4, (0.3, 0.3), most_across=3)
+    for axes, (i, j) in zip(panels, pairs, strict=True):
         for k, line in enumerate(lines):
             axes.plot(line[:, i], line[:, j], color=COLD, lw=0.7, alpha=0.35, label=None if k else "draws")
         axes.plot(observed[:, i], observed[:, j], color=FAINT, lw=0.7, ls=":")
@@ -166,7 +161,7 @@ def plot_phase(
 
 
 def series_names(run: Run, series: Sequence[str] | None, count: int) -> Sequence[str] | None:
-    """Names of the data's columns: these, or those of what was posed; None where nobody told as many.
+    """Names of the data's columns: these, or those of what was posed; None where no such list is known.
 
     Raises
     ------
@@ -174,8 +169,8 @@ def series_names(run: Run, series: Sequence[str] | None, count: int) -> Sequence
         If ``series`` is given and does not name each column.
     """
     if series is None:
-        told = (checked_run(run).report.get("posed") or {}).get("series")
-        return told if isinstance(told, list) and len(told) == count else None
+        known = (checked_run(run).report.get("posed") or {}).get("series")
+        return known if isinstance(known, list) and len(known) == count else None
     given = list(arguments.names("series", series))
     if len(given) != count:
         raise ValueError(f"series must name {count} columns of the data, got {len(given)}: {given}")

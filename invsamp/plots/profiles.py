@@ -26,7 +26,7 @@ from invsamp.plots.figure import (
     checked_run,
     clean,
     finite,
-    new_figure,
+    grid,
     title,
 )
 from invsamp.protocols import Array, InferenceData
@@ -38,12 +38,10 @@ class Curve(Protocol):
     @property
     def values(self) -> Array:
         """Of the parameter (n,)."""
-        ...
 
     @property
     def energies(self) -> Array:
         """The least energy at each (n,)."""
-        ...
 
 
 class Profiled(Protocol):
@@ -52,16 +50,13 @@ class Profiled(Protocol):
     @property
     def branches(self) -> Sequence[Curve]:
         """From each mode."""
-        ...
 
     @property
     def best(self) -> float:
         """Where it is least."""
-        ...
 
     def intervals(self, level: float) -> Sequence[tuple[Any, ...]]:
         """From where to where, first, of each."""
-        ...
 
 
 @runtime_checkable
@@ -71,12 +66,10 @@ class ProfiledAll(Protocol):
     @property
     def profiles(self) -> Mapping[str, Profiled]:
         """By name."""
-        ...
 
     @property
     def of(self) -> str:
         """What they are profiles of."""
-        ...
 
 
 def plot_profiles(run: Run, profiles: ProfiledAll, names: Sequence[str] | None = None) -> Figure:
@@ -113,8 +106,8 @@ def plot_profiles(run: Run, profiles: ProfiledAll, names: Sequence[str] | None =
     if not 0 < len(wanted) <= MOST_PANELS:
         raise ValueError(f"names must stand for 1 to {MOST_PANELS} entries, got {len(wanted)}")
     before = run.data.prior if "prior" in run.data.groups() else {}
-    figure, panels = _panels(len(wanted))
-    for axes, name in zip(panels, wanted, strict=False):
+    figure, panels = grid(len(wanted), 2.9, 2.3, (0.4, 0.5), sharey=True)
+    for axes, name in zip(panels, wanted, strict=True):
         column, found = known.index(name), profiles.profiles[name]
         ends, least = _range(found.branches), min(np.min(one.energies) for one in found.branches)
         _peaked(axes, _of_prior(before, run.shapes, column), None, FAINT, "prior", ends)
@@ -162,23 +155,12 @@ def _peaked(axes: Axes, values: Array, weight: Array | None, color: str, label: 
     axes.stairs(heights / heights.max(), edges, color=color, lw=1.3, label=label)
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    across = min(4, count)
-    down = -(-count // across)
-    figure = new_figure(2.9 * across + 0.4, 2.3 * down + 0.5)
-    panels = figure.subplots(down, across, squeeze=False, sharey=True)
-    for axes in panels.ravel()[count:]:
-        axes.set_visible(False)
-    return figure, list(panels.ravel())
-
-
 def plotted(profiles: Mapping[str, Profiled], level: float, of: str) -> Figure:
     """Twice the rise of the energy over each parameter, with the level's intervals shaded; a panel for each."""
-    if len(profiles) > MOST_PANELS:
-        profiles = dict(list(profiles.items())[:MOST_PANELS])
-    figure, panels = _panels(len(profiles))
+    shown = list(profiles.items())[:MOST_PANELS]
+    figure, panels = grid(len(shown), 2.9, 2.3, (0.4, 0.5), sharey=True)
     bound = float(chi2.ppf(level, 1))
-    for place, (axes, (name, found)) in enumerate(zip(panels, profiles.items(), strict=False)):
+    for place, (axes, (name, found)) in enumerate(zip(panels, shown, strict=True)):
         for low, high, *_ in found.intervals(level):
             axes.axvspan(low, high, color=GRID, lw=0)
         axes.axhline(bound, color=FAINT, lw=0.8)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Protocol
 
 from invsamp.protocols import Array, Facts, InferenceData
 from invsamp.storage import layout
@@ -12,39 +13,79 @@ from invsamp.storage.contents import Groups, inference_data
 from invsamp.storage.segments import Rest
 
 
-class Source(Protocol):
-    """Where the draws of a run are, and what it tells of itself."""
+class Source(ABC):
+    """Where the draws of a run are, what the run reports of itself, and quantities that were derived later.
+
+    Parameters
+    ----------
+    attributes : mapping
+        As `invsamp.storage.contents.attributes_of` makes them.
+    """
+
+    def __init__(self, attributes: Facts) -> None:
+        self.attributes, self._derived = attributes, dict[str, Array]()
 
     @property
-    def attributes(self) -> Facts:
-        """As `invsamp.storage.contents.attributes_of` makes them."""
-        ...
+    @abstractmethod
+    def shapes(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
+        """Shape (chains, draws, ...) of each variable that was recorded, by group and name."""
 
-    @property
+    @abstractmethod
+    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array: ...
+
+    @abstractmethod
+    def _recorded(self) -> InferenceData:
+        """The `arviz.InferenceData` of what was recorded."""
+
+    @cached_property
     def data(self) -> InferenceData:
         """The `arviz.InferenceData`."""
-        ...
+        data = self._recorded()
+        for name in self._derived:
+            self._put(data, name)
+        return data
 
     @property
     def rungs(self) -> int:
         """Number of temperatures, the cold one included."""
-        ...
+        hot = self.shapes.get("hot")
+        return 1 + next(iter(hot.values()))[2] if hot else 1
 
     @property
     def size(self) -> tuple[int, int]:
         """Number of chains, and of draws of each."""
-        ...
+        chains, draws = next(iter(self.shapes["posterior"].values()))[:2]
+        return chains, draws
 
     def holds(self, group: str, name: str) -> bool:
         """Whether there is such a variable."""
-        ...
+        return name in self.shapes.get(group, {}) or (group == "posterior" and name in self._derived)
 
     def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
-        ...
+        if group == "posterior" and name in self._derived:
+            return self._derived[name][(slice(None), draws, *rest)]
+        return self._read(group, name, draws, rest)
+
+    def add(self, name: str, values: Array) -> None:
+        """Add a quantity (chains, draws, *shape); it replaces one that has this name."""
+        shapes = json.loads(self.attributes.get("recorded", "{}")) | {name: list(values.shape[2:])}
+        self.attributes = dict(self.attributes) | {"recorded": layout.to_json(shapes)}
+        self._derived[name] = values
+        if "data" in vars(self):
+            self._put(self.data, name)
+
+    def _put(self, data: InferenceData, name: str) -> None:
+        before = data.posterior
+        if name in before.data_vars:
+            old = before[name].dims[2:]
+            before = before.drop_dims(old) if old else before.drop_vars(name)
+        added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"])
+        data.posterior = before.assign(added.drop_vars(layout.LEADING["posterior"]).variables)
+        data.attrs.update(self.attributes)
 
 
-class Arrays:
+class Arrays(Source):
     """Draws in arrays; the `arviz.InferenceData` is made of them when it is asked for.
 
     Parameters
@@ -56,63 +97,38 @@ class Arrays:
     """
 
     def __init__(self, groups: Groups, attributes: Mapping[str, str]) -> None:
-        self._groups, self.attributes = groups, attributes
+        super().__init__(attributes)
+        self._groups = groups
 
-    @cached_property
-    def data(self) -> InferenceData:
-        """The `arviz.InferenceData`."""
+    @property
+    def shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """As of `Source`."""
+        return {group: {name: v.shape for name, v in values.items()} for group, values in self._groups.items()}
+
+    def _recorded(self) -> InferenceData:
         datasets = {group: layout.dataset(values, layout.LEADING[group]) for group, values in self._groups.items()}
         return inference_data(datasets, self.attributes)
 
-    @property
-    def rungs(self) -> int:
-        """Number of temperatures, the cold one included."""
-        hot = self._groups.get("hot")
-        return 1 if hot is None else 1 + next(iter(hot.values())).shape[2]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Number of chains, and of draws of each."""
-        chains, draws = next(iter(self._groups["posterior"].values())).shape[:2]
-        return chains, draws
-
-    def holds(self, group: str, name: str) -> bool:
-        """Whether there is such a variable."""
-        return name in self._groups.get(group, {})
-
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
+    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
         return self._groups[group][name][(slice(None), draws, *rest)]
 
 
-class Dataset:
+class Dataset(Source):
     """Draws in an `arviz.InferenceData`."""
 
     def __init__(self, data: InferenceData) -> None:
-        self.data = data
+        super().__init__(data.attrs)
+        self._loaded = data
 
     @property
-    def attributes(self) -> Facts:
-        """As `invsamp.storage.contents.attributes_of` makes them."""
-        found: Facts = self.data.attrs
-        return found
+    def shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """As of `Source`."""
+        groups = {group: self._loaded[group].data_vars for group in self._loaded.groups()}
+        return {group: {name: v.shape for name, v in values.items()} for group, values in groups.items()}
 
-    @property
-    def rungs(self) -> int:
-        """Number of temperatures, the cold one included."""
-        return 1 + (self.data.hot.sizes["rung"] if "hot" in self.data.groups() else 0)
+    def _recorded(self) -> InferenceData:
+        return self._loaded
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Number of chains, and of draws of each."""
-        sizes = self.data.posterior.sizes
-        return sizes["chain"], sizes["draw"]
-
-    def holds(self, group: str, name: str) -> bool:
-        """Whether there is such a variable."""
-        return group in self.data.groups() and name in self.data[group].data_vars
-
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
-        values: Array = self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
+    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
+        values: Array = self._loaded[group][name].to_numpy()[(slice(None), draws, *rest)]
         return values

@@ -2,14 +2,14 @@ r"""What draws say of classes: probabilities averaged over the posterior, how un
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr, softmax
 
-from invsamp.arguments import array, integer, optional, text
+from invsamp.arguments import array, integer, text
 from invsamp.protocols import Array
 from invsamp.results.run import Run
 
@@ -109,25 +109,26 @@ def predicted_classes(draws: Run | npt.ArrayLike, name: str | None = None) -> Pr
     if isinstance(draws, Run):
         logits, weights = draws.draws(text("name", name)), draws.weights
     else:
-        optional(_no_name, "name", name)
+        if name is not None:
+            raise ValueError(f"name must be None where draws are logits themselves, got {name!r}")
         logits, weights = array("draws", draws, finite=False), None
     if logits.ndim < 2 or logits.shape[-1] < 2 or 0 in logits.shape:
         raise ValueError(f"draws must be logits of shape (..., n, classes), got {logits.shape}")
     rows = logits.reshape(-1, *logits.shape[-2:])
     share = np.full(len(rows), 1.0 / len(rows)) if weights is None else weights.ravel() / weights.sum()
     probability, own = np.zeros(rows.shape[1:]), np.zeros(rows.shape[1])
-    for some in _blocks(rows.shape):
-        log_p = _log_softmax(np.asarray(rows[some], dtype=float))
-        p = np.exp(log_p)
+    step = max(1, _AT_ONCE // (rows.shape[1] * rows.shape[2]))
+    for begin in range(0, len(rows), step):
+        some = slice(begin, begin + step)
+        p = softmax(np.asarray(rows[some], dtype=float), axis=-1)
         probability += np.tensordot(share[some], p, axes=1)
-        own += share[some] @ _entropy(p, log_p)
-    with np.errstate(divide="ignore"):
-        entropy = _entropy(probability, np.log(probability))
+        own += share[some] @ entr(p).sum(axis=-1)
+    entropy = entr(probability).sum(axis=-1)
     return PredictedClasses(probability, entropy, np.maximum(entropy - own, 0.0))
 
 
 def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
-    """How well scores, such as entropies, tell data from elsewhere: the area under the receiver's curve.
+    """How well scores, such as entropies, detect other data: the area under the receiver operating characteristic.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     Returns
     -------
     float
-        The probability that one from outside has the larger score, ties for half: 1 tells all apart, 1/2 nothing.
+        The probability that one from outside has the larger score, ties for half: 1 separates all, 1/2 none.
 
     Raises
     ------
@@ -148,22 +149,3 @@ def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     ordered = np.sort(near)
     below = np.searchsorted(ordered, far, side="left") + np.searchsorted(ordered, far, side="right")
     return float(below.sum() / (2.0 * len(near) * len(far)))
-
-
-def _log_softmax(logits: Array) -> Array:
-    """Log probabilities along the last axis."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
-
-
-def _entropy(p: Array, log_p: Array) -> Array:
-    return np.asarray(-np.where(p > 0.0, p * np.where(p > 0.0, log_p, 0.0), 0.0).sum(axis=-1))
-
-
-def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    step = max(1, _AT_ONCE // (shape[1] * shape[2]))
-    return (slice(begin, begin + step) for begin in range(0, shape[0], step))
-
-
-def _no_name(name: str, value: object) -> None:
-    raise ValueError(f"{name} must be None where draws are logits themselves, got {value!r}")

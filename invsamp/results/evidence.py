@@ -1,4 +1,4 @@
-"""The evidence that a run tells: whether its ladder does, and what to do where it does not."""
+"""The evidence from a run, if its ladder gives it, and what to do where it does not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from invsamp.protocols import Array
 
 #: What helps in most cases.
 WHAT_TO_DO = (
-    'Sample with parallel_tempering(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
+    'Sample with parallel_tempering(ladder="auto"), or with tempered_likelihood targets from 1 to 0 as temperatures'
 )
 
 
@@ -29,13 +29,13 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
     Raises
     ------
     ValueError
-        If its ladder does not tell it.
+        If its ladder does not give it.
     """
     betas = _betas(report)
     fidelities = list(dict.fromkeys(report.get("fidelities") or []))
     if len(fidelities) > 1:
         raise ValueError(
-            f"log_evidence needs rungs of one fidelity, got {fidelities}: the draws of a coarse model tell its own "
+            f"log_evidence needs rungs of one fidelity, got {fidelities}: the draws of a coarse model give its own "
             f'evidence. Sample with parallel_tempering(ladder="auto", fidelities=[{fidelities[0]!r}])'
         )
     if not all(report.get("exact_energies") or [False]):
@@ -52,13 +52,13 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
 def _betas(report: Report) -> list[float]:
     """Of the ladder, from 1 to 0; `ValueError` where it is none of tempered likelihoods."""
     factors = report.get("target_factors")
-    told = f"got {', '.join(report.get('targets') or []) or 'a run that does not say what its rungs sample'}"
+    got = f"got {', '.join(report.get('targets') or []) or 'a run that does not say what its rungs sample'}"
     betas = [float(pair[1]) for pair in factors or [] if pair is not None and pair[0] == 1.0]
     if not factors or len(betas) < len(factors):
-        raise ValueError(f"log_evidence needs a ladder of tempered likelihoods, {told}. {WHAT_TO_DO}")
+        raise ValueError(f"log_evidence needs a ladder of tempered likelihoods, {got}. {WHAT_TO_DO}")
     if len(betas) < 2 or betas[-1] != 0.0:
         raise ValueError(
-            f"log_evidence needs a ladder that ends at the prior, at beta = 0, {told}: nothing else is known to be "
+            f"log_evidence needs a ladder that ends at the prior, at beta = 0, {got}: no other target is known to be "
             f"normalized. {WHAT_TO_DO}"
         )
     return betas

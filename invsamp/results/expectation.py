@@ -13,7 +13,7 @@ from invsamp.arguments import numbers
 from invsamp.diagnostics.draws import mcse
 from invsamp.protocols import Array
 
-#: Fewer draws of a chain do not tell how they depend on each other.
+#: Fewer draws of a chain do not show their autocorrelation.
 LEAST = 16
 #: The coarse draws are taken along where the standard error falls below this share.
 WORTH = 0.9
@@ -81,7 +81,7 @@ def expectation(
     if between is None or coarse is None:
         return Expectation(mean, alone, alone, np.zeros(np.shape(mean), dtype=bool))
     # what the fine rung holds is what the coarse one gets back at the next exchange that is accepted: a time apart both
-    # are equal mostly, and their difference is that of the laws, without the noise of what each has just drawn
+    # are equal mostly, and their difference is that of the targets, without the noise of what each has just drawn
     both = _values(quantity, between[:, 1:]).mean(axis=2) + fine[:, :-1] - _values(quantity, coarse[:, 1:])
     error = np.maximum(_error(both, ensemble_size), _of_batches(both, ensemble_size))
     pays = np.asarray(error < WORTH * alone)

@@ -26,21 +26,17 @@ class Mesh(Protocol):
     @property
     def points(self) -> Array:
         """Nodes, shape (n, 2)."""
-        ...
 
     @property
     def cells(self) -> npt.NDArray[np.integer]:
         """Node numbers of triangles (c, 3) or quadrangles (c, 4), in the order in which one goes round."""
-        ...
 
     @property
     def midpoints(self) -> Array:
         """Of the cells, shape (c, 2)."""
-        ...
 
     def region_cells(self, region: str | Callable[[Array], npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
         """Which cells lie in a region, shape (c,)."""
-        ...
 
 
 class Values(Protocol):
@@ -48,7 +44,6 @@ class Values(Protocol):
 
     def values(self, theta: Array) -> Array:
         """Values (batch, n) for the field's own columns (batch, p)."""
-        ...
 
 
 class Field(Protocol):
@@ -57,12 +52,10 @@ class Field(Protocol):
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the unknowns."""
-        ...
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many numbers each one holds."""
-        ...
 
     def at(
         self,
@@ -70,7 +63,6 @@ class Field(Protocol):
         in_region: Callable[[str | Callable[[Array], npt.NDArray[np.bool_]]], npt.NDArray[np.bool_]] | None = None,
     ) -> Values:
         """Prepare the field for points (n, 2)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     r"""Pareto-smoothed importance sampling of the expected log predictive density, as `arviz.loo` has it, for weights.
 
     Draws of weight w stand for the posterior, so those that leave out datum i have the weights
-    :math:`w / p(y_i \mid \theta)`, whose tail is smoothed as a whole. Entries that tell nothing, with a log likelihood
-    of 0 at all draws, are left out: what is missing, and of one of several categories those that were not seen.
+    :math:`w / p(y_i \mid \theta)`, whose tail is smoothed as a whole. Entries without information, with a log
+    likelihood of 0 at all draws, are left out: missing data, and of several categories those that were not seen.
 
     Parameters
     ----------
@@ -45,19 +45,19 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     values = data.log_likelihood["data"]
     if values.ndim < 3:
         raise ValueError(
-            "posterior must tell the log likelihood of each datum for cross-validation, got one number for all: "
-            "LogDensity(function, gradient, data=...) tells of each"
+            "posterior must give the log likelihood of each datum for cross-validation, got one number for all: "
+            "LogDensity(function, gradient, data=...) gives each"
         )
-    told = _told(values)
+    informative = _informative(values)
     arviz = load_arviz()
     if weight is None:
-        groups = arviz.InferenceData(posterior=data.posterior, log_likelihood=xr.Dataset({"data": told}))
+        groups = arviz.InferenceData(posterior=data.posterior, log_likelihood=xr.Dataset({"data": informative}))
         return arviz.loo(groups, var_name="data", pointwise=True)
     from arviz.stats.stats_utils import ELPDData
 
     n = weight.size
     some = weight.ravel() > 0.0
-    terms = told.to_numpy().reshape(n, -1)[some].T  # (data, draws of some weight)
+    terms = informative.to_numpy().reshape(n, -1)[some].T  # (data, draws of some weight)
     log_weight = np.log(weight.ravel()[some] / weight.sum())
     efficiency = float(np.mean(ess_mean(np.moveaxis(theta, 2, 0), weight))) / n if len(weight) > 1 else 1.0
     smoothed, tail = arviz.psislw(log_weight - terms, efficiency)
@@ -65,7 +65,7 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     total = float(pointwise.sum())
     all_in = float(logsumexp(terms + log_weight, axis=1).sum())
     good = min(1.0 - 1.0 / np.log10(n), 0.7)
-    like = told.isel(chain=0, draw=0, drop=True)
+    like = informative.isel(chain=0, draw=0, drop=True)
     found = {
         "elpd_loo": total,
         "se": float(np.sqrt(len(pointwise) * np.var(pointwise))),
@@ -81,8 +81,8 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     return ELPDData(data=list(found.values()), index=list(found))
 
 
-def _told(values: xr.DataArray) -> xr.DataArray:
-    """Log likelihoods (chain, draw, *shape of the data) of the entries that tell something, in a row if not all do."""
+def _informative(values: xr.DataArray) -> xr.DataArray:
+    """Log likelihoods (chain, draw, *shape of the data) of the informative entries, in a row if not all do."""
     import xarray as xr
 
     rows = values.to_numpy().reshape(*values.shape[:2], -1)

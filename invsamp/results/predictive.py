@@ -105,7 +105,7 @@ def log_likelihood(
     Raises
     ------
     ValueError
-        If ``posterior`` does not tell it, or its parameters are others.
+        If ``posterior`` does not give it, or its parameters are others.
     """
     check_tells_likelihood(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])

@@ -37,12 +37,12 @@ def printed_html(
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
     count, *warnings = verdict(messages).split("\n  - ")
-    told = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
         f"<p>{''.join(f'{escape(line)}<br>' for line in (*_more(summary), *_modes(modes)))}<b>{escape(count)}</b></p>"
-        + (f"\n<ul>{told}</ul>" if told else "")
+        + (f"\n<ul>{items}</ul>" if items else "")
     )
 
 
@@ -80,11 +80,11 @@ def _ends_at(report: Report) -> str:
 
 def account(spent: Spent) -> str:
     """What evaluations went into, in words."""
-    parts = [f"descents {spent['descents']:,} (of about {spent['descents_most']:,} at the most)"]
-    parts += [f"looks for further modes {spent['looks']:,}"] * (spent["looks"] > 0)
-    parts += [f"trials that failed {spent['failed']:,}"] * (spent["failed"] > 0)
+    parts = [f"optimization {spent['descents']:,} (limit about {spent['descents_most']:,})"]
+    parts += [f"mode search {spent['looks']:,}"] * (spent["looks"] > 0)
+    parts += [f"failed pilot runs {spent['failed']:,}"] * (spent["failed"] > 0)
     parts += [f"warm-up {spent['warm-up']:,}", f"draws {spent['draws']:,}"]
-    return "of all evaluations: " + ", ".join(parts)
+    return "evaluations by purpose: " + ", ".join(parts)
 
 
 def solved(report: Report, fidelity: str) -> list[str]:
@@ -99,25 +99,26 @@ def solved(report: Report, fidelity: str) -> list[str]:
     ]
 
 
+def settings(report: Report) -> list[str]:
+    """Chains, draws, warm-up, thinning and seed, in words."""
+    counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
+    thin = [f"thin {report['thin']}"] if report.get("thin", 1) != 1 else []
+    return [*counts, *thin, *([f"seed {report['seed']}"] if "seed" in report else [])]
+
+
 def _headline(report: Report) -> list[str]:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
-    counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
-    if report.get("thin", 1) != 1:
-        counts.append(f"thin {report['thin']}")
-    if "seed" in report:
-        counts.append(f"seed {report['seed']}")
-    if "seconds" in report:
-        counts.append(f"{report['seconds']:.3g} s")
-    lines.append(", ".join(counts))
+    seconds = [f"{report['seconds']:.3g} s"] if "seconds" in report else []
+    lines.append(", ".join([*settings(report), *seconds]))
     if (size := report.get("ensemble_size", 1)) > 1:
         lines.append(
             f"{report['chains'] // size} independent ensembles of {size} chains: R-hat and effective sizes take each "
-            "for one chain, of the averages over its chains"
+            "as one chain, the average over its chains"
         )
     rates = swap_rates(report)
     if len(rates):
         temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
-        rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(target_labels(report))
+        rungs = f"temperatures {temperatures}" if temperatures else "targets " + ", ".join(target_labels(report))
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     lines += report.get("decisions") or []

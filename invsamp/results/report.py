@@ -17,7 +17,7 @@ from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.report import Report
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.results.printing import account
+from invsamp.results.printing import account, settings
 
 #: Rows of the table of parameters.
 ROWS = 200
@@ -50,7 +50,6 @@ class Reported(Run, Protocol):
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws."""
-        ...
 
 
 def page(run: Reported, posterior: Posterior | None = None, title: str = "Report of a run") -> str:
@@ -95,7 +94,7 @@ def _section(title: str, body: str) -> str:
 
 def _verdict(messages: Sequence[str]) -> str:
     if not messages:
-        text = "Nothing speaks against these draws: the chains agree, enough draws are effective, and no check failed."
+        text = "No check failed: the chains agree, and the effective sample sizes suffice."
         return f'<section class="verdict"><h2>No warnings</h2><p>{text}</p></section>'
     listed = "".join(f"<li>{escape(message)}</li>" for message in messages)
     count = f"{len(messages)} warning{'s' if len(messages) > 1 else ''}"
@@ -132,7 +131,7 @@ def _chosen(report: Report) -> str:
     rungs = len(report.get("targets") or [])
     found = [f"<p>{escape(str(report.get('sampler', 'A sampler')))}.</p>"]
     found += [f"<p>{escape(line)}</p>" for line in report.get("decisions") or []]
-    told: Mapping[str, Sequence[object]] = {key: of for key, of in report.items() if isinstance(of, list)}
+    lists: Mapping[str, Sequence[object]] = {key: of for key, of in report.items() if isinstance(of, list)}
     columns = {
         "target": "targets",
         "fidelity": "fidelities",
@@ -141,8 +140,8 @@ def _chosen(report: Report) -> str:
         "how it was found": "step_size_source",
         "accepted": "acceptance",
     }
-    names = ["rung", *(title for title, key in columns.items() if told.get(key))]
-    rows = [[k, *(told[key][k] for key in columns.values() if told.get(key))] for k in range(rungs)]
+    names = ["rung", *(title for title, key in columns.items() if lists.get(key))]
+    rows = [[k, *(lists[key][k] for key in columns.values() if lists.get(key))] for k in range(rungs)]
     if rungs:
         found.append(_table("Rungs, the cold one first: it is the one whose draws count", names, rows))
     rates = swap_rates(report)
@@ -176,9 +175,9 @@ def _figures(run: Reported, posterior: Posterior | None) -> str:
         ("Density of every parameter", lambda: plots.plot_marginals(run), True),
         ("Densities of pairs of parameters", lambda: plots.plot_pairs(run, few), len(few) > 1),
         ("Predicted data over the data", lambda: plots.plot_predictive(run, posterior), observed),
-        ("What the model leaves of the data", lambda: plots.plot_residuals(run), observed),
+        ("Residuals of the data", lambda: plots.plot_residuals(run), observed),
         ("Energies of every rung", lambda: plots.plot_ladder(run), run.rungs > 1),
-        ("Swaps, and the paths of the walkers", lambda: plots.plot_swaps(run), run.rungs > 1),
+        ("Swaps, and the paths of the replicas", lambda: plots.plot_swaps(run), run.rungs > 1),
     ]
     return "\n".join(_figure(text, make) for text, make, show in wanted if show)
 
@@ -186,7 +185,7 @@ def _figures(run: Reported, posterior: Posterior | None) -> str:
 def _figure(text: str, make: Callable[[], Figure]) -> str:
     try:
         figure = make()
-    except ValueError as error:  # it has not what this figure shows
+    except ValueError as error:  # the run lacks what this figure shows
         return f"<p>{escape(text)}: {escape(str(error))}.</p>"
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
@@ -217,10 +216,8 @@ def _costs(report: Report) -> str:
 
 
 def _footer(report: Report) -> str:
-    told = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
-    told += [f"seed {report['seed']}"] if "seed" in report else []
     versions = [f"{name} {version}" for name, version in (report.get("versions") or {}).items()]
-    return f"<footer>{escape(', '.join(told))}. {escape(', '.join(versions))}</footer>"
+    return f"<footer>{escape(', '.join(settings(report)))}. {escape(', '.join(versions))}</footer>"
 
 
 def _words(caption: str, rows: Iterable[tuple[str, str]]) -> str:

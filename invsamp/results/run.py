@@ -31,7 +31,7 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
-from invsamp.results.derived import WithDerived, derived
+from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
@@ -60,7 +60,7 @@ _AT_ONCE = 32 * 2**20
 
 
 class Run(Pictures):
-    """Draws of one run and all that says whether to trust them.
+    """Draws of one run and the diagnostics that say whether to trust them.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Run(Pictures):
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
         and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
         ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics gives the draws weights, which
-        count in all that the methods here tell, draw and predict. Attributes: ``report``, ``parameters`` and
+        count in all statistics, figures and predictions here. Attributes: ``report``, ``parameters`` and
         ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
         variable by variable.
     """
@@ -121,8 +121,8 @@ class Run(Pictures):
         domain : Domain, optional
             Where theta may lie, for the plots.
         log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional
-            Logs of the weights, unnormalized, with which draws of another law stand for what is meant, -inf for a draw
-            of no weight; it becomes one of the statistics.
+            Logs of the weights, unnormalized, with which draws of another distribution represent the posterior, -inf
+            for a draw of no weight; it becomes one of the statistics.
         recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
             Functions of the draws of the cold rung.
         between : ndarray, shape (steps, chains, draws, d), optional
@@ -134,7 +134,7 @@ class Run(Pictures):
             If shapes do not fit together, a parameter has the name of a dimension, or log weights are none.
         """
         theta = array("theta", theta, ("rungs", "chains", "draws", "d"), finite=False, nan=True, empty=True)
-        names_shapes, told = mapping("names_shapes", names_shapes), mapping("report", report)
+        names_shapes, facts = mapping("names_shapes", names_shapes), mapping("report", report)
         if not names_shapes:
             raise ValueError("names_shapes must name at least one parameter, got none")
         stats = {name: np.asarray(values) for name, values in mapping("sample_stats", sample_stats).items()}
@@ -151,9 +151,9 @@ class Run(Pictures):
         if between is not None:
             between = array("between", between, ("steps", *theta.shape[1:]), finite=False, nan=True)
         groups = groups_of(theta, names_shapes, stats, quantities, between)
-        groups |= constants(problem, names_shapes, told.get("seed"))
+        groups |= constants(problem, names_shapes, facts.get("seed"))
         shapes = {name: values.shape[2:] for name, values in quantities.items()}
-        return Run(Arrays(groups, attributes_of(names_shapes, told, domain, shapes)))
+        return Run(Arrays(groups, attributes_of(names_shapes, facts, domain, shapes)))
 
     @property
     def report(self) -> Report:
@@ -287,7 +287,7 @@ class Run(Pictures):
             raise ValueError(f"fidelity must be None without a posterior, got {fidelity!r}")
         values = derived(name, function, self.theta, predict)
         check_quantities("name", self.shapes, others | {name: values.shape[2:]})
-        self._source = WithDerived(self._source, name, values)
+        self._source.add(name, values)
         return values
 
     def summary(self) -> pd.DataFrame:
@@ -408,7 +408,7 @@ class Run(Pictures):
         r"""Posterior mean of any quantity, with its standard error, by all fidelities that the run has draws of.
 
         Where the fine model only decided (`invsamp.samplers.surrogate_exchange` with ``correct``), the coarse rung has
-        made many steps for each draw, and its law is near the posterior. Then
+        made many steps for each draw, and its target is near the posterior. Then
 
         .. math:: E[f] = E_c[f] + (E[f] - E_c[f]),
 
@@ -545,7 +545,7 @@ class Run(Pictures):
         ValueError
             If the run has no such ladder: with what to do.
         """
-        return evidence_of(self.report, self._misfit)
+        return evidence_of(self.report, partial(self._statistic, "misfit"))
 
     def field(
         self,
@@ -598,27 +598,21 @@ class Run(Pictures):
                     found[name] = one
         return found
 
-    def _misfit(self, rung: int) -> Array | None:
-        """Minus log-likelihoods (chains, draws) of a rung's draws."""
-        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
-        return self._source.read(group, "misfit", rest=rest) if self._source.holds(group, "misfit") else None
-
     def _fit(self, every: int = 1) -> list[str]:
         """Whether the model fits its data."""
-        expected = self.report.get("misfit")
-        if expected is None or not self._source.holds("sample_stats", "misfit"):
+        expected, misfit = self.report.get("misfit"), self._statistic("misfit", 0, every)
+        if expected is None or misfit is None:
             return []
-        misfit = self._source.read("sample_stats", "misfit", slice(None, None, every))
         return fit_warnings(misfit, self._weights(0, every), expected, self.report.get("ensemble_size", 1))
 
     def _diagnosed(self, summary: pd.DataFrame, report: Report, every: int = 1) -> list[str]:
-        """What is wrong by the summary of every so manieth draw."""
+        """What is wrong by the summary of every n-th draw."""
         found = diagnose(self._judged(summary), report, self._weights(0, every))
         found += pilot_warnings(summary[: len(self.labels)], report, every)
         return found + self._fit(every)
 
     def _summary(self, every: int = 1) -> pd.DataFrame:
-        """Summary of every so manieth draw, with shapes of tails."""
+        """Summary of every n-th draw, with shapes of tails."""
         import pandas as pd
 
         weight, size = self._weights(0, every), self.report.get("ensemble_size", 1)
@@ -637,7 +631,7 @@ class Run(Pictures):
         return self.shapes | self.recorded
 
     def _columns(self, name: str, every: int) -> Iterator[Array]:
-        """Every so manieth draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
+        """Every n-th draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
         shape, (chains, draws) = self._quantities[name], self._source.size
         index = [axis.ravel() for axis in np.indices(shape)]
         some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
@@ -647,14 +641,18 @@ class Run(Pictures):
             yield values if shape else values[..., None]
 
     def _weights(self, rung: int, every: int = 1) -> Array | None:
-        """Weights (chains, draws), of mean 1, of every so manieth draw of a rung."""
-        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
-        if not self._source.holds(group, "log_weight"):
-            return None
-        log_weight = self._source.read(group, "log_weight", slice(None, None, every), rest)
-        if not log_weight.any():  # of a rung beside one whose draws have weights
+        """Weights (chains, draws), of mean 1, of every n-th draw of a rung."""
+        log_weight = self._statistic("log_weight", rung, every)
+        if log_weight is None or not log_weight.any():  # 0: of a rung beside one whose draws have weights
             return None
         return weights.normalized(log_weight)
+
+    def _statistic(self, name: str, rung: int, every: int = 1) -> Array | None:
+        """A statistic (chains, draws) of every n-th draw of a rung, if it was recorded."""
+        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
+        if not self._source.holds(group, name):
+            return None
+        return self._source.read(group, name, slice(None, None, every), rest)
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.domains.saved import from_dict
-from invsamp.protocols import Array, Facts, InferenceData
+from invsamp.protocols import Array, InferenceData
+from invsamp.results.arrays import Source
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
 from invsamp.storage.segments import Draws, Rest
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class Stored:
+class Stored(Source):
     """What a directory holds of a run; the draws that are asked for are read, and nothing else.
 
     Parameters
@@ -35,47 +36,35 @@ class Stored:
 
     def __init__(self, path: Path) -> None:
         self._stored = StoredDraws(path)
+        about, draws = self._stored.about, self._stored.draws
+        shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
+        domain = None if about["domain"] is None else from_dict(about["domain"])
+        recorded = {name: shape for name, shape in draws.shapes.items() if name not in shapes}
+        super().__init__(attributes_of(shapes, self._stored.report, domain, recorded))
 
-    def __reduce__(self) -> tuple[type[Stored], tuple[Path]]:
-        return Stored, (self._stored.path,)
+    def __reduce__(self) -> tuple[object, ...]:
+        added = {"attributes": self.attributes, "_derived": self._derived} if self._derived else {}
+        return Stored, (self._stored.path,), added
 
     @cached_property
-    def data(self) -> InferenceData:
-        """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
+    def shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """As of `Source`."""
+        draws = self._stored.draws
+        return {
+            group: {name: (shape[0], draws.count, *shape[1:]) for name, (shape, _) in variables.items()}
+            for group, variables in draws.variables.items()
+        }
+
+    def _recorded(self) -> InferenceData:
+        """Its variables are read whenever their values are needed."""
         draws = self._stored.draws
         datasets = {group: _lazy(draws, group) for group in draws.variables}
         for group, values in self._stored.constants.items():
             datasets[group] = layout.dataset(values, layout.LEADING[group])
         return inference_data(datasets, self.attributes)
 
-    @property
-    def rungs(self) -> int:
-        """Number of temperatures, the cold one included."""
-        hot = self._stored.draws.variables.get("hot")
-        return 1 if hot is None else 1 + next(iter(hot.values()))[0][1]
-
-    @cached_property
-    def attributes(self) -> Facts:
-        """As `invsamp.storage.contents.attributes_of` makes them."""
-        about = self._stored.about
-        shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
-        domain = about["domain"]
-        recorded = {name: shape for name, shape in self._stored.draws.shapes.items() if name not in shapes}
-        return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain), recorded)
-
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
+    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
         return self._stored.draws.read(group, name, draws, rest)
-
-    def holds(self, group: str, name: str) -> bool:
-        """Whether there is such a variable."""
-        return name in self._stored.draws.variables.get(group, {})
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Number of chains, and of draws of each."""
-        draws = self._stored.draws
-        return next(iter(draws.variables["posterior"].values()))[0][0], draws.count
 
 
 def _lazy(draws: Draws, group: str) -> xr.Dataset:

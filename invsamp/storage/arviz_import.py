@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
 from types import ModuleType
+from unittest import mock
 
 
 def load_arviz() -> ModuleType:
@@ -18,20 +17,6 @@ def load_arviz() -> ModuleType:
         try:
             import arviz
         except OSError:  # it writes down the day in the user's cache folder, and fails where there can be none
-            with tempfile.TemporaryDirectory() as home, _environment(HOME=home, XDG_CACHE_HOME=home):
+            with tempfile.TemporaryDirectory() as home, mock.patch.dict(os.environ, HOME=home, XDG_CACHE_HOME=home):
                 import arviz
     return arviz
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name in values:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                del os.environ[name]

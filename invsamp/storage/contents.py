@@ -123,12 +123,15 @@ def versions() -> dict[str, str]:
     return dict(_versions())
 
 
+def version(distribution: str) -> str | None:
+    """Version of what is installed; None if it is not."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(distribution)
+    return None
+
+
 @cache
 def _versions() -> dict[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in ("invsamp", "numpy", "scipy", "numba", "arviz", "scikit-fem", "fenics-dolfinx", "torch"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    packages = ("invsamp", "numpy", "scipy", "numba", "arviz", "scikit-fem", "fenics-dolfinx", "torch")
+    known = {package: found for package in packages if (found := version(package)) is not None}
+    return {"python": ".".join(map(str, sys.version_info[:3]))} | known

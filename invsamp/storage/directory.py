@@ -33,7 +33,7 @@ from invsamp.storage import segments
 from invsamp.storage.files import explained, new_folder, read_plain, remove_parts, write_whole
 from invsamp.storage.lock import Lock, check_unlocked
 from invsamp.storage.state import NAME as STATE
-from invsamp.storage.state import Entry, File, Header, read_state, segment_paths, write_state
+from invsamp.storage.state import File, Header, read_state, segment_paths, write_state
 from invsamp.storage.stored import CONSTANTS
 
 PICKLE = "posterior.pickle"
@@ -181,8 +181,19 @@ class RunDirectory:
         OSError
             If a file cannot be written; the run is then as it was at the last checkpoint.
         """
+        kept = [entry for entry in self.header.segments if before is None or entry.first < before]
+        superseded, written = list(self.header.segments[len(kept) :]), self.header.written
         try:
-            superseded = self._append(step, payload, report, groups, largest, before, fingerprint)
+            if groups is not None:
+                first = kept[-1].first + kept[-1].count if kept else 0
+                if kept and kept[-1].count + segments.count(groups) <= largest:
+                    superseded.append(kept.pop())
+                    groups, first = segments.joined(self.path, superseded[-1], groups), superseded[-1].first
+                kept.append(segments.write_segment(self.path, written, first, groups))
+                written += 1
+            found = dict(fingerprint or self.header.fingerprint)
+            header = Header(self.header.about, self.header.files, step, tuple(kept), dict(report), found, written)
+            self._write(header, payload)
         except BaseException:
             with contextlib.suppress(OSError, ValueError):
                 # the file decides what the run is: it may have been renamed before something went wrong
@@ -219,36 +230,6 @@ class RunDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _append(
-        self,
-        step: int,
-        payload: bytes,
-        report: Mapping[str, object],
-        groups: segments.Groups | None,
-        largest: int,
-        before: int | None,
-        fingerprint: Mapping[str, object] | None,
-    ) -> list[Entry]:
-        """Write a checkpoint; the segments that are no more, or whose place was taken by a longer one."""
-        written = self.header.written
-        kept = [entry for entry in self.header.segments if before is None or entry.first < before]
-        superseded = list(self.header.segments[len(kept) :])
-        if groups is not None:
-            count = segments.count(groups)
-            first = kept[-1].first + kept[-1].count if kept else 0
-            if kept and kept[-1].count + count <= largest:
-                shorter = kept.pop()
-                groups, first = segments.joined(self.path, shorter, groups), shorter.first
-                superseded.append(shorter)
-            kept.append(segments.write_segment(self.path, written, first, groups))
-            written += 1
-        found = dict(fingerprint or self.header.fingerprint)
-        header = replace(
-            self.header, step=step, segments=tuple(kept), report=dict(report), fingerprint=found, written=written
-        )
-        self._write(header, payload)
-        return superseded
 
     def _write(self, header: Header, payload: bytes) -> None:
         write_state(self.path, header, payload)

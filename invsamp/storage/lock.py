@@ -23,7 +23,7 @@ class DirectoryInUseError(RuntimeError):
     """Another process is writing to the directory."""
 
 
-# Not by the package filelock, which truncates the file before it has the lock, so that nobody can be told who holds it,
+# Not by the package filelock, which truncates the file before it has the lock, so that the holder is not known,
 # would write through a second name of somebody's file, and fails where a file system has no locks.
 
 

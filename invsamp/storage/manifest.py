@@ -31,10 +31,10 @@ _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float
 
 
 def describe(problem: Problem, sampler: Sampler | None) -> Plain:
-    """What tells one problem and sampler from others, as nested text.
+    """What distinguishes one problem and sampler from others, as nested text.
 
-    A part is told by its settings, or by what it prints; the data are hashed. A model that prints as the same while it
-    computes something else is left to `energies_at`.
+    A part is described by its settings, or by what it prints; the data are hashed. A model that prints the same while
+    it computes something else is left to `energies_at`.
     """
     found: Plain = {
         "problem": type(problem).__name__,

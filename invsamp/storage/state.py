@@ -59,7 +59,7 @@ class Header:
     report : dict
         Counts and figures so far (`Run.report`), JSON-able.
     fingerprint : dict
-        ``position`` and ``energies`` of the fidelities there, found at the start: they tell forward models apart.
+        ``position`` and ``energies`` of the fidelities there, found at the start: they distinguish forward models.
     written : int
         Segments written so far, those that were replaced included: the number of the next.
     """
@@ -158,8 +158,8 @@ def _header(fields: Plain) -> Header:
             raise ValueError(f"it calls a segment {entry.name!r}")
         # a draw takes 8 bytes at least
         if type(entry.count) is not int or type(entry.size) is not int or not 0 < 8 * entry.count <= entry.size:
-            raise ValueError(f"it tells of {entry.count!r} draws in the {entry.size!r} bytes of {entry.name}")
+            raise ValueError(f"it claims {entry.count!r} draws in the {entry.size!r} bytes of {entry.name}")
         if entry.first != first:
-            raise ValueError(f"it tells of the draws from {entry.first!r} on in {entry.name}, not from {first} on")
+            raise ValueError(f"it claims the draws from {entry.first!r} on in {entry.name}, not from {first} on")
         first += entry.count
     return Header(files=files, segments=segments, **fields)

@@ -45,8 +45,8 @@ class StoredDraws:
             header, made = Header(segments=tuple(entries)), 0
             lost = [f"{error}. The counts of the run are lost with it, and so is the way to resume it", *faults]
         if not header.segments:
-            told = header.report.get("stopped") or "there was no checkpoint with draws so far"
-            why = "; ".join(lost) or told
+            reason = header.report.get("stopped") or "there was no checkpoint with draws so far"
+            why = "; ".join(lost) or reason
             raise ValueError(f"no draws in {path}: {why}")
         self.constants, more = _constants(path, header)
         lost += more

@@ -76,7 +76,7 @@ def test_right_noise_is_calibrated_and_wrong_noise_is_not():
     settings = {"replicates": 16, "draws": 30, "false_alarm": 1e-5}
     right = short(posed(), iv.hmc(), **settings)
     assert right.calibrated
-    assert "calibrated, as far as 16 replicates tell" in str(right)
+    assert "calibrated, as far as 16 replicates show" in str(right)
     wrong = short(posed(Mistaken(0.7)), iv.hmc(), **settings)
     assert not wrong.calibrated
     assert wrong.p_values[-1] < 1e-6
@@ -281,7 +281,7 @@ class TestDirectory:
     def test_replicates_are_plain(self, tmp_path):
         found = short(posed(), directory=tmp_path, replicates=1)
         told = json.loads((tmp_path / "000000.json").read_text())
-        assert Replicate.restored(told).ranks == found.ranks[0].tolist()
+        assert Replicate(**told).ranks == found.ranks[0].tolist()
 
 
 class TestRefused:

@@ -67,7 +67,7 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
 def test_chains_that_do_not_agree_give_no_number_of_draws():
     near, apart = (diagnose(table(r_hat=value, ess_bulk=100.0), {"chains": 4, "draws": 1000}) for value in (1.1, 1.2))
     assert "about 4 times the draws (draws=4000) would do" in near[1]
-    assert "How many draws would do cannot be told" in apart[1]
+    assert "How many draws would do cannot be estimated" in apart[1]
 
 
 TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0], "endless": 0, "by_laplace": True}
@@ -80,10 +80,10 @@ TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0],
         ({"modes": TWO | {"by_laplace": False}}, "found 2 points that are flat in some direction, as on a ridge"),
         (
             {"modes": TWO, "decisions": ["a trial of 200 steps failed: back to ..."]},
-            "no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge); descents",
+            "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
-        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no length of path passed its trial"),
-        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains came to no end: the density may"),
+        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
+        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
         ({"warnings": ["the gradient of fidelity 'fine' is not that of its energy"]}, "a gradient is not that of"),
     ],
 )
@@ -163,7 +163,7 @@ def test_warnings_about_the_draws(columns, parts):
         ),
         (
             {"swap_rejection": [0.91, 0.5], "ladder": FOUND | {"limited": True}},
-            ["rungs 0 and 1", "Raise most (3 rungs now) in auto_ladder()"],
+            ["rungs 0 and 1", "Raise max_rungs (3 now) in auto_ladder()"],
         ),
         (
             {"ladder": FOUND | {"rounds": [ROUNDS[0], {"barrier": 3.2, "barrier_error": 0.05}]}},

@@ -60,7 +60,7 @@ def test_floor_is_that_of_independent_draws(within):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (([0.5], [0.5, 0.4], np.arange(3.0)), "must sum to one: the grid must hold the whole law, got 0.9"),
+        (([0.5], [0.5, 0.4], np.arange(3.0)), "must sum to one: the grid must hold the whole distribution, got 0.9"),
         (([0.5], [1.5, -0.5], np.arange(3.0)), "probabilities must be finite numbers >= 0"),
         (([0.5], [0.5, 0.5], np.arange(4.0)), r"got \(3,\) cells for probabilities of shape \(2,\)"),
         (([], [0.5, 0.5], np.arange(3.0)), r"draws must have shape \(\.\.\., n, 1\) with n > 0, got \(0,\)"),

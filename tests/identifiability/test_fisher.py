@@ -66,7 +66,7 @@ def product():
 
 def test_a_direction_that_is_not_told():
     found = iv.information(product(), {"a": 0.5, "b": 4.0, "sigma": 0.2}, datasets=400, seed=1)
-    assert found.labels == ("a", "b", "sigma") and found.told == 2
+    assert found.labels == ("a", "b", "sigma") and found.informed == 2
     # of log(a b) 40 (2 / .2)^2, of log(sigma) 2 for each datum; of 16,000 terms the errors are .01 to .03
     sizes = np.sqrt([4000.0, 4000.0, 80.0])
     exact = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -76,7 +76,7 @@ def test_a_direction_that_is_not_told():
     np.testing.assert_allclose(flat / flat[0], [1.0, -1.0, 0.0], atol=1e-6)
     sds = found.standard_deviations()
     assert sds["a"] == sds["b"] == math.inf and sds["sigma"] == pytest.approx(1 / math.sqrt(80), rel=0.1)
-    assert "the data tell 2 of 3 directions" in str(found) and "(the prior)" in str(found).splitlines()[-1]
+    assert "the data inform 2 of 3 directions" in str(found) and "(the prior)" in str(found).splitlines()[-1]
     assert len(found.plot().axes) == 2
 
 

@@ -234,7 +234,7 @@ class TestArguments:
 
     def test_a_likelihood_that_is_not_told(self):
         target = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 2))
-        with pytest.raises(ValueError, match="of must be 'posterior' where a problem does not tell its likelihood"):
+        with pytest.raises(ValueError, match="of must be 'posterior' where a problem does not give its likelihood"):
             iv.profile(target)
         assert iv.profile(target, of="posterior", seed=1).intervals()["theta[0]"][0].high == pytest.approx(
             1.96, abs=0.02

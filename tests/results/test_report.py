@@ -109,7 +109,7 @@ def test_what_evaluations_went_into() -> None:
     spent = dict.fromkeys(("descents", "looks", "failed", "warm-up", "points_most"), 0)
     report = {"spent": spent | {"descents": 1234, "descents_most": 8000, "draws": 9000}}
     text = page(Run.from_arrays(None, {"x": ()}, np.zeros((1, 4, 50, 1)), {}, report))
-    assert "Of all evaluations: descents 1,234 (of about 8,000 at the most), warm-up 0, draws 9,000." in text
+    assert "Evaluations by purpose: optimization 1,234 (limit about 8,000), warm-up 0, draws 9,000." in text
 
 
 def test_as_a_method_and_as_a_command(run: Run, posterior: iv.Posterior, tmp_path: Path) -> None:

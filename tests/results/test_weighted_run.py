@@ -126,7 +126,7 @@ def test_weights_that_are_none_are_told():
 def test_few_draws_that_weigh_all_are_told():
     run = weighted(mean=9.0)
     (message,) = (line for line in run.warnings() if line.startswith("the weights"))
-    assert "of the 6000 draws are worth" in message and "below 400" in message
+    assert "of the 6000 draws give an effective sample size of 2" in message and "below 400" in message
     assert not any(line.startswith("the weights") for line in weighted().warnings())
     theta = np.random.default_rng(1).standard_normal((1, 4, 20, 2))
     few = Run.from_arrays(None, {"a": (2,)}, theta, {}, REPORT, log_weight=0.1 * theta[..., 0])

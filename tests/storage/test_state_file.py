@@ -56,11 +56,11 @@ def test_another_format_is_refused_in_words(tmp_path, version):
         *[({"name": name}, "it calls a segment") for name in ("../x.nc", "/etc/x.nc", "segment-0/../x.nc", "x.nc", 3)],
         ({"name": "segment-000000.nc\n"}, "it calls a segment"),
         ({"name": f"segment-{chr(0x660) * 6}.nc"}, "it calls a segment"),  # digits, in Arabic
-        ({"count": 10**15}, "it tells of 1000000000000000 draws in the 100 bytes"),
-        ({"count": 0}, "it tells of 0 draws"),
-        ({"count": True}, "it tells of True draws"),
-        ({"count": -3}, "it tells of -3 draws"),
-        ({"size": "many"}, "it tells of 3 draws in the 'many' bytes"),
+        ({"count": 10**15}, "it claims 1000000000000000 draws in the 100 bytes"),
+        ({"count": 0}, "it claims 0 draws"),
+        ({"count": True}, "it claims True draws"),
+        ({"count": -3}, "it claims -3 draws"),
+        ({"size": "many"}, "it claims 3 draws in the 'many' bytes"),
         ({"first": 10**30}, ".*not from 0 on"),
     ],
 )

@@ -22,7 +22,6 @@ from invsamp.engine.driver.engine import Engine
 from invsamp.engine.multifidelity import surrogate_training
 from invsamp.ladder import GradientNoise
 from invsamp.parallel import load_balancing, mpi_coordinator, size
-from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 
 FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
@@ -111,7 +110,7 @@ OWN = ("seconds", "evaluation_seconds", "versions", "processes")
 def digest(run):
     """A digest of all draws and statistics, and one of the report. Of the arrays themselves: without ArviZ."""
     found, source = hashlib.sha256(), run._source
-    groups = source._groups if isinstance(source, Arrays) else source._stored.draws.variables
+    groups = source.shapes
     for group in ("posterior", "sample_stats", *sorted(g for g in groups if g.startswith("hot"))):
         for name in sorted(groups[group]):
             values = source.read(group, name)

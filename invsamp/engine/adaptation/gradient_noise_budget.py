@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
+from invsamp.diagnostics.limits import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.protocols import Array

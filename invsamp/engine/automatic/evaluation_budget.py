@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from invsamp.diagnostics.checks import ess_wanted
+from invsamp.diagnostics.limits import ess_wanted
 from invsamp.diagnostics.report import Budget, Spent
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS

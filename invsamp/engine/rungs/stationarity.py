@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from invsamp.diagnostics.checks import STRAY_LIMIT, VIRIAL_LIMIT
+from invsamp.diagnostics.limits import STRAY_LIMIT, VIRIAL_LIMIT
 from invsamp.stored import stored
 
 

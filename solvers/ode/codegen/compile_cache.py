@@ -108,9 +108,9 @@ def store(filename: str, source: str) -> Path:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(source)
         try:
-            os.link(temporary, path)  # fails where another process came first
+            os.link(temporary, path)
         except FileExistsError:
-            pass
+            pass  # another process came first, with the source of the same key
         except OSError:  # no hard links on this file system
             os.replace(temporary, path)
         with contextlib.suppress(FileNotFoundError):

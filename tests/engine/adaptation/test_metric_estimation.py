@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.diagnostics.checks import STRAY_LIMIT, VIRIAL_LIMIT
+from invsamp.diagnostics.limits import STRAY_LIMIT, VIRIAL_LIMIT
 from invsamp.engine.adaptation.metric_estimation import DenseMetricEstimator, DiagonalMetricEstimator
 from invsamp.estimators import noisy
 from invsamp.posing.posterior.function_potential import FunctionPotential

@@ -1,0 +1,59 @@
+"""Limits beyond which a run warns, each with its reason."""
+
+#: Largest R-hat that passes (Vehtari et al. 2021, section 4).
+R_HAT_LIMIT = 1.01
+#: R-hat above which chains disagree so much that effective sample sizes give no rate.
+APART_LIMIT = 1.1
+#: Effective draws of bulk and tail per chain, for up to four chains (Vehtari et al. 2021, section 4: 400 in all).
+ESS_PER_CHAIN = 100.0
+#: Fewer draws per chain give no statistics in ArviZ.
+MIN_DRAWS = 4
+#: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and the standard
+#: errors by which its shape has to be beyond that (one-sided 95%), where no other sign of heavy tails is there.
+TAIL_INDEX_LIMIT, TAIL_DOUBT = 4.0, 1.645
+#: Share of the draws that weights have to leave, where there are too few draws anyway.
+WEIGHTS_LEFT = 0.5
+#: A pilot run's effective draws per step over those of the run. The pilot run is short: over 20 seeds each, the ratio
+#: was at most 3 on ten posteriors without slow regions (eight schools, GARCH). It was 4 to 16 at 7 of 8 seeds of a
+#: Michaelis-Menten model, and 5 to 13 at 3 of 12 on a bent ridge.
+PROMISE_LIMIT = 4.0
+#: Weight by Laplace of a mode from which on draws have to visit it; and the factor by which their share may differ.
+#: Lighter modes change no quantile that is reported; Laplace's weights are often off by a few times.
+MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
+#: Estimated share of starts that lead to minima not yet found: one new minimum in sixteen descents
+#: (`invsamp.engine.mode_search.multistart`).
+UNSEEN_LIMIT = 1.0 / 16.0
+#: Share of accepted swaps below which a pair of rungs hardly exchanges states.
+SWAP_RATE_LIMIT = 0.02
+#: Sd of the noise in the log swap ratio above which fewer than 13% of the swaps between equals are accepted.
+SWAP_NOISE_LIMIT = 3.0
+#: Acceptance of exchanges with a coarse model of the same target, of the worst chain: at 0.1 it moves every tenth time.
+CHAIN_LIMIT = 0.1
+#: Cost ratio of fine to coarse solves below which there is nothing to save, and the seconds of coarse solves together
+#: from which on a clock can tell.
+EXPENSIVE, SOME_SECONDS = 2.0, 5.0
+#: Share of swaps that neighbors of a ladder found in warm-up may reject; there it aims at about a half.
+REJECTION_LIMIT = 0.9
+#: Share by which its communication barrier may change in the last round of warm-up.
+MOVED_LIMIT = 0.05
+#: Visits of a contour target's bins, least over most, each over what it should be, below which it is not flat.
+EVEN_BINS_LIMIT = 0.05
+#: Round trips from low energies to high ones and back that a contour target needs, over all chains.
+ENERGY_TRIPS_LIMIT = 10
+#: Share of steps whose gradient noise may exceed the injected noise; and the share above which warm-up ends a run.
+CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED = 0.01, 0.1
+#: Share of the visited states that the pilot of a variance model may leave out.
+UNCOVERED_LIMIT = 0.05
+#: Virial of an unadjusted kernel's chains over that of any stationary distribution, and share of chains with far higher
+#: energies than the others: gradients give no curvature there (`invsamp.engine.adaptation.metric_estimation`).
+VIRIAL_LIMIT, STRAY_LIMIT = 3.0, 0.5
+#: Share of the solves of one fidelity that may fail.
+FAILED_SOLVES_LIMIT = 0.05
+#: Share of steps that may find no reflected path back into the domain: each biases the draws a little.
+REFLECTION_FALLBACK_LIMIT = 1e-4
+
+
+def ess_wanted(chains: int) -> float:
+    """Effective draws below which a run of so many chains warns."""
+    # many short chains are a run too: what means need does not grow with their number
+    return ESS_PER_CHAIN * min(chains, 4)

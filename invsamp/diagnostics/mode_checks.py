@@ -1,0 +1,143 @@
+"""Modes that local optimizations found, compared with the modes that draws visit; and likely causes of a high R-hat."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from invsamp.diagnostics.limits import MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
+from invsamp.diagnostics.message_text import listed
+from invsamp.diagnostics.report import FoundModes, Report
+
+_NON_CENTERED = 'pose scales and what they scale non-centered: Normal("mu", "tau") in a Prior is sampled so.'
+
+
+def mode_warnings(report: Report) -> list[str]:
+    """Signs that draws miss a mode, which R-hat cannot detect."""
+    modes, found = report.get("modes"), []
+    if (above := report.get("led_astray")) is not None:
+        found.append(
+            f"the density is highest where there is almost no mass, as in the neck of a funnel. It lies {above:.3g} "
+            "units of energy below the chains: draws may miss a part of it, and R-hat would not detect that. "
+            f"Remedy: {_NON_CENTERED}"
+        )
+    if report.get("unlooked"):
+        found.append(
+            "all chains began at one point, and no mode search was run: R-hat cannot detect modes that no chain "
+            "visited. Start at draws of the prior (without start=), or in all modes that optimization finds, "
+            "start=iv.maximize(posterior)."
+        )
+    if not modes:
+        return found
+    return found + _search_warnings(modes, above is not None) + _visit_warnings(modes)
+
+
+def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
+    """Whether local optimizations diverged, or left minima to be found."""
+    found = []
+    if modes["endless"]:
+        away = modes.get("away") or []
+        found.append(
+            f"{modes['endless']} of {modes['descents']} optimizations diverged"
+            + (f", as {listed(away)} ran away" if away else "")
+            + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Use a proper prior, or "
+            + _NON_CENTERED
+        )
+    unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
+    # where the lowest has next to no mass, nobody is to start there
+    if not astray and unseen > UNSEEN_LIMIT and lowest < unseen * descents:
+        found.append(
+            f"{lowest} of {descents} optimizations from {_starts(modes)} reached the lowest minimum, while about "
+            f"{100.0 * unseen:.0f}% of all starts lead to minima not yet found (so many optimizations ended alone). "
+            "If one of these is lower, the draws miss it. Search with more starts, "
+            f"modes = iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0]."
+        )
+    return found
+
+
+def _visit_warnings(modes: FoundModes) -> list[str]:
+    """Whether draws visit the modes by about their weights."""
+    found = []
+    weights, mode_occupancy = np.asarray(modes["weights"]), np.asarray(modes["mode_occupancy"])
+    known = np.broadcast_to(modes.get("by_laplace", True), weights.shape)
+    heavy = weights > MODE_WEIGHT_LIMIT
+    if modes.get("guessed") and np.count_nonzero(heavy) > 1 and known[heavy].all():
+        box = listed([f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in modes["region"].items()])
+        found.append(
+            "the target has no prior, and the scale of its starts was guessed: optimizations from N(0, 1) and then "
+            f"from the box {box} came to {np.count_nonzero(heavy)} modes. Modes outside, or narrow ones inside, may be "
+            "missed. Give the Target start= that covers where the mass may lie, or pose a Posterior with a prior."
+        )
+    if len(weights) < 2 or not mode_occupancy.sum():
+        return found
+    shares = mode_occupancy / mode_occupancy.sum()
+    ladder = 'iv.samplers.parallel_tempering(ladder="auto")'
+    for k in np.flatnonzero(heavy & (mode_occupancy == 0)):
+        by = "its Gaussian" if known[k] else "its height and about its width"
+        found.append(
+            f"no draw has visited a mode that optimizations from {_starts(modes)} found, at "
+            f"{_numbers(modes['theta'][k])}, whose weight by {by} is {weights[k]:.2g}: the draws miss a part of the "
+            f"posterior. Sample with a temperature ladder, {ladder}, or start in all modes "
+            "(iv.maximize(posterior).draws(chains))."
+        )
+    seen = heavy & (mode_occupancy > 0) & known
+    off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
+    for k in np.flatnonzero(off):
+        found.append(
+            f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
+            f"Gaussian is {weights[k]:.2g}. Either the chains hardly pass between the modes, or these are far from "
+            f"Gaussian. Compare with more draws of a temperature ladder, {ladder}."
+        )
+    return found
+
+
+def likely_causes(report: Report, apart: Collection[str]) -> str:
+    """What would keep chains apart in the parameters of these names, as far as the run knows."""
+    modes = report.get("modes")
+    astray = report.get("led_astray") is not None  # then the lowest minimum gives no information
+    causes = _unbounded(modes, apart) if modes and not astray else []
+    if astray:
+        causes.append("the density is highest where there is almost no mass (a funnel)")
+    elif not causes and "failed" in (report.get("decisions") or [""])[-1]:
+        causes.append("no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge)")
+    if modes and len(modes["theta"]) > 1:
+        by_laplace = np.all(modes.get("by_laplace", True))
+        several = "modes" if by_laplace else "points that are flat in some direction, as on a ridge"
+        causes.append(f"optimizations found {len(modes['theta'])} {several}")
+    descents = (report.get("descents") or [None])[0]
+    if descents is not None and descents["unfinished"]:
+        causes.append(
+            f"optimizations of {descents['unfinished']} chains did not converge: the density may be unbounded "
+            "(improper: give what runs away a proper prior, or bounds), or their starts, or a gradient, may be wrong"
+        )
+    if any("gradient" in line for line in report.get("warnings") or []):
+        causes.append("a gradient is not that of its energy")
+    return f"Likely: {'; '.join(causes)}. " if causes else ""
+
+
+def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
+    """Signs that nothing bounds some of the parameters of these names."""
+    flat = [name for name in modes.get("flat") or [] if name in apart]
+    went = {name: ratio for name, ratio in (modes.get("wandered") or {}).items() if name in apart and name not in flat}
+    found = []
+    if flat:
+        found.append(
+            f"the energy is flat along {listed(flat)} at its minimum: without a prior or bounds there, the posterior "
+            "is improper, and there is nothing to sample"
+        )
+    if went:
+        found.append(
+            f"draws went {max(went.values()):.1g} times as far as starts are spread, along {listed(list(went))}: the "
+            "posterior is improper there, with nothing to sample, unless it is as wide as that. Give it a proper "
+            "prior, or bounds"
+        )
+    return found
+
+
+def _starts(modes: FoundModes) -> str:
+    return "the prior" if modes.get("from_prior", True) else "starting points"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:.3g}" for value in values[:4]) + (", ...)" if len(values) > 4 else ")")
