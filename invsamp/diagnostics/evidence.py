@@ -166,13 +166,13 @@ def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
             f"rungs {worst + 1} and {worst} disagree: the estimate from draws of the hotter one differs by "
             f"{gaps[worst]:+.2g} ({apart[worst]:.0f} standard errors) from that by draws of both. One of them does not "
             "sample its distribution, or misses a mode of the other: draw more, or let the ladder have more rungs "
-            "(auto_ladder(least=...))"
+            "(auto_ladder(min_rungs=...))"
         )
     if (least := float(efficiency.min())) < FEW:
         k = int(efficiency.argmin())
         found.append(
             f"from rung {k + 1} to rung {k} {least:.1%} of the draws count: neighbors are too far apart, and the "
-            "error may be larger than it says. Let the ladder have more rungs (auto_ladder(least=...))"
+            "error may be larger than it says. Let the ladder have more rungs (auto_ladder(min_rungs=...))"
         )
     return tuple(found)
 
