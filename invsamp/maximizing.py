@@ -60,8 +60,8 @@ def maximize(
     *,
     of: str = "posterior",
     seed: int | None = None,
-    most: int = 2000,
-    directions: int | None = None,
+    max_evaluations: int = 2000,
+    rank: int | None = None,
 ) -> Modes:
     r"""Maxima of a posterior density or of a likelihood, by descents from many starts, coarse fidelities first.
 
@@ -90,9 +90,9 @@ def maximize(
         bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
     seed : int, optional
         Of the starts.
-    most : int
+    max_evaluations : int
         Evaluations of one descent in one fidelity.
-    directions : int, optional
+    rank : int, optional
         Let the Hessian be of low rank, with so many directions at the most. Default: 200 above 500 unknowns.
 
     Returns
@@ -103,7 +103,7 @@ def maximize(
     ------
     ValueError
         If starts have another shape, no density, or lie outside the domain. If the likelihood is asked for and the
-        problem does not give it apart from the prior, or together with ``directions``.
+        problem does not give it apart from the prior, or together with ``rank``.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
@@ -124,31 +124,31 @@ def maximize(
     array([[2.]])
     """
     problem = as_problem(problem)
-    integer("most", most, least=10), one_of("of", of, DENSITIES)
-    check_apart(problem, of, directions)
-    dense = optional(integer, "directions", directions, least=1) is None and problem.dimension <= MOST_DENSE
-    if not dense and directions is None and of == "posterior":
-        directions = DIRECTIONS
+    integer("max_evaluations", max_evaluations, least=10), one_of("of", of, DENSITIES)
+    check_apart(problem, of, rank)
+    dense = optional(integer, "rank", rank, least=1) is None and problem.dimension <= MOST_DENSE
+    if not dense and rank is None and of == "posterior":
+        rank = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
     solvers = [CountedPotential(problem.potential(name), name) for name in problem.fidelities]
     end, solver = (
-        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, most),
+        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, max_evaluations),
         solvers[-1],
     )
     if of == "likelihood" and np.isscalar(starts) and len(begun) > 1:
-        begun, end = _more(problem, solvers, begun, end, scale, most, rng)
+        begun, end = _more(problem, solvers, begun, end, scale, max_evaluations, rng)
     unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
     if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
-        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+        raise RuntimeError(_without_end(problem, end, begun, scale, max_evaluations))
     led, left_out = Descents(problem, solver, solver, scale, end), 0
     if of == "likelihood":
-        led = _to_likelihood(led, most, rng)
+        led = _to_likelihood(led, max_evaluations, rng)
         left_out = len(begun) - unsolved - len(led.end.converged)
     found = _distinguished(led, gaussian=dense)
-    gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
+    gaussians = None if rank is None else _low_rank(problem, solver, found.position, rank, rng)
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
@@ -241,7 +241,7 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-        "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
+        "walls. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 

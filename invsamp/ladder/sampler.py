@@ -146,8 +146,10 @@ class Sampler:
                     f"{rung.target} in a sampler of {len(self.rungs)} rungs"
                 )
         noise = self.rungs[0].gradient_noise
-        if noise is not None and noise.beyond == "effective_temperature":
-            raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
+        if noise is not None and noise.on_noise_overflow == "effective_temperature":
+            raise ValueError(
+                "on_noise_overflow must not be 'effective_temperature' on the cold rung: it samples the posterior"
+            )
         if optional(instance, "ladder", self.ladder, AutoLadder, "an AutoLadder, as auto_ladder() returns it") is None:
             return
         if len(self.rungs) < 2:
@@ -213,13 +215,13 @@ class Sampler:
         return "; ".join(parts)
 
 
-def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
-    """Temperatures from 1 to ``hottest`` in equal ratios.
+def geometric(max_temperature: float, rungs: int) -> tuple[float, ...]:
+    """Temperatures from 1 to ``max_temperature`` in equal ratios.
 
     Raises
     ------
     ValueError
-        Unless ``hottest`` > 1 and ``rungs`` >= 2.
+        Unless ``max_temperature`` > 1 and ``rungs`` >= 2.
     """
-    hottest, rungs = real("hottest", hottest, above=1), integer("rungs", rungs, least=2)
-    return tuple(float(hottest ** (k / (rungs - 1))) for k in range(rungs))
+    max_temperature, rungs = real("max_temperature", max_temperature, above=1), integer("rungs", rungs, least=2)
+    return tuple(float(max_temperature ** (k / (rungs - 1))) for k in range(rungs))

@@ -14,7 +14,6 @@ from invsamp.kernels import Langevin, LocalLangevin
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler
-from invsamp.ladder.rung import COARSEST
 from invsamp.samplers.options import ContourOptions, FixedLadderOptions, LearnedContourOptions, StepSizes, preset
 from invsamp.samplers.shared import columns, exchange, plain_kernel
 from invsamp.swaps.rules import SwapRule
@@ -29,10 +28,10 @@ _PUBLISHED = Gain(1.0, 100.0, 0.6)
 
 @preset(swap_fraction=0.1)
 def contour_exchange(
-    hottest: float = 10.0,
+    max_temperature: float = 10.0,
     step_size: StepSizes = None,
     *,
-    knots: npt.ArrayLike | int = 24,
+    energy_bins: npt.ArrayLike | int = 24,
     log_psi: npt.ArrayLike | None = None,
     zeta: float = 1.0,
     rungs: int = 3,
@@ -49,9 +48,9 @@ def contour_exchange(
 
     Parameters
     ----------
-    hottest : float, > 1
+    max_temperature : float, > 1
         The temperature at which modes are to be connected, as of the hottest rung of a ladder.
-    knots, log_psi, zeta
+    energy_bins, log_psi, zeta
         As of `invsamp.tempering.contour`: by default what suits is found in warm-up.
     rungs : int, >= 1
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
@@ -77,9 +76,9 @@ def contour_exchange(
     Deng, Lin and Liang (2020), NeurIPS, for the law; that it is a rung beside the posterior's, and adjusted, is ours.
     """
     count = integer("rungs", rungs, least=1)
-    target = contour(knots, log_psi, zeta, hottest=hottest)
+    target = contour(energy_bins, log_psi, zeta, max_temperature=max_temperature)
     adjusted = Langevin(adjusted=True)
-    levels = (0, COARSEST) if fidelities is None else fidelities
+    levels = ("finest", "coarsest") if fidelities is None else fidelities
     steps, levels, _ = columns(2, step_size, levels, exact())
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
     if not moves.adjusted:

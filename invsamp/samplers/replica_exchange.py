@@ -100,7 +100,7 @@ def resgld(
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
     targets = targets_of(temperatures, options["ladder"], PAIR)
-    fidelities = [0] * len(targets.targets) if options["fidelities"] is None else options["fidelities"]
+    fidelities = ["finest"] * len(targets.targets) if options["fidelities"] is None else options["fidelities"]
     rungs = rungs_of(
         targets,
         step_size,
@@ -189,7 +189,7 @@ def fast_resgld(
     *,
     variance: VarianceModel | None = None,
     structure: Structure = "isotropic",
-    beyond: Beyond = "shrink",
+    on_noise_overflow: Beyond = "shrink",
     probes: int = 10,
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
@@ -207,7 +207,7 @@ def fast_resgld(
         Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
     structure : "isotropic", "diagonal" or "full"
         Form of the gradient noise's covariance.
-    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+    on_noise_overflow : "shrink", "effective_temperature", "refuse" or "clip"
         What is done where a gradient is noisier than the noise that the step injects
         (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
     probes : int
@@ -236,11 +236,11 @@ def fast_resgld(
         graded(options["fidelities"], targets),
         options["estimator"],
         energy_variance=energy_variance,
-        gradient_noise=GradientNoise(model, structure, beyond),
+        gradient_noise=GradientNoise(model, structure, on_noise_overflow),
         probes=probes,
         kernel=plain_kernel(friction),
     )
-    if beyond == "effective_temperature":
+    if on_noise_overflow == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
     return exchange(rungs, targets.ladder, swap, options, options["swap_energies"])
 
@@ -285,7 +285,7 @@ def vr_resgld(
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
     targets = targets_of(temperatures, options["ladder"], PAIR)
-    flat = [0] * len(targets.targets)
+    flat = ["finest"] * len(targets.targets)
     rungs = rungs_of(targets, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
     rule = rules.noise_penalty() if swap is None else swap
     return exchange(rungs, targets.ladder, rule, options)
@@ -328,7 +328,7 @@ def paired_resgld(
     """
     estimator = fixed_control(size, references, groups, order=order)
     targets = targets_of(temperatures, options["ladder"], PAIR)
-    flat = [0] * len(targets.targets)
+    flat = ["finest"] * len(targets.targets)
     noise = GradientNoise(known(), structure)
     rungs = rungs_of(targets, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
     return exchange(rungs, targets.ladder, rules.state_dependent_penalty(), options, "paired")

@@ -167,7 +167,7 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
 
 @preset()
 def pcn(
-    step_size: float | Schedule | None = None, *, fidelity: str | int = 0, boundary: Boundary | str = "reflect"
+    step_size: float | Schedule | None = None, *, fidelity: str | int = "finest", boundary: Boundary | str = "reflect"
 ) -> Sampler:
     r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
 

@@ -44,14 +44,14 @@ class Gain:
     scale: float
     offset: float = 0.0
     exponent: float = 1.0
-    most: float = 0.5
+    max_gain: float = 0.5
 
     def __call__(self, k: int) -> float:
         """Gain of the ``k``-th step that is learned from, counted from 1."""
-        return min(self.most, self.scale / (k**self.exponent + self.offset))
+        return min(self.max_gain, self.scale / (k**self.exponent + self.offset))
 
 
-def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float = 0.5) -> Gain:
+def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, max_gain: float = 0.5) -> Gain:
     r"""Gain by which a contour law learns, :math:`w_k = \min(w_0, a / (k^\alpha + b))`.
 
     Parameters
@@ -62,7 +62,7 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float =
         b.
     exponent : float in (1/2, 1]
         :math:`\alpha`. Where it is not above 1/2, what is learned never settles.
-    most : float in (0, 1]
+    max_gain : float in (0, 1]
         :math:`w_0`.
 
     Raises
@@ -74,7 +74,7 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float =
         real("scale", scale, above=0),
         real("offset", offset, least=0),
         real("exponent", exponent, above=0.5, most=1),
-        real("most", most, above=0, most=1),
+        real("max_gain", max_gain, above=0, most=1),
     )
 
 

@@ -129,7 +129,7 @@ class TestOneMinimum:
 
 def test_directions_that_are_asked_for():
     posterior, *_ = linear(30)
-    low, dense = iv.maximize(posterior, 2, seed=1, directions=20), iv.maximize(posterior, 2, seed=1)
+    low, dense = iv.maximize(posterior, 2, seed=1, rank=20), iv.maximize(posterior, 2, seed=1)
     assert dense.gaussians is None and len(dense.covariances)
     assert low.log_evidence == pytest.approx(dense.log_evidence, abs=0.1)
     np.testing.assert_allclose(low.sds, dense.sds, rtol=0.01)

@@ -247,7 +247,7 @@ class TestModes:
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
         told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
         with pytest.raises(RuntimeError, match=told):
-            iv.maximize(target, 3, seed=1, most=100)
+            iv.maximize(target, 3, seed=1, max_evaluations=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
         told = r"gradient of fidelity 'target' .*Descents follow gradients"
@@ -256,7 +256,7 @@ class TestModes:
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
         falls = iv.Target(iv.extending.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
         with pytest.raises(iv.ModelError, match=told):
-            iv.maximize(falls, 3, seed=1, most=100)
+            iv.maximize(falls, 3, seed=1, max_evaluations=100)
 
     def test_an_end_that_looks_like_a_minimum_is_told_too(self):
         """A gradient of the prior alone led to its mode, whose Gaussian looked like any other's."""
@@ -451,8 +451,8 @@ class TestLikelihood:
             iv.maximize(iv.Target(gaussian(np.eye(2))), of="likelihood")
         with pytest.raises(ValueError, match=r"of must be one of .*, got 'evidence'"):
             iv.maximize(self.fitted()[0], of="evidence")
-        with pytest.raises(ValueError, match=r"directions must be None with of='likelihood'.*got 3"):
-            iv.maximize(self.fitted()[0], of="likelihood", directions=3)
+        with pytest.raises(ValueError, match=r"rank must be None with of='likelihood'.*got 3"):
+            iv.maximize(self.fitted()[0], of="likelihood", rank=3)
 
     def test_misfit_is_the_energy_without_the_prior(self):
         posterior, _, _ = self.fitted(transforms={"slope": "logit"})

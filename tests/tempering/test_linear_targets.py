@@ -270,8 +270,8 @@ class TestRefused:
             iv.samplers.parallel_tempering(targets)
 
     def test_effective_temperature_of_a_law_that_has_none(self):
-        noise = iv.ladder.GradientNoise(beyond="effective_temperature")
-        with pytest.raises(ValueError, match=r"where the law has no temperature: beta = 0\.5"):
+        noise = iv.ladder.GradientNoise(on_noise_overflow="effective_temperature")
+        with pytest.raises(ValueError, match=r"where the target has no temperature: beta = 0\.5"):
             iv.ladder.Rung(iv.tempering.tempered_likelihood(0.5), gradient_noise=noise, step_size=0.1)
 
 

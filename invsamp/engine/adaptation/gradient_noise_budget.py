@@ -58,7 +58,7 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         Raises
         ------
         RuntimeError
-            If the last window exceeded the budget more often than ``beyond`` lets it.
+            If the last window exceeded the budget more often than ``on_noise_overflow`` lets it.
         """
         rung, noise = self._rung, self._rung.settings.gradient_noise
         if noise is None or not self._positions or rung.gradient_variance() is None:
@@ -70,13 +70,13 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         counts = rung.counts
         steps = (counts.steps - self._before[0]) * len(rung.position)
         clipped = (counts.clipped - self._before[1]) / steps
-        allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.beyond, math.inf)
+        allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.on_noise_overflow, math.inf)
         if clipped > allowed:
             raise RuntimeError(
                 f"the gradient noise of the rung of law {rung.target} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
                 f"{self._longest(variance):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
-                "beyond='shrink'"
+                "on_noise_overflow='shrink'"
             )
 
     def uncovered(self) -> float | None:
@@ -86,14 +86,14 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
     def _fit(self, variance: float) -> None:
         rung, noise = self._rung, self._rung.settings.gradient_noise
         assert noise is not None  # there are variances
-        if noise.beyond == "shrink":
+        if noise.on_noise_overflow == "shrink":
             rung.longest_step = self._longest(variance)
             given = rung.settings.step_size
             if given is None:
                 rung.step_size = np.minimum(rung.step_size, rung.longest_step)[()]
             elif not callable(given):  # a schedule is held back at every step
                 rung.step_size = min(float(given), rung.longest_step)
-        elif noise.beyond == "effective_temperature":
+        elif noise.on_noise_overflow == "effective_temperature":
             affords = float(np.max(rung.step_size)) * variance / (2.0 * rung.settings.kernel.friction)
             target = rung.settings.target
             assert isinstance(target, Tempered)  # or the rung is refused

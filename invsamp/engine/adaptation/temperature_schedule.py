@@ -64,7 +64,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
         self.lengths = rounds(warmup, shortest)
         betas = self._settings.start()
         if not self.to_prior:
-            betas = tuple(np.geomspace(1.0, self._settings.flattest, self._settings.first).tolist())
+            betas = tuple(np.geomspace(1.0, self._settings.min_beta, self._settings.first).tolist())
         self.betas = betas
         self._names = list(dict.fromkeys(fidelities))
         #: The beta from which on a fidelity is used, by how many it is below the finest.
@@ -132,7 +132,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
             "path": "likelihood" if self._split else "temperature",
             "betas": list(self.betas),
             "hottest_is_prior": self.to_prior,
-            "limited": len(self.betas) == self._settings.most,
+            "limited": len(self.betas) == self._settings.max_rungs,
             "rounds": [one.copy() for one in self.told],
         }
 
