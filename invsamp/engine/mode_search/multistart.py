@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows, watched
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import confirmed_extent
 from invsamp.modes.descent import Descent, descend, joined
@@ -295,14 +295,10 @@ class _Spent:
 
     def counted(self, asking: EvaluationRequests[Result]) -> EvaluationRequests[Result]:
         """What comes of it."""
-        try:
-            requests = next(asking)
-            while True:
-                self.rows += sum(len(request.position) for request in requests)
-                requests = asking.send((yield requests))
-        except StopIteration as end:
-            found: Result = end.value
-            return found
+        return watched(asking, self._add)
+
+    def _add(self, requests: Sequence[Request]) -> None:
+        self.rows += sum(len(request.position) for request in requests)
 
 
 def _energies(name: str, points: Array) -> EvaluationRequests[Estimate]:
