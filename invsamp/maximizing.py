@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from invsamp.engine.rungs.gradient_check import Uncounted, check_one
 from invsamp.engine.rungs.initial_points import check_mistake, failure_message, given_positions, given_theta
 from invsamp.errors import ModelError
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
+from invsamp.evaluate.requests import Request, answered
 from invsamp.likelihood_maxima import (
     BEFORE,
     Descents,
@@ -30,11 +30,12 @@ from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
+from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
+from invsamp.protocols import Array, ExpectedMisfit, NoisyPotential, Problem, SplitPotential
 from invsamp.sampling import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.
@@ -184,7 +185,8 @@ def maximize(
 
 
 def _distinguished(led: Descents, gaussian: bool) -> Minima:
-    asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
+    objective = Objective(of_fidelity(led.solver.fidelity), led.scale, led.problem.sampling_domain)
+    asking = distinct(objective, led.end, gaussian=gaussian)
     return answered(asking, led.solver.answer_all)
 
 
@@ -285,7 +287,7 @@ def _low_rank(
     problem: Problem, solver: CountedPotential, position: Array, directions: int, rng: np.random.Generator
 ) -> tuple[LowRankGaussian | None, ...]:
     """The Gaussians of low rank at minima (k, d)."""
-    evaluate, reference = _evaluating(solver), reference_of(problem)
+    evaluate, reference = of_fidelity(solver.fidelity), reference_of(problem)
     domain = problem.sampling_domain
     askings = [low_rank(evaluate, at, reference, domain, directions, rng) for at in position]
     return tuple(answered(asking, solver.answer_all) for asking in askings)
@@ -308,8 +310,8 @@ def _led(
 ) -> Descent:
     domain = problem.sampling_domain
     curved = (walled(domain) or solver.bounded) and solver.curved and problem.dimension <= MOST_DENSE
-    evaluate = _evaluating(solver, "curved" if curved else True)
-    asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
+    objective = Objective(of_fidelity(solver.fidelity, "curved" if curved else True), scale, domain)
+    asking = descend(objective, position, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
         check_mistake(problem, solver.fidelity)
@@ -323,13 +325,3 @@ def _led(
             + ". Give starts= points that can be solved, or narrow the prior or the domain to where the model works"
         )
     return end
-
-
-def _evaluating(
-    solver: CountedPotential, gradient: Gradients = True
-) -> Callable[[Array], EvaluationRequests[Estimate]]:
-    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
-        (found,) = yield (Request(solver.fidelity, at, gradient),)
-        return found
-
-    return evaluate
