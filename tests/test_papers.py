@@ -51,7 +51,7 @@ def test_why_it_is():
         (iv.samplers.svgd(0.1), ()),  # it says so itself
         (
             iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
-            ("steps that nothing refuses", "a law that is learned for ever", "the published weights"),
+            ("steps that nothing refuses", "a target that is learned for ever", "the published weights"),
         ),
         (iv.samplers.contour_exchange(), ()),
         (iv.samplers.parallel_tempering((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),

@@ -96,7 +96,7 @@ def compare(
 ) -> FidelityComparison:
     """Cost, bias, noise and agreement of every fidelity, and what swaps between them would be like.
 
-    Every level is solved at every state. How the levels agree is told at the states as given. Swaps are forecast by
+    Every level is solved at every state. How the levels agree is measured at the states as given. Swaps are forecast by
     reweighting the states to the rungs of the ladder, which needs states typical of each: a short run of any ladder
     is best, whose rungs' draws are all used together.
 

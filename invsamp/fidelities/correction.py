@@ -33,7 +33,7 @@ class Corrected:
     Attributes
     ----------
     posterior : Posterior
-        The finest fidelity is as it was: so is the law.
+        The finest fidelity is as it was: so is the target.
     levels : tuple of LevelCorrection
         From the coarsest on.
     thetas : ndarray, shape (n, dimension)

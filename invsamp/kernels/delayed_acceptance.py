@@ -29,8 +29,8 @@ HIGHEST = 1e10
 class DelayedAcceptance(Wrapping):
     r"""A kernel whose moves a coarse fidelity screens, so that the fine one is asked about those alone that pass.
 
-    The kernel makes ``steps`` steps on the law of the coarse energies :math:`v_c`. They are reversible, so that what
-    they have come to is a proposal for the law of the fine energies v, accepted with probability
+    The kernel makes ``steps`` steps on the target of the coarse energies :math:`v_c`. They are reversible, so that what
+    they have come to is a proposal for the target of the fine energies v, accepted with probability
 
     .. math:: \min\bigl(1, e^{v(x) - v(x') + v_c(x') - v_c(x)}\bigr).
 
@@ -101,8 +101,8 @@ class DelayedAcceptance(Wrapping):
             moved, kept, info = yield from self.kernel.step(coarse, moved, own)  # each by the same path's length
         rows = np.flatnonzero((moved.position != here.position).any(axis=1))
         if not len(rows):
-            told = dict(info.statistics) | {"second_stage": np.ones(len(here.position))}
-            return here, kept | _memory(start), info._replace(accepted=0, clipped=0, statistics=told)
+            statistics = dict(info.statistics) | {"second_stage": np.ones(len(here.position))}
+            return here, kept | _memory(start), info._replace(accepted=0, clipped=0, statistics=statistics)
         there = Point(moved.position, here.estimate.replaced(rows, (yield from _decisive(rung, here, moved, rows))))
         log_ratio = np.zeros(len(here.position))
         with np.errstate(invalid="ignore"):
@@ -110,11 +110,11 @@ class DelayedAcceptance(Wrapping):
             change = _corrected(change, coarse.energy(start.estimate) - coarse.energy(moved.estimate))
         log_ratio[rows] = np.where(np.isnan(change), -np.inf, change)[rows]
         accept: npt.NDArray[np.bool_] = rung.log_uniform() < log_ratio
-        told = dict(info.statistics) | {"second_stage": np.exp(np.minimum(log_ratio, 0.0))}
+        statistics = dict(info.statistics) | {"second_stage": np.exp(np.minimum(log_ratio, 0.0))}
         first = np.zeros(len(log_ratio)) if info.log_ratio is None else info.log_ratio
         first = np.where(np.isposinf(rung.energy(there.estimate)), -np.inf, first)
         count = int(np.count_nonzero(accept[rows]))
-        ended = Info(first, count, info.clipped, told, info.acceptance, info.cliffs)
+        ended = Info(first, count, info.clipped, statistics, info.acceptance, info.cliffs)
         return decided(accept, there, here), kept | _memory(decided(accept, moved, start)), ended
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
@@ -158,7 +158,7 @@ def _known(coarse: ActiveRung, here: Point, memory: Memory) -> EvaluationRequest
 
 
 def _corrected(log_ratio: Array, coarse: Array) -> Array:
-    """The ratio of the fine law less that of the coarse one, by which proposals come already."""
+    """The ratio of the fine target less that of the coarse one, by which proposals come already."""
     return log_ratio - coarse
 
 

@@ -36,7 +36,7 @@ class CorrectedExchange(Sampler):
     local_move_interval : int
         Exchanges between two moves that the fine rung makes by itself.
     enhanced : bool
-        Whether the covariance of what the correction leaves is added to the noise of the coarse law.
+        Whether the covariance of what the correction leaves is added to the noise of the coarse target.
     alone : Sampler, optional
         What moves the coarse model. Default: chosen as `invsamp.sample` does.
     """
@@ -70,7 +70,7 @@ class CorrectedExchange(Sampler):
 def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:
     """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on.
 
-    Of ``fine`` what it is told about its energy, and how the variance of that is known.
+    ``fine`` gives the fine rung's estimator and variance model.
     """
     coarsest, *between = chain.levels
     rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]

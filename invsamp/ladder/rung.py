@@ -40,10 +40,10 @@ class GradientNoise:
     The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
     friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
     is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
-    the law becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
+    the target becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
 
     - ``"shrink"``: the rung's step size, given or found, is held below :math:`2 \tau / s^2`, with :math:`s^2` the
-      largest eigenvalue of S exceeded at one state in a thousand. The law stays that of the temperature.
+      largest eigenvalue of S exceeded at one state in a thousand. The target stays that of the temperature.
     - ``"effective_temperature"``, for hot rungs only: the step size stays and the rung takes the temperature at which
       its budget holds the noise, :math:`\eta s^2 / 2`, in its swaps too. (Nothing taken out at all would make
       it :math:`\tau + \eta s^2 / 2`, and another one at each state.)

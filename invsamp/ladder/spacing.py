@@ -1,12 +1,12 @@
 r"""How many rungs a ladder has, and where: from what neighbors reject.
 
-A ladder is a path of laws from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that two
-neighbors' swap is rejected is, for neighbors that are close, the distance of their laws along the path,
+A ladder is a path of targets from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that
+two neighbors' swap is rejected is, for neighbors that are close, the distance of their targets along the path,
 
 .. math:: r(\beta, \beta') \approx \int_\beta^{\beta'} \lambda(b)\, db, \qquad
           \lambda(b) = \tfrac12 E|\Phi - \Phi'|,
 
-:math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the law
+:math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the target
 at b. Farther apart, where the log ratio of a swap is normal of variance s^2 and mean -s^2/2, :math:`r =
 \mathrm{erf}(s / \sqrt 8)` and the distance is :math:`s / \sqrt{2 \pi}`: it is taken from r by that. The sum of the
 distances over the ladder, its *barrier*, does not depend on where the rungs are, and round trips are most frequent
@@ -33,8 +33,8 @@ from invsamp.arguments import integer, real, store
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 
-#: Rejections are taken to lie within these: rungs whose laws are equal would have no distance to divide, and where all
-#: swaps are rejected it is not known.
+#: Rejections are taken to lie within these: rungs whose targets are equal would have no distance to divide, and where
+#: all swaps are rejected it is not known.
 LEAST_REJECTION, MOST_REJECTION = 0.01, 0.999
 
 

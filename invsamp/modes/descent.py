@@ -40,18 +40,18 @@ class Descent(NamedTuple):
 
 def joined(one: Descent, other: Descent) -> Descent:
     """The points of both."""
-    return Descent(*map(np.concatenate, zip(one, other, strict=True)))
+    return Descent(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
 @stored
 class DescentResult(NamedTuple):
     """Where the descents of a rung's chains have ended."""
 
-    energies: Array  # (chains,) of its law, where each chain's own has ended
+    energies: Array  # (chains,) of its target, where each chain's own has ended
     moved: int  # chains that begin at another one's minimum, as their own lies far above
     unfinished: int  # descents that did not come to an end
     best: Array  # (d,) the lowest point
-    gradient: Array  # (d,) of its law's energy, there
+    gradient: Array  # (d,) of its target's energy, there
 
 
 def descend(

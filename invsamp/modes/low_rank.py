@@ -35,7 +35,7 @@ STEP, FIRST = 1e-2, 1e-4
 
 @dataclass(frozen=True, eq=False)
 class LowRankGaussian:
-    r"""A normal law of covariance :math:`L (I - V \operatorname{diag}(\lambda / (1 + \lambda)) V^T) L^T`.
+    r"""A normal distribution of covariance :math:`L (I - V \operatorname{diag}(\lambda / (1 + \lambda)) V^T) L^T`.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def low_rank(
         Positions (k, d) -> energies and gradients.
     at : ndarray, shape (d,)
     reference : Reference
-        The prior's Gaussian law in positions, or one like it.
+        The prior's Gaussian distribution in positions, or one like it.
     domain : Domain
     most : int
     rng : Generator

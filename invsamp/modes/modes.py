@@ -17,7 +17,7 @@ from invsamp.protocols import Array, ExpectedMisfit
 UNLIKELY = 1e-3
 #: Parameters of a mode that are printed.
 SHOWN = 20
-#: Share of the starts that came to a mode alone, from which on that is told.
+#: Share of the starts that came to a mode alone, from which on that is said.
 ALONE = 1.0 / 16.0
 
 

@@ -1,4 +1,4 @@
-"""Contour samplers: laws that are flat in the energy. See `invsamp.samplers` and `invsamp.tempering.contours`."""
+"""Contour samplers: targets that are flat in the energy. See `invsamp.samplers` and `invsamp.tempering.contours`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def contour_exchange(
 
     The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
     posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
-    position on at every meeting. What warm-up learns of their laws can cost swaps, never the law of the draws.
+    position on at every meeting. What warm-up learns of their targets can cost swaps, never the target of the draws.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def contour_exchange(
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     kernel : Kernel, optional
         How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.kernels.LocalLangevin`, MALA
-        whose steps are longer where the law is flatter. The energy walks by these; by the paths of
+        whose steps are longer where the target is flatter. The energy walks by these; by the paths of
         `invsamp.kernels.Microcanonical`, at several evaluations of the coarse model in each step, it comes from one end
         to the other sooner.
     swap_fraction, scheme
@@ -73,7 +73,8 @@ def contour_exchange(
 
     References
     ----------
-    Deng, Lin and Liang (2020), NeurIPS, for the law; that it is a rung beside the posterior's, and adjusted, is ours.
+    Deng, Lin and Liang (2020), NeurIPS, for the target; that it is a rung beside the posterior's, and adjusted, is
+    ours.
     """
     count = integer("rungs", rungs, least=1)
     target = contour(energy_bins, log_psi, zeta, max_temperature=max_temperature)
@@ -82,7 +83,7 @@ def contour_exchange(
     steps, levels, _ = columns(2, step_size, levels, exact())
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
     if not moves.adjusted:
-        raise ValueError(f"kernel must accept or refuse its steps, so that the law is exact, got {moves}")
+        raise ValueError(f"kernel must accept or refuse its steps, so that the target is exact, got {moves}")
     cold = Rung(tempered(1.0), levels[0], kernel=adjusted, step_size=steps[0])
     walking = Rung(target, levels[1], kernel=moves, step_size=steps[1])
     options["scheme"] = sweep() if options["scheme"] is None else options["scheme"]
@@ -97,8 +98,8 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
               M = 1 + \zeta \tau \frac{\log \theta_J - \log \theta_{J - 1}}{\Delta u},
 
     M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
-    published :math:`\theta_J^\zeta` belong to no continuous law (right weights of the modes .638 for .6 in the thesis's
-    mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the law that is simulated.
+    published :math:`\theta_J^\zeta` belong to no continuous target (right weights of the modes .638 for .6 in the
+    thesis's mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the target that is simulated.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[L
     r"""Interacting contour SGLD as published: `csgld` whose chains learn the masses together. Approximate.
 
     Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`: its fixed point is the bins' masses to
-    the power :math:`1 / \zeta`, so that the law that is simulated is flat whatever zeta is, a gain of learning only.
+    the power :math:`1 / \zeta`, so that the target that is simulated is flat whatever zeta is, a gain of learning only.
 
     Parameters
     ----------
@@ -151,7 +152,7 @@ def awsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[C
     distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100, above the
     last end too, where it is that of the last two bins: it leaves
     modes by steps that overshoot, as a longer step would, and where :math:`\epsilon M` times the curvature passes 2 the
-    law is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
+    target is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
     1/\tau)}`).
 
     Parameters

@@ -211,8 +211,11 @@ def fast_resgld(
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
     noise, kernel = GradientNoise(model, structure, on_noise_overflow), plain_kernel(friction)
-    parts = {"energy_variance": energy_variance, "gradient_noise": noise, "probes": probes, "kernel": kernel}
-    return ladder_of(temperatures, step_size, swap, options, **parts)
+    parts = {"gradient_noise": noise, "probes": probes, "kernel": kernel}
+    fidelities = options["fidelities"]
+    return ladder_of(
+        temperatures, step_size, swap, options, fidelities=fidelities, energy_variance=energy_variance, **parts
+    )
 
 
 @preset()

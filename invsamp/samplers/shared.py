@@ -1,4 +1,4 @@
-"""Laws, rungs and swaps from the arguments that presets share."""
+"""Targets, rungs and swaps from the arguments that presets share."""
 
 from __future__ import annotations
 

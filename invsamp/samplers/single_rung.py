@@ -20,7 +20,8 @@ from invsamp.tempering.cooling import of_temperature
 def sgld(step_size: float | Schedule | None = None, **options: Unpack[NoisyRungOptions]) -> Sampler:
     r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
 
-    Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
+    Its stationary distribution is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along
+    curvature
     :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
 
     In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
@@ -70,9 +71,9 @@ def sghmc(
 ) -> Sampler:
     r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
 
-    Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
-    relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
-    is :math:`\alpha` times what it is there.
+    Its stationary distribution and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction
+    of small curvature relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the
+    injected noise is :math:`\alpha` times what it is there.
 
     Parameters
     ----------

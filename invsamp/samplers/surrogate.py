@@ -83,7 +83,7 @@ def surrogate_exchange(
         The fine rung moves by itself after so many exchanges (one step of preconditioned Crank-Nicolson, one fine
         energy), so that no chain stands for ever where the coarse model is far off.
     estimator : Estimator, optional
-        What the fine rung is told about its energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
+        Of the fine rung's energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
         own for a model with Monte Carlo inside) are drawn afresh at both ends of an exchange, and of the rung's own
         moves, which pay for their variances; the coarse rungs' are exact. Pairs are solved without the estimator.
     energy_variance : VarianceModel, optional
@@ -122,10 +122,10 @@ def surrogate_exchange(
     ]
     steps = OFTEN_UNMEASURED if often is None else often
     # the coarse pairs' rule by default: they are of one fidelity, for which `product_target` is the same
-    told = optional(instance, "estimator", estimator, Estimator, ESTIMATOR) or Exact()
+    estimates = optional(instance, "estimator", estimator, Estimator, ESTIMATOR) or Exact()
     variance = optional(instance, "energy_variance", energy_variance, VarianceModel, VARIANCE_MODEL) or known()
     own = CrankNicolson(steps * local)
-    rungs = [Rung(tempered(1.0), 0, told, own, energy_variance=variance), *coarse_rungs]
+    rungs = [Rung(tempered(1.0), 0, estimates, own, energy_variance=variance), *coarse_rungs]
     swap = Swap(product_target(), every=steps)
     if correct is None:
         return Sampler(rungs, swap, preconditioner)

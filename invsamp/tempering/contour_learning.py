@@ -52,7 +52,7 @@ class Gain:
 
 
 def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, max_gain: float = 0.5) -> Gain:
-    r"""Gain by which a contour law learns, :math:`w_k = \min(w_0, a / (k^\alpha + b))`.
+    r"""Gain by which a contour target learns, :math:`w_k = \min(w_0, a / (k^\alpha + b))`.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, max_gain: flo
 
 @stored_dataclass
 class Learning:
-    """How a contour law learns.
+    """How a contour target learns.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Learning:
     gain : Gain, optional
         Default: the number of bins over the number of steps, at most 1/2.
     forever : bool
-        Whether it goes on after warm-up, as published. Draws are then those of a law that changes as it is sampled.
+        Whether it goes on after warm-up, as published. Draws are then those of a target that changes as it is sampled.
     shared : bool
         Whether all chains learn the same masses, from all of them. False: each its own.
     """
@@ -149,8 +149,8 @@ RANGE_STEPS = 100
 
 
 class Range:
-    r"""The range of energies that a contour law flattens, where nobody gives it: from the posterior's to a hotter
-    law's.
+    r"""The range of energies that a contour target flattens, where nobody gives it: from the posterior's to a hotter
+    target's.
 
     The energies :math:`u_1` at temperature 1 and :math:`u_T` at the hottest T, on average, tell the inverse temperature
     between them as that of a Gaussian of any dimension,

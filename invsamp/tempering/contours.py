@@ -1,10 +1,10 @@
-r"""Contour laws: a rung whose histogram of energies is flattened, so that it crosses what lies between modes.
+r"""Contour targets: a rung whose histogram of energies is flattened, so that it crosses what lies between modes.
 
 With bins of the energy U and their masses :math:`\Psi`, learned or given,
 
 .. math:: v(u) = u / \tau + \zeta \log \Psi(u), \qquad \nabla v = v'(U) \nabla U,
 
-:math:`\log \Psi` continuous and piecewise linear in u. Any :math:`\Psi` makes an exact law: its draws are the
+:math:`\log \Psi` continuous and piecewise linear in u. Any :math:`\Psi` makes an exact target: its draws are the
 posterior's by the weights :math:`e^{v(U) - U}`, and swaps with other rungs know it. How it is learned:
 `invsamp.tempering.contour_learning`.
 """
@@ -40,7 +40,7 @@ def contour(
     max_temperature: float = 10.0,
     gain: Gain | None = None,
 ) -> Contour:
-    r"""A law that is flat in the energy, or partly so, between the posterior's energies and those of a hotter law.
+    r"""A target that is flat in the energy, or partly so, from the posterior's energies to those of a hotter target.
 
     :math:`\log \Psi` is linear between ``energy_bins``, each the middle of a bin of energies (bins end half-way between
     them); below the first v has slope 1, the posterior's, and above the last 1 / T, that of the hottest temperature. It
@@ -53,7 +53,7 @@ def contour(
         of them at the posterior's temperature and half at the hottest.
     log_psi : array_like of float (m,), optional
         Values at the knots, up to a constant; then nothing is learned. By default v begins with the slope of a
-        Gaussian's law, from 1 at the first knot to 1 / T at the last.
+        Gaussian's, from 1 at the first knot to 1 / T at the last.
     zeta : float, > 0
         :math:`\zeta`. 1: all bins are visited alike. Less: in proportion to :math:`\Psi^{1 - \zeta}`. 0 would be the
         posterior.
@@ -90,7 +90,7 @@ def contour(
 
 @stored_dataclass
 class Contour:
-    r"""A contour law. Made by `contour`, and by the presets of the literature.
+    r"""A contour target. Made by `contour`, and by the presets of the literature.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Contour:
 
     @property
     def step_scale(self) -> float:
-        """The temperature, as of a tempered law: published step sizes are those of U."""
+        """The temperature, as of a tempered target: published step sizes are those of U."""
         return self.temperature
 
     @property
@@ -165,7 +165,7 @@ class Contour:
 
     @property
     def together(self) -> bool:
-        """Whether the law is one for all chains."""
+        """Whether the target is one for all chains."""
         return self.learning is None or self.learning.shared
 
     @property
@@ -174,7 +174,7 @@ class Contour:
         return 5 * RANGE_STEPS if isinstance(self.energy_bins, int) else 0
 
     def frozen(self, log_psi: npt.ArrayLike) -> Contour:
-        """The same law with known log masses (m,), which learns nothing."""
+        """The same target with known log masses (m,), which learns nothing."""
         values = tuple(array("log_psi", log_psi, (self.bins,)).tolist())
         return replace(self, log_psi=values, learning=None)
 
@@ -253,7 +253,7 @@ class Contour:
         ends = knots if self.placed == "ends" else 0.5 * (knots[1:] + knots[:-1])
         return np.searchsorted(ends, energy)
 
-    def told(self, memory: Memory) -> Plain:
+    def report(self, memory: Memory) -> Plain:
         """What a report says of it: the bins, what was learned, and what was counted of the draws."""
         wanted = shares(memory["log_psi"], self.zeta).mean(axis=0)
         ratio = memory["mode_occupancy"] / np.maximum(wanted, 1e-300)
@@ -329,8 +329,8 @@ class Contour:
 def published(
     ends: npt.ArrayLike, learning: Learning, *, zeta: float, temperature: float, weighting: Weighting
 ) -> Contour:
-    """The law of a published contour sampler: theta(i) at the upper end of bin i; in the top bin the multiplier is 1,
-    but for AWSGLD's, whose theta increases."""
+    """A published contour sampler's target: theta(i) at the upper end of bin i; in the top bin the multiplier is 1, but
+    for AWSGLD's, whose theta increases."""
     energies = tuple(increasing("ends", ends).tolist())
     if len(energies) < 3:
         raise ValueError(f"ends must be at least three energies, got {energies}")
@@ -345,7 +345,7 @@ def _rows(table: Array, energy: Array) -> npt.NDArray[np.intp] | int:
     if len(table) == 1:
         return 0
     if len(table) != len(energy):
-        raise ValueError(f"each of the {len(table)} chains has a law of its own, so one must be asked for each of them")
+        raise ValueError(f"each of the {len(table)} chains has its own target: energies must be one for each of them")
     return np.arange(len(energy))
 
 

@@ -51,7 +51,7 @@ class TestRung:
     def test_temperature(self, temperature):
         with pytest.raises(
             ValueError,
-            match=rf"target must be a finite number >= 1, or a law such as tempered_likelihood.*got {temperature}",
+            match=rf"target must be a finite number >= 1, or a target such as tempered_likelihood.*got {temperature}",
         ):
             Rung(temperature)
 

@@ -111,7 +111,7 @@ class TestLaw:
             alone = memory | {"log_psi": memory["log_psi"][k : k + 1]}
             np.testing.assert_allclose(target.energy(at(u), memory)[k], target.energy(at(u), alone)[k], rtol=1e-13)
             np.testing.assert_allclose(target.slope(at(u), memory)[k], target.slope(at(u), alone)[k], rtol=1e-13)
-        with pytest.raises(ValueError, match="each of the 3 chains has a law of its own"):
+        with pytest.raises(ValueError, match="each of the 3 chains has its own target"):
             target.energy(at(u[:2]), memory)
 
     def test_is_a_law_that_tells(self):
@@ -292,7 +292,7 @@ class TestPublished:
         target = (
             iv.samplers.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].target
         )
-        assert target.told(target.init())["least_over_most"] == 0.0
+        assert target.report(target.init())["least_over_most"] == 0.0
 
     @pytest.mark.parametrize("preset", [iv.samplers.csgld, iv.samplers.icsgld, iv.samplers.awsgld])
     def test_they_learn_for_ever(self, draw, preset):

@@ -4,7 +4,7 @@ A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gr
 
 .. math:: s^2 \le 2 \alpha \tau / \eta,
 
-:math:`\alpha` the friction, 1 without momentum; other laws as `invsamp.tempering.checks.noise_room` says. See
+:math:`\alpha` the friction, 1 without momentum; other targets as `invsamp.tempering.checks.noise_room` says. See
 `invsamp.ladder.GradientNoise` for what can be done beyond it.
 """
 
@@ -73,7 +73,7 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.on_noise_overflow, math.inf)
         if clipped > allowed:
             raise RuntimeError(
-                f"the gradient noise of the rung of law {rung.target} exceeded what a step injects "
+                f"the gradient noise of the rung of target {rung.target} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
                 f"{self._longest(variance):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
                 "on_noise_overflow='shrink'"

@@ -10,7 +10,6 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.kernels.metric import DenseMetric, Metric
-from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
@@ -49,13 +48,6 @@ def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[Descent
     return DescentResult(
         end.energy, int(np.count_nonzero(~near)), unfinished, end.position[lowest], end.gradient[lowest]
     )
-
-
-def curvature(rung: RungChains, led: DescentResult, scale: Array) -> EvaluationRequests[Array]:
-    """The Hessian (d, d) of v times the step scale, at the lowest point."""
-    lowest = float(np.min(led.energies))
-    matrix, _ = yield from hessian(objective_of(rung, scale), led.best, lowest, led.gradient)
-    return matrix * rung.step_scale
 
 
 def shortened_along_axes(

@@ -146,11 +146,11 @@ class Meeting:
         return found
 
     def _both(self, rows: Rows) -> EvaluationRequests[dict[tuple[str, str], Taken]]:
-        """Each rung's energy at its own position, by one batch: the difference is told, and its noise is at one of
+        """Each rung's energy at its own position, by one batch: the difference is known, and its noise is at one of
         them."""
         cold, hot = self._cold, self._hot
         estimator, prior = cold.rung.estimator, hot.rung.estimate.prior
-        assert isinstance(estimator, Pairing) and prior is not None  # others are refused; of batches it is told
+        assert isinstance(estimator, Pairing) and prior is not None  # others are refused; of batches it is known
         memory = [known for side in (cold, hot) for known in remembered(side.rung.estimator_memory, rows)]
         found = yield from estimator.pair(cold.rung.streams["swap"], cold.position[rows], hot.position[rows], *memory)
         there = Estimate(prior[rows], None, prior=prior[rows])  # type: ignore[arg-type]

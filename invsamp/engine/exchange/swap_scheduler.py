@@ -33,7 +33,7 @@ class Measured(NamedTuple):
     """What was rejected."""
 
     rejections: Array  # (pairs,) mean chances; NaN where none met
-    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the laws decides
+    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the targets decides
     barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
 
 

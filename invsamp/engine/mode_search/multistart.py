@@ -74,7 +74,7 @@ class ModeSearchResult(NamedTuple):
     searched: int  # prior points that were looked at beside the starts
     unseen: float  # about the share of starts that lead to minima which no descent has come to
     lowest_by: int  # descents that have come down to the lowest minimum
-    region: Region | None = None  # where no prior told where to look: the box that was searched
+    region: Region | None = None  # without a prior: the box that was searched
 
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
@@ -267,9 +267,9 @@ class _Search:
 
         All ends are told apart once more.
         """
-        told, count = self.spent.rows - self.led, len(self.starts)
+        apart, count = self.spent.rows - self.led, len(self.starts)
         by_descents = (budget - self.led) * count / self.led
-        by_all = (2 * budget - self.led - 2 * told) * count / (self.led + told)
+        by_all = (2 * budget - self.led - 2 * apart) * count / (self.led + apart)
         return max(0, int(min(by_descents, by_all)))
 
 

@@ -531,7 +531,9 @@ class TestBadInput:
     def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_told(self, quiet):
         wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))
         run = iv.sample(wide, **QUICK)
-        assert any("'coarse' is 2.5 times dearer than 'fine' (counted)" in line for line in run.report["decisions"])
+        assert any(
+            "'coarse' is 2.5 times more expensive than 'fine' (counted)" in line for line in run.report["decisions"]
+        )
         learned = LevelCorrection("coarse", "affine", {"affine": 0.1}, 0.9, 20, 0, 30.0, "counted", 25)
         assert "fewer pairs than its 25 outputs need: the map is held near an offset" in str(learned)
 
