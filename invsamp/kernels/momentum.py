@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
+from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import leapfrog
 from invsamp.kernels.proposals import propose
 from invsamp.protocols import Array
@@ -21,7 +20,7 @@ THRESHOLD_STEP = 0.02
 
 
 @stored_dataclass
-class Momentum:
+class Momentum(KernelDefaults):
     r"""Langevin kernel with momentum: SGHMC or, Metropolis-adjusted, generalized Hamiltonian Monte Carlo.
 
     Unadjusted, in whitened coordinates w, with the unit masses that these stand for, the move u keeps a share of the
@@ -78,12 +77,8 @@ class Momentum:
     friction: float = 0.1
     adjusted: bool = False
     #: Each refusal undoes the path so far: best in trials on a posterior of 64 unknowns, by a flat maximum.
-    target_acceptance: ClassVar[float] = 0.93
-    gradient: ClassVar[bool] = True
-    longest_step: ClassVar[float] = math.inf
-    short_step: ClassVar[float] = 0.1
-    statistics: ClassVar[Mapping[str, type]] = {}
-    ensemble_size: ClassVar[int | None] = 1
+    target_acceptance = 0.93
+    short_step = 0.1
 
     def __post_init__(self) -> None:
         store(
@@ -96,7 +91,7 @@ class Momentum:
         return "ghmc" if self.adjusted else "sghmc"
 
     @property
-    def stability_limit(self) -> float:
+    def stability_limit(self) -> float:  # type: ignore[override]
         """Largest step size times curvature at which the unadjusted kernel is stable."""
         return 2.0 * (2.0 - self.friction)
 

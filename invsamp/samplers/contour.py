@@ -15,7 +15,7 @@ from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler
 from invsamp.samplers.options import ContourOptions, FixedLadderOptions, LearnedContourOptions, StepSizes, preset
-from invsamp.samplers.shared import columns, exchange, plain_kernel
+from invsamp.samplers.shared import columns, exchange, plain_kernel, single
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import sweep
 from invsamp.tempering import tempered
@@ -191,6 +191,4 @@ def _published(field: Field, ends: npt.ArrayLike, options: ContourOptions, weigh
 def _single(target: Contour, step_size: float | Schedule, options: ContourOptions, friction: float = 1.0) -> Sampler:
     if step_size is None:
         raise ValueError("step_size must be given, a positive number or a schedule, got None")
-    used = exact() if options["estimator"] is None else options["estimator"]
-    rung = Rung(target, options["fidelity"], used, kernel=plain_kernel(friction), step_size=step_size)
-    return Sampler((rung,), boundary=options["boundary"])
+    return single(plain_kernel(friction), step_size, options, target)

@@ -12,6 +12,8 @@ from invsamp.arguments import instance, one_of, optional, real, sequence
 from invsamp.estimators import exact as exact_energies
 from invsamp.estimators.contract import Estimator
 from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels.contract import Kernel
+from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.rung import as_fidelity
 from invsamp.ladder.sampler import SWAP_ENERGIES, SWAP_RULE, SwapEnergies
@@ -20,7 +22,7 @@ from invsamp.samplers.options import Ladder, LadderOptions, StepSizes
 from invsamp.swaps import rules
 from invsamp.swaps.schemes import deo
 from invsamp.tempering.checks import as_ladder
-from invsamp.tempering.linear_targets import TemperedLikelihood
+from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
 from invsamp.tempering.target_distribution import TargetDistribution
 
 #: Temperatures of a cold and a hot rung, where none are given.
@@ -38,6 +40,25 @@ def plain_kernel(friction: float) -> Langevin | Momentum:
     """An unadjusted kernel: Langevin, or with momentum where the friction is below 1."""
     momentum = Momentum(friction)
     return Langevin() if momentum.friction == 1.0 else momentum
+
+
+def single(
+    kernel: Kernel,
+    step_size: float | Schedule | None,
+    options: Mapping[str, Any],
+    target: TargetDistribution | None = None,
+) -> Sampler:
+    """The sampler of one rung, of the posterior unless another target is given."""
+    estimator = options.get("estimator")
+    rung = Rung(
+        Tempered() if target is None else target,
+        options.get("fidelity", "finest"),
+        exact_energies() if estimator is None else estimator,
+        kernel=kernel,
+        step_size=step_size,
+        gradient_noise=options.get("gradient_noise"),
+    )
+    return Sampler((rung,), preconditioner=options.get("preconditioner"), boundary=options.get("boundary", "reflect"))
 
 
 def ladder_of(

@@ -6,13 +6,12 @@ from typing import Unpack
 
 from invsamp.arguments import real
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import exact
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
-from invsamp.ladder import Rung, Sampler
+from invsamp.ladder import Sampler
 from invsamp.samplers.options import NoisyRungOptions, RungOptions, preset
-from invsamp.samplers.shared import plain_kernel
+from invsamp.samplers.shared import plain_kernel, single
 from invsamp.tempering.cooling import of_temperature
 
 
@@ -97,7 +96,7 @@ def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOption
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
     """
-    return _exact(Langevin(adjusted=True), step_size, options)
+    return single(Langevin(adjusted=True), step_size, options)
 
 
 @preset()
@@ -120,7 +119,7 @@ def ghmc(
     ----------
     Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
     """
-    return _exact(Momentum(friction, adjusted=True), step_size, options)
+    return single(Momentum(friction, adjusted=True), step_size, options)
 
 
 @preset()
@@ -142,7 +141,7 @@ def hmc(step_size: float | Schedule | None = None, *, length: float = 0.8, **opt
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
     """
-    return _exact(Hamiltonian(length), step_size, options)
+    return single(Hamiltonian(length), step_size, options)
 
 
 @preset()
@@ -163,7 +162,7 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
     """
-    return _exact(Microcanonical(length), step_size, options)
+    return single(Microcanonical(length), step_size, options)
 
 
 @preset()
@@ -189,21 +188,8 @@ def pcn(
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return _exact(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
-
-
-def _exact(kernel: Kernel, step_size: float | Schedule | None, options: RungOptions) -> Sampler:
-    rung = Rung(fidelity=options["fidelity"], kernel=kernel, step_size=step_size)
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])
+    return single(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
 
 
 def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:
-    rung = Rung(
-        of_temperature(options["temperature"]),
-        options["fidelity"],
-        exact() if options["estimator"] is None else options["estimator"],
-        kernel=kernel,
-        step_size=step_size,
-        gradient_noise=options["gradient_noise"],
-    )
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])
+    return single(kernel, step_size, options, of_temperature(options["temperature"]))

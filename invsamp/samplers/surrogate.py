@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.domains.boundary import as_boundary
 from invsamp.estimators.contract import Estimator
 from invsamp.estimators.exact_energies import Exact
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Langevin, Momentum
@@ -17,6 +16,7 @@ from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.ladder.rung import ESTIMATOR, VARIANCE_MODEL, as_fidelity
 from invsamp.modes import Modes
 from invsamp.samplers.options import MoveOptions, preset
+from invsamp.samplers.shared import single
 from invsamp.surrogates.learning import LEAST_PAIRS
 from invsamp.surrogates.pairs import KINDS, Kind
 from invsamp.swaps.rules import product_target
@@ -181,8 +181,7 @@ def two_stage(
     """
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
     delayed = DelayedAcceptance(moves or Langevin(adjusted=True), _coarse_level(coarse), steps)
-    rung = Rung(kernel=delayed, step_size=step_size)
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=as_boundary(options["boundary"]))
+    return single(delayed, step_size, options)
 
 
 def _coarse_level(coarse: str | int) -> str | int:

@@ -82,21 +82,28 @@ class SwapRule(Protocol):
         ...
 
 
-@stored_dataclass
-class OwnEnergies:
-    r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
+class _Unbiased:
+    """Rules of one stage, without a penalty's factor, for rungs of equal mean energies."""
 
-    name: str
     factor: float = 1.0
-    assume_unbiased: bool = False
+    assume_unbiased: bool
     equalize: bool = False
-
     discrepancy: ClassVar[None] = None
 
     @property
     def needs_common_energy(self) -> bool:
         """True unless the user vouches for equal mean energies."""
         return not self.assume_unbiased
+
+
+@stored_dataclass
+class OwnEnergies(_Unbiased):
+    r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
+
+    name: str
+    factor: float = 1.0
+    assume_unbiased: bool = False
+    equalize: bool = False
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage."""
@@ -108,20 +115,11 @@ class OwnEnergies:
 
 
 @stored_dataclass
-class MultiVariance:
+class MultiVariance(_Unbiased):
     """m-reSGLD: a weighted mean of the energy differences that the two rungs see."""
 
     weight: float | None = None
     assume_unbiased: bool = False
-
-    factor: ClassVar[float] = 1.0
-    equalize: ClassVar[bool] = False
-    discrepancy: ClassVar[None] = None
-
-    @property
-    def needs_common_energy(self) -> bool:
-        """True unless the user vouches for equal mean energies."""
-        return not self.assume_unbiased
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies."""

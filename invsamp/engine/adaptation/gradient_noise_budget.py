@@ -17,6 +17,7 @@ import numpy as np
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.kernels.metric import Metric
 from invsamp.protocols import Array
 from invsamp.tempering.checks import noise_room
 from invsamp.tempering.linear_targets import Tempered
@@ -43,7 +44,7 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         self._positions, self._stated, self._before = [], [], (counts.steps, counts.clipped)
         variance = self._rung.gradient_variance()
         if variance is not None:
-            self._fit(float(self._largest(variance).max()))
+            self._fit(float(largest_whitened(self._rung.metric, variance).max()))
 
     def record(self) -> None:
         """After a step of the last window: keep its states, unless enough are kept."""
@@ -64,7 +65,9 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         if noise is None or not self._positions or rung.gradient_variance() is None:
             return
         found = [rung.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
-        largest = np.concatenate([self._largest(variance) for variance in found if variance is not None])
+        largest = np.concatenate(
+            [largest_whitened(self._rung.metric, variance) for variance in found if variance is not None]
+        )
         variance = float(np.quantile(largest, FITTING, method="higher"))
         self._fit(variance)
         counts = rung.counts
@@ -103,9 +106,10 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         budget = 2.0 * self._rung.settings.kernel.friction * noise_room(self._rung.settings.target)
         return budget / variance if variance > 0.0 else math.inf
 
-    def _largest(self, variance: Array) -> Array:
-        """Largest variance of the whitened gradients in any direction, shape (n,)."""
-        white = self._rung.metric.whiten_covariance(variance)
-        if white.ndim == 3:
-            return np.asarray(np.linalg.eigvalsh(white)[:, -1])
-        return white if white.ndim == 1 else white.max(axis=1)
+
+def largest_whitened(metric: Metric, variance: Array) -> Array:
+    """Largest eigenvalues (n,) of covariances of gradients in whitened coordinates."""
+    white = metric.whiten_covariance(variance)
+    if white.ndim == 3:
+        return np.asarray(np.linalg.eigvalsh(white)[:, -1])
+    return white if white.ndim == 1 else white.max(axis=1)

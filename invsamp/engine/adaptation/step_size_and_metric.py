@@ -33,7 +33,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget
+from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
     descend_chains,
     objective_of,
@@ -397,8 +397,7 @@ class Tuner(
         step = STABILITY_FRACTION * kernel.stability_limit / np.maximum(curvature, least)
         noise = rung.gradient_variance()
         if noise is not None:
-            white = rung.metric.whiten_covariance(noise)
-            largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
+            largest = largest_whitened(rung.metric, noise).max()
             # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
             step = np.minimum(step, kernel.friction * noise_room(rung.settings.target) / max(float(largest), 1e-300))
         return step
