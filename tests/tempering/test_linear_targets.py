@@ -252,7 +252,7 @@ class TestRefused:
         [
             (
                 [iv.tempering.tempered_likelihood(0.5)],
-                r"first law must be the posterior.* got TemperedLikelihood\(beta=0.5\)",
+                r"first target must be the posterior.* got TemperedLikelihood\(beta=0.5\)",
             ),
             (
                 [1.0, iv.tempering.tempered_likelihood(1.0)],
@@ -261,7 +261,7 @@ class TestRefused:
             ([1.0, iv.tempering.tempered_likelihood(0.2), 2.0], "got beta = 0.2 before T = 2 at index 2"),
             (
                 [1.0, "hot", iv.tempering.tempered_likelihood(0.2)],
-                r"temperatures\[1\] must be a finite number >= 1, or a law",
+                r"temperatures\[1\] must be a finite number >= 1, or a target",
             ),
         ],
     )
