@@ -90,7 +90,7 @@ class Phases:
         fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
         check_swaps(widest, fidelities)
         self._preconditioner = widest.preconditioner_at(problem.dimension)
-        most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
+        most = len(widest.rungs) if widest.ladder is None else widest.ladder.max_rungs
         check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
         work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
         self.evaluation_budget = EvaluationBudget(self._plan, work.potentials, self._allowed(most))
