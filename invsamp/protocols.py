@@ -409,16 +409,11 @@ class RemovableDomain(Protocol):
 
 @runtime_checkable
 class ExplainsFailures(Protocol):
-    """A problem that knows what its last failed solve said."""
+    """A problem that knows what its failed solves said."""
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
-        """That; None if no solve of the fidelity failed."""
+        """What the last failed solve of a fidelity said; None if none failed."""
         ...
-
-
-@runtime_checkable
-class KnowsMistakes(Protocol):
-    """A problem that tells a model which raises everywhere from solves that fail."""
 
     def model_mistake(self, fidelity: str | None = None) -> Exception | None:
         """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
@@ -515,7 +510,7 @@ class Problem(SampledProblem, Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
 
     What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
-    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `KnowsMistakes`, `HasModels`, `Observed`, `NamesSeries`,
+    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `NamesSeries`,
     `Predicts`, `Described`. Nothing beside these is asked of one.
     """
 
@@ -527,15 +522,6 @@ class Problem(SampledProblem, Protocol):
     @property
     def fidelities(self) -> tuple[str, ...]:
         """Names of the fidelities, from the coarsest to the finest."""
-        ...
-
-    def potential(self, fidelity: str | None = None) -> Potential:
-        """The potential of one fidelity, the finest by default."""
-        ...
-
-    @property
-    def sampling_domain(self) -> Any:
-        """Domain of the positions (`invsamp.domains`)."""
         ...
 
     @property

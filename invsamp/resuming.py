@@ -22,7 +22,6 @@ from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.recorded_variables import Record, as_record
 from invsamp.engine.driver.signals import Interrupts
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.engine.multifidelity.corrected_run import engine_of
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
 from invsamp.parallel.consistency_check import check_equal, run_settings
@@ -113,7 +112,7 @@ def resume(
     problem, used, kept = _parts(path, header, payload, posterior, sampler, record)
     _check_same(path, header.about, problem, used)
     plan = _plan(header.about["plan"], draws, evaluations)
-    engine, evaluator = engine_of(problem, used, plan), as_evaluator(executor)
+    engine, evaluator = Engine(problem, used, plan), as_evaluator(executor)
     engine.record = kept
     if evaluator and comm is not None:
         raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")

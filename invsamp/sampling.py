@@ -21,7 +21,6 @@ from invsamp.engine.driver.progress_bar import Bar
 from invsamp.engine.driver.recorded_variables import as_record
 from invsamp.engine.driver.signals import Interrupts, leave, reason
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.engine.multifidelity.corrected_run import engine_of
 from invsamp.engine.rungs.initial_points import given_start
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
@@ -160,7 +159,7 @@ def sample(
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
-    engine = engine_of(problem, sampler, asked)
+    engine = Engine(problem, sampler, asked)
     engine.record = as_record(problem, record, keep)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
@@ -189,7 +188,7 @@ def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, se
         start = start.draws(chains, seed)
     if start is None:
         return None
-    return given_start(engine.problem, engine.sampled.sampling_domain, start, chains, len(engine.sampler.rungs))
+    return given_start(engine.bound, start, chains, len(engine.sampler.rungs))
 
 
 def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Path | None) -> None:
@@ -200,7 +199,7 @@ def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Pat
 
 def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
     """The run from its first solve to its last."""
-    engine.restart_clock(0.0)  # what came before was imports and agreement, and waiting for processes to start
+    engine.seconds = 0.0  # what came before was imports and agreement, and waiting for processes to start
     if path is not None:
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from invsamp.arguments import instance
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.multifidelity.corrected_run import CorrectedEngine
 from invsamp.evaluate.contract import Checked, Evaluator, EvaluatorError
 from invsamp.evaluate.executors import Executed
 from invsamp.results.partial_results import warn
@@ -35,9 +34,8 @@ def answered_by(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
         raise
     except Exception as error:
         raise EvaluatorError(f"{evaluator!r} failed as it was opened: {type(error).__name__}: {error}") from error
-    if isinstance(engine, CorrectedEngine):
-        counted = engine.potentials
-        engine.corrected = lambda _: evaluator.open({name: each.potential for name, each in counted.items()})
+    counted = engine.potentials
+    engine.bound.dispatch.corrected = lambda _: evaluator.open({n: each.potential for n, each in counted.items()})
     try:
         engine.share(Checked(evaluator, engine.potentials).answer)
         yield

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.signals import Interrupts
-from invsamp.engine.multifidelity.corrected_run import CorrectedEngine
 from invsamp.parallel.communicator import all_or_none, alone, check_communicator, world
 from invsamp.parallel.consistency_check import unequal_energies
 from invsamp.parallel.groups import Groups, is_fixed, models_of, starts
@@ -100,8 +99,7 @@ def _drive(
     coordinator = Coordinator(comm, engine, groups.size, groups.joint)
     # those who solve jointly have to be asked in one order, and all at the same time
     engine.share(coordinator.answer, None if groups.joint else coordinator)
-    if isinstance(engine, CorrectedEngine):
-        engine.corrected = coordinator.tell
+    engine.bound.dispatch.corrected = coordinator.tell
     engine.signaled, engine.processes = coordinator.signaled, coordinator.report
     made, left = None, None
     try:
@@ -130,8 +128,8 @@ def _serve(comm: Communicator, engine: Engine, groups: Groups) -> None:
 
         while (sent := patience.until(look).recv()) is not None:
             if isinstance(sent, Correction):
-                assert isinstance(engine, CorrectedEngine)  # as on the first process
-                engine.correct(sent)
+                assert engine.coarse is not None  # as on the first process
+                engine.coarse.correct(sent)
                 continue
             reply = solved(engine, [Task.unpacked(task) for task in sent], groups.joint, first)
             # not by a send that blocks: it would keep the core from the first process, which may still solve

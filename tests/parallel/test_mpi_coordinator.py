@@ -69,7 +69,9 @@ def answers(comm, requests, models, chains=6, apart=False):
 
     def work():
         found = [
-            as_they_come([one(request) for request in asked], engine.work.queue) if apart else engine.answer(asked)
+            as_they_come([one(request) for request in asked], engine.bound.dispatch.queue)
+            if apart
+            else engine.answer(asked)
             for asked in requests
         ]
         counts = {name: e.evaluations for name, e in engine.potentials.items()}
@@ -259,7 +261,7 @@ class TestWaitingForTheDearest:
 
             def drive():
                 for _ in range(2):  # costs are known from the first time on
-                    as_they_come([noting(request) for request in asked], engine.work.queue)
+                    as_they_come([noting(request) for request in asked], engine.bound.dispatch.queue)
 
             return share(comm, engine, drive)
 

@@ -8,7 +8,7 @@ from invsamp.diagnostics.checks import ess_wanted
 from invsamp.diagnostics.report import Budget, Spent
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.evaluate.counted import CountedPotential
 
 #: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what tells
@@ -32,7 +32,7 @@ NOTICE_SHARE, WARMUP_SHARE = 0.5, 0.75
 NAMES = {"descents": "optimization", "looks": "mode search", "failed": "rejected pilot runs"}
 
 
-class EvaluationBudget:
+class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
     """The account of a run.
 
     Parameters
@@ -45,8 +45,6 @@ class EvaluationBudget:
 
     Attributes
     ----------
-    budget : int
-        Evaluations of all fidelities that the run may take: those that the user set, or `ALLOWED` for each step.
     stopped : int or None
         Evaluations at which warm-up was stopped, where it was.
     descents_most : int
@@ -63,7 +61,7 @@ class EvaluationBudget:
         draws = plan.chains * plan.draws * plan.thin
         self._plan = plan
         self.stopped: int | None = None
-        self.budget = plan.evaluations or ALLOWED * plan.chains * (plan.steps if steps is None else steps)
+        self._allowed = ALLOWED * plan.chains * (plan.steps if steps is None else steps)
         self.descents_most, self.points_most = max(draws, LEAST_LOOK), min(draws, MOST_POINTS)
         if plan.evaluations is not None:
             self.descents_most = min(self.descents_most, max(1, plan.evaluations // 4))
@@ -71,6 +69,11 @@ class EvaluationBudget:
         self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
         self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
         self._by = dict.fromkeys(PURPOSES, 0)
+
+    @property
+    def budget(self) -> int:
+        """Evaluations of all fidelities that the run may take."""
+        return self._plan.evaluations or self._allowed
 
     @property
     def total(self) -> int:
@@ -111,8 +114,7 @@ class EvaluationBudget:
 
     def allow(self, steps: int) -> None:
         """Allow for so many steps of a chain from now on, where the user set no budget."""
-        if self._plan.evaluations is None:
-            self.budget = self.total + ALLOWED * self._plan.chains * steps
+        self._allowed = self.total + ALLOWED * self._plan.chains * steps
 
     def expected(self, done: int, steps: int) -> float:
         """Evaluations of the whole run, at the rate of the ``done`` of about ``steps`` steps."""
@@ -153,17 +155,6 @@ class EvaluationBudget:
                 "evaluations was spent. Allow for more (evaluations=), of a run in a directory by invsamp.resume."
             )
         return found
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        return self._by | {"stopped": self.stopped, "budget": self.budget}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._by = {name: state[name] for name in PURPOSES}
-        self.stopped = state.get("stopped")  # not in runs of version 0.2.0
-        if self._plan.evaluations is None:
-            self.budget = state.get("budget", self.budget)
 
     def report(self) -> Spent:
         """In plain types, with the limits."""

@@ -13,11 +13,11 @@ from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.kernels.contract import Kernel, Mask
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
-from invsamp.ladder.automatic import LENGTHS, Automatic
+from invsamp.ladder.automatic import LENGTHS
 from invsamp.protocols import Array
 
 #: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
@@ -37,13 +37,20 @@ STUCK = 0.4
 JUDGED = 500
 
 
-class KernelSelection:
+class KernelSelection(
+    Lasting,
+    lasting=(
+        *("stage", "failed", "led", "astray", "again", "returned", "told", "pilot", "_positions", "_energies"),
+        *("_modes", "_worths", "_lowest", "_jumps", "_failures", "_tried"),
+    ),
+):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
 
     Parameters
     ----------
-    sampler : Automatic
-    dimension, fidelities : int
+    stages : sequence of Sampler
+        In the order in which they are tried; see `Automatic.stages`.
+    dimension : int
         Of the problem.
     to_prior : bool
         Whether a ladder can reach the prior.
@@ -51,12 +58,9 @@ class KernelSelection:
         Whether descents begin at its draws; otherwise wherever chains may start.
     """
 
-    def __init__(
-        self, sampler: Automatic, dimension: int, fidelities: int, to_prior: bool, has_prior: bool = True
-    ) -> None:
+    def __init__(self, stages: Sequence[Sampler], dimension: int, to_prior: bool, has_prior: bool = True) -> None:
         self._from, self._points = ("the prior", "draws of the prior") if has_prior else 2 * ("starting points",)
-        self._stages = sampler.stages(dimension, fidelities)
-        self._to_prior = to_prior
+        self._stages, self._to_prior = stages, to_prior
         self.stage = 0
         #: Trials that have failed.
         self.failed = 0
@@ -257,33 +261,6 @@ class KernelSelection:
             best = int(np.argmax(self._worths))
             self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=warm_start.position)
             self.told.append(f"{failed}: back to {self._kernel}, which was the best")
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
-        known = {
-            "modes": self._modes,
-            "worths": list(self._worths),
-            "failures": list(self._failures),
-            "tried": list(self._tried),
-            "returned": self.returned,
-            "led": self.led,
-            "again": self.again,
-        }
-        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
-        known |= {"pilot": self.pilot}
-        return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self.stage, self.told = state["stage"], list(state["told"])
-        self._modes, self._worths = state["modes"], list(state["worths"])
-        self._failures, self.returned = list(state["failures"]), state["returned"]
-        self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
-        self.again, self.pilot = state.get("again", False), state.get("pilot")  # not in runs of before
-        self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
-        self._lowest, self._jumps = state["lowest"], state["jumps"]
-        self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
 
     def report(self) -> list[str]:
         """What was chosen, and why."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from invsamp.diagnostics.report import Descents, Misfit, Report, Stationarity
 from invsamp.engine.adaptation.step_size_and_metric import STABILITY_FRACTION
+from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
-from invsamp.ladder import Sampler
 from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
 from invsamp.storage.contents import versions
@@ -21,10 +21,9 @@ from invsamp.tempering.checks import temperatures_of
 from invsamp.tempering.target_distribution import ReportingTarget
 
 
-def report(
-    sampler: Sampler, rungs: Sequence[RungChains], exchange: Exchange | None, potentials: Mapping[str, CountedPotential]
-) -> Report:
+def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
     """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
+    sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
     # a ladder that was found may have done without some of them in the end

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from invsamp.diagnostics.report import FoundModes
 from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.modes.minima import Minima
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
@@ -22,7 +22,7 @@ SHARE_AWAY = 0.1
 SHOWN = 4
 
 
-class ModeOccupancy:
+class ModeOccupancy(Lasting, lasting=("mode_search_result", "_scale", "_counts", "_reach")):
     """What descents found before a run, and how many of its draws belong to each mode."""
 
     def __init__(self) -> None:
@@ -58,20 +58,6 @@ class ModeOccupancy:
             self._counts += np.bincount(
                 nearest(self.mode_search_result.minima, self._scale, part), minlength=len(self._counts)
             )
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        counts, reach = self._counts.copy(), self._reach.copy()
-        return {"mode_search_result": self.mode_search_result, "counts": counts, "scale": self._scale, "reach": reach}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self.mode_search_result, self._counts, self._scale = (
-            state["mode_search_result"],
-            state["counts"].copy(),
-            state["scale"],
-        )
-        self._reach = state.get("reach", np.zeros(len(self._scale))).copy()  # not in runs of before
 
     def report(self, problem: Problem) -> FoundModes | None:
         """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""

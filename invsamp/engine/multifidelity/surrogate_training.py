@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ import numpy as np
 from invsamp.diagnostics.draws import ess, rhat
 from invsamp.diagnostics.report import LearnedLevel, LearntCorrection
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
-from invsamp.engine.driver.engine import Engine
+from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.multifidelity.support_check import Probe, check_support
+from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import EvaluationRequests, Request
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
@@ -69,17 +69,8 @@ class Found(NamedTuple):
 
 
 def _told(level: LevelCorrection) -> LearnedLevel:
-    return {
-        "fidelity": level.fidelity,
-        "kind": level.kind,
-        "efficiency": level.efficiency,
-        "pairs": level.pairs,
-        "failed": level.failed,
-        "relative_cost": level.relative_cost,
-        "source": level.source,
-        "enhanced": level.enhanced,
-        "sd": dict(level.sd),
-    }
+    found: LearnedLevel = {name: getattr(level, name) for name in LearnedLevel.__annotations__}  # type: ignore[assignment]
+    return {**found, "sd": dict(level.sd)}
 
 
 class Training(
@@ -93,40 +84,41 @@ class Training(
 
     Parameters
     ----------
-    posterior : Posterior
+    bound : BoundProblem
+        Of the run.
     levels : sequence of str
         The coarse fidelity that moves, and those between it and the finest that may pass on.
     settings : CorrectedExchange
     plan : Plan
         Of the whole run.
-    potentials : mapping
-        Counted ones, of the run.
     costs : Costs
         Of solves.
-    do : callable
-        `Engine.do` of the run.
     """
 
     def __init__(
         self,
-        posterior: Posterior,
+        bound: BoundProblem,
         levels: Sequence[str],
         settings: CorrectedExchange,
         plan: Plan,
-        potentials: dict[str, CountedPotential],
         costs: Costs,
-        do: Callable[[list[EvaluationRequests[None]]], object],
     ) -> None:
-        self.posterior, self.levels, self._settings, self._do = posterior, tuple(levels), settings, do
+        assert isinstance(bound.problem, Posterior)
+        self.posterior, self.levels, self._settings, self._do = (
+            bound.problem,
+            tuple(levels),
+            settings,
+            bound.dispatch.do,
+        )
         self.fidelity = fidelity = levels[0]
-        self._names, self._costs = (*levels, posterior.fidelities[-1]), costs
-        self._potential = potentials[fidelity]
-        alone = posterior.alone(fidelity)
+        self._names, self._costs = (*levels, bound.fidelities[-1]), costs
+        self._potential = bound.potentials[fidelity]
         sampler = Automatic() if settings.alone is None else settings.alone
         budget = None if plan.evaluations is None else max(1, plan.evaluations // 2)
         own = replace(plan, draws=STEPS, thin=1, schedule_steps=None, evaluations=budget)
+        alone = BoundProblem(self.posterior.alone(fidelity), sampler, {fidelity: self._potential}, bound.dispatch)
         #: The run of the coarse fidelity alone.
-        self.coarse = Engine(alone, sampler, own, {fidelity: self._potential})
+        self.coarse = Phases(alone, sampler, own)
         self._drawn: list[Array] = []
         self._wanted, self._before, self._failed = STEPS, 0, 0
         self._states: Array | None = None  # of the pairs, positions (n, d)
@@ -164,8 +156,9 @@ class Training(
             return
         if not self._drawn:
             self._before, self._failed = self._potential.evaluations, self._potential.failed
-        coarse.step()
-        self._drawn.append(coarse.rungs[0].position.copy())
+            coarse.ensemble.forget()
+        coarse.ensemble.move()
+        self._drawn.append(coarse.ensemble.rungs[0].position.copy())
         if len(self._drawn) == self._wanted:
             self._judge()
 
@@ -201,7 +194,7 @@ class Training(
         assert self._states is not None
         rng = np.random.default_rng([self.coarse.plan.seed, *b"probe"])
         known = self._states[whole(np.concatenate([found[-1] for found in self._solved]))]
-        domain = self.coarse.sampled.sampling_domain
+        domain = self.coarse.bound.domain
         self._probe = Probe(0, 0.0)
         if len(known):
             self._probe = yield from check_support(known, self.fidelity, self._names[-1], domain, rng)
@@ -221,7 +214,7 @@ class Training(
         chain, alone = chosen(self.levels, finest, errors, costs, side)
         if settings.every is not None:
             chain = chain._replace(every=settings.every)
-        warm_starts = [_warm_start(rung) for rung in self.coarse.rungs]
+        warm_starts = [_warm_start(rung) for rung in self.coarse.ensemble.rungs]
         warm_starts[:0] = [WarmStart(warm_starts[0].position.copy(), warm_starts[0].metric, None) for _ in chain.levels]
         levels = [learnts[name].level(name, costs.ratio(name, finest), costs.source) for name in chain.levels]
         passes = max(chain.least, alone.least) >= acceptance(GATE_SD)
@@ -236,7 +229,7 @@ class Training(
         return Found(
             tuple(levels),
             tuple([corrections[name] for name in chain.levels]),
-            exchange(self.coarse.work.composition, chain, local, settings.rungs[0]),
+            exchange(self.coarse.ensemble.composition, chain, local, settings.rungs[0]),
             warm_starts,
             chain.steps,
             pays,

@@ -16,48 +16,7 @@ from invsamp.kernels import DelayedAcceptance
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import Kernel
 from invsamp.ladder import Sampler
-from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.protocols import Problem, SampledProblem
 from invsamp.tempering.cooling import Annealed
-
-
-def fidelity_of(problem: Problem, wanted: str | int) -> str:
-    """The name of a fidelity, given by it or by its place, 0 for the finest."""
-    names = problem.fidelities
-    if isinstance(wanted, str):
-        if wanted not in names:
-            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
-        return wanted
-    return names[max(0, len(names) - 1 - wanted)]
-
-
-def potentials_of(
-    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
-) -> dict[str, CountedPotential]:
-    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
-    used = set(fidelities)
-    for rung, own in zip(sampler.rungs, fidelities, strict=True):
-        if isinstance(rung.estimator, CoupledSum):
-            used.update(rung.estimator.levels_below(own, names))
-        if isinstance(rung.kernel, DelayedAcceptance):
-            used.add(_screening(names, own, rung.kernel.coarse))
-    if isinstance(sampler, CorrectedExchange):  # those between may pass on
-        used.update(names[names.index(fidelities[-1]) :])
-    potentials: dict[str, CountedPotential] = {}
-    for name in names:
-        if name in used:
-            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
-    return potentials
-
-
-def _screening(names: Sequence[str], own: str, coarse: str | int) -> str:
-    """The fidelity that screens the moves of one; `ValueError` if there is none below it."""
-    below = list(names[: names.index(own)])
-    if not below or (isinstance(coarse, str) and coarse not in below):
-        raise ValueError(
-            f"coarse of delayed acceptance must be a fidelity below {own!r}, of which there are {below}, got {coarse!r}"
-        )
-    return coarse if isinstance(coarse, str) else below[max(0, len(below) - coarse)]
 
 
 def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.errors import ModelError
 from invsamp.estimators.contract import BoundEstimator
 from invsamp.estimators.minibatches import BoundMinibatch
-from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Estimate, Request, answered
+from invsamp.evaluate.requests import answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
+from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 
 #: Starts at which something is to be told, and those that are tried for it.
@@ -74,40 +76,28 @@ class Checked(NamedTuple):
         return [mistake.warning for mistake in self.mistakes.values()]
 
 
-def check(
-    problem: Problem,
-    sampled: SampledProblem,
-    rungs: Sequence[RungChains],
-    potentials: Mapping[str, Uncounted],
-    seed: int,
-    others: Sequence[str] = (),
-) -> Checked:
+def check(bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: Sequence[str] = ()) -> Checked:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
 
     Parameters
     ----------
-    problem : Problem
-        As posed.
-    sampled : SampledProblem
-        As posed, and as the sampler sees it.
+    bound : BoundProblem
     rungs : sequence of RungChains
         The rungs, from cold to hot; they are placed.
-    potentials : mapping
-        By fidelity.
     seed : int
         The run's. The directions have a stream of their own.
     others : sequence of str
         Fidelities that no rung is for yet: at the positions of the first one's chains.
     """
-    found = Checked({}, {})
+    found, potentials = Checked({}, {}), bound.uncounted()
     first = _first_rungs(rungs)
     for number, (name, k) in enumerate((first | dict.fromkeys((o for o in others if o not in first), 0)).items()):
-        bound = rungs[k].estimator
-        batch = getattr(bound, "batch", bound)  # of a control variate
+        estimator = rungs[k].estimator
+        batch = getattr(estimator, "batch", estimator)  # of a control variate
         batch = batch if isinstance(batch, BoundMinibatch) else None
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
-        solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)
+        solves, mistake = check_one(bound.problem, bound.sampled, name, potential, rungs[k].position, rng)
         found.solves[name] = solves
         # of an estimator the noise is known, and without acceptance nobody asks for energies
         known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
@@ -179,7 +169,7 @@ def tell(mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *
         if chosen and mistake.gross and name == rungs[0].fidelity:
             raise ModelError(mistake.warning if mistake.noisy else f"{mistake.words}. {CHOSEN}. {WHAT_TO_DO}")
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(mistake.warning, stacklevel=7)
+        warnings.warn(mistake.warning, stacklevel=8)
 
 
 class _OneBatch:
@@ -196,30 +186,6 @@ class _OneBatch:
         """Energies (n,) and gradients (n, d)."""
         found = [answered(self._batch.estimate(np.random.default_rng(0), row[None]), self._answer) for row in position]
         return np.concatenate([part.energy for part in found]), np.concatenate([part.gradient for part in found])
-
-
-class Uncounted:
-    """A potential as whoever evaluates for a run does, with evaluations that are not counted: those of checks."""
-
-    def __init__(self, potential: CountedPotential, answer: Answer) -> None:
-        self._potential, self._answered, self.dimension = potential, answer, potential.dimension
-
-    def energy(self, position: Array) -> Array:
-        """Energy (n,), +inf where it is not finite."""
-        return self.answer((Request(self._potential.fidelity, position, gradient=False),))[0].energy
-
-    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
-        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
-        (found,) = self.answer((Request(self._potential.fidelity, position),))
-        return found.energy, found.gradient
-
-    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for of this fidelity."""
-        potential = self._potential
-        before = potential.counts
-        found = self._answered(requests)
-        potential.counts = before
-        return found
 
 
 def _first_rungs(rungs: Sequence[RungChains]) -> dict[str, int]:
@@ -244,10 +210,11 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
 def _wrong(
     problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
 ) -> str:
+    name = labels(problem.shapes)[column]
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (
-        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {_labels(problem)[column]}: "
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}: "
         f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
         f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
     )
@@ -262,12 +229,3 @@ def _unseen(energy: float) -> str:
         f". Or the gradient is right, and the energy, {energy:.4g} there, too coarse to show it, as in single "
         "precision: leave constants out of it, or compute it in double"
     )
-
-
-def _labels(problem: Problem) -> list[str]:
-    shapes: Mapping[str, tuple[int, ...]] = problem.shapes
-    return [
-        name + (f"[{', '.join(map(str, index))}]" if index else "")
-        for name, shape in shapes.items()
-        for index in np.ndindex(*shape)
-    ]

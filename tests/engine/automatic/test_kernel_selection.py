@@ -205,7 +205,7 @@ class TestWhatIsChosen:
     def test_how_long_a_trial_is(self, modes, slow, least, steps):
         """Half as long of independent draws of one mode; twice as long of such as are worth nearly enough."""
         # of a seed that nothing shifts
-        rng, choice, taken = np.random.default_rng([1]), KernelSelection(Automatic(), 3, 1, True), 0
+        rng, choice, taken = np.random.default_rng([1]), KernelSelection(Automatic().stages(3, 1), 3, True), 0
         choice._modes = modes
         x = rng.standard_normal((4, 3))
         while not choice.complete(least):
@@ -393,14 +393,14 @@ class TestWhatIsChosen:
     )
     def test_paths_that_would_still_be_too_short_are_left_out(self, stage, worth, most, longer):
         """Unless longer ones would be too dear."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice.stage = stage
         assert choice._longer(worth, 0.1, lambda times: times <= most) == longer
 
     @pytest.mark.parametrize(("worst", "modes", "ladder"), [(1.3, 1, False), (1.8, 1, True), (1.3, 2, True)])
     def test_chains_that_are_only_slow_need_no_ladder(self, monkeypatch, worst, modes, ladder):
         """Of one mode, in which they meet again and again: the paths that were worth most go on."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice._modes = modes
         warm_starts = [
             WarmStart(np.full((4, 3), float(k)), DiagonalMetric(np.ones(3)), 0.1 * (k + 1)) for k in range(2)
@@ -421,7 +421,7 @@ class TestWhatIsChosen:
     def test_where_one_chain_is_stuck_steps_are_found_once_more(self, moves, others, again):
         """Once, if the others pass: paths of the same length, from where the chains are; then longer ones."""
         # of a seed that nothing shifts
-        rng, choice = np.random.default_rng([1]), KernelSelection(Automatic(), 3, 1, True)
+        rng, choice = np.random.default_rng([1]), KernelSelection(Automatic().stages(3, 1), 3, True)
         warm_start = WarmStart(np.zeros((4, 3)), DiagonalMetric(np.ones(3)), 0.1)
         for attempt in range(2):
             x = rng.standard_normal((4, 3))
@@ -438,7 +438,7 @@ class TestWhatIsChosen:
 
     def test_chains_that_begin_again_at_starts_have_a_whole_warm_up(self, monkeypatch):
         """Also where it had been made once more before: what is found from there on is another law's."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice.again, choice._lowest = True, -1000.0
         move_once(choice)
         monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
@@ -549,7 +549,7 @@ class TestDrawsOfATrial:
     def test_not_of_a_run_that_is_hardly_longer(self, draws, thin, kept):
         engine = Engine(linear(), Automatic(), Plan(draws, 500, thin, 4, 1, stops_early=True))
         engine.begin()
-        while not engine.stages.choice.steps:
+        while not engine.phases.choice.steps:
             engine.step()
         assert engine.drawn == (1 if kept else 0)
         while engine.warming:
@@ -591,7 +591,7 @@ class TestItIsARun:
             one.step(), other.step()
         for a, b in zip(one.rungs, other.rungs, strict=True):
             np.testing.assert_array_equal(a.position, b.position)
-        assert one.stages.choice.told == other.stages.choice.told
+        assert one.phases.choice.told == other.phases.choice.told
 
     @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
     @pytest.mark.parametrize("draws", [10, 2 * TRIAL], ids=["few draws", "draws of the trial"])

@@ -8,14 +8,13 @@ the posterior at the most. A difference that is the same everywhere does nothing
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from invsamp.diagnostics.report import Repeated
-from invsamp.engine.rungs.gradient_check import COARSE, Uncounted
-from invsamp.engine.rungs.lasting_state import Lasting
+from invsamp.engine.rungs.dispatch import Uncounted
+from invsamp.engine.rungs.gradient_check import COARSE
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import Request, Rows
 from invsamp.protocols import Array
@@ -38,66 +37,6 @@ CALLS = (
     "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too early: a "
     "model has to be a function of theta alone",
 )
-
-
-class Repeats(Lasting, lasting=("found", "_wrong", "_known")):
-    """The checks of a run: before its first step, and after its last.
-
-    Parameters
-    ----------
-    finest : str
-        The fidelity whose posterior is sampled.
-
-    Attributes
-    ----------
-    found : dict of Repeated
-        By fidelity, after the last step.
-    """
-
-    def __init__(self, finest: str) -> None:
-        self._finest = finest
-        self.found: dict[str, Repeated] = {}
-        self._wrong: dict[str, str] = {}  # by fidelity, in words
-        self._known: tuple[Array, Array] | None = None  # positions and energies of some chains when draws began
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong."""
-        return list(self._wrong.values())
-
-    def begin(self, rungs: Sequence[RungChains], potentials: Mapping[str, Uncounted]) -> None:
-        """Warn where energies at the chains' starts are others the second time, by far."""
-        start = np.unique(rungs[0].position, axis=0)[:POSITIONS]
-        found = {name: repeated(potentials[name], name, slope, start) for name, slope in _exact(rungs).items()}
-        self._wrong = _in_words(found, self._finest, start=True)
-        for message in self.warnings:
-            warnings.warn(message, stacklevel=6)
-
-    def draw(self, rung: RungChains | None) -> None:
-        """Draws begin: keep what is known of some chains of the cold rung. None: they do not, after all."""
-        self._known = None if rung is None or not rung.estimator.exact_energy else _chains(rung)
-
-    def end(self, rungs: Sequence[RungChains], potentials: Mapping[str, Uncounted]) -> None:
-        """After the last step: hold energies against what they were when draws began, and are now.
-
-        Whatever that raises, the draws are there.
-        """
-        if self._known is None:
-            return
-        position, energy = map(np.concatenate, zip(self._known, _chains(rungs[0]), strict=True))
-        position, first = np.unique(position, axis=0, return_index=True)
-        cold = rungs[0].fidelity
-        try:
-            self.found = {
-                name: repeated(potentials[name], name, slope, position, energy[first] if name == cold else None)
-                for name, slope in _exact(rungs).items()
-            }
-        except Exception as error:
-            self._wrong[cold] = (
-                f"after the last step positions could not be evaluated again ({type(error).__name__}: {error})"
-            )
-            return
-        self._wrong |= _in_words(self.found, self._finest)
 
 
 def repeated(
@@ -139,7 +78,7 @@ def repeated(
     )
 
 
-def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
+def in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
     """What is wrong, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
     return {name: _told(name, one, finest, start) for name, one in wrong.items()}
@@ -158,12 +97,12 @@ def _told(name: str, one: Repeated, finest: str, start: bool) -> str:
     return f"{told}. {effect}. {advice}"
 
 
-def _chains(rung: RungChains) -> tuple[Array, Array]:
+def placed(rung: RungChains) -> tuple[Array, Array]:
     """Positions (n, d) of some chains, and the energies (n,) that they have there."""
     return rung.position[:POSITIONS].copy(), rung.estimate.energy[:POSITIONS].copy()
 
 
-def _exact(rungs: Sequence[RungChains]) -> dict[str, bool]:
+def exact_fidelities(rungs: Sequence[RungChains]) -> dict[str, bool]:
     """Fidelities whose energies are taken for exact, and whether they are evaluated with gradients."""
     found: dict[str, bool] = {}
     for rung in rungs:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.engine.driver import repeated_evaluations
-from invsamp.engine.driver.repeated_evaluations import LIMIT
+from invsamp.engine.rungs import model_checks, repeated_evaluations
+from invsamp.engine.rungs.repeated_evaluations import LIMIT
 from invsamp.evaluate.requests import Estimate
 
 TIMES = np.linspace(0.0, 1.0, 10)
@@ -165,8 +165,8 @@ def test_what_fails_after_the_last_step_leaves_the_draws(monkeypatch):
     def broken(*arguments):
         raise OSError("no server")
 
-    monkeypatch.setattr(repeated_evaluations, "repeated", broken)
-    monkeypatch.setattr(repeated_evaluations.Repeats, "begin", lambda *arguments: None)
+    monkeypatch.setattr(model_checks, "repeated", broken)
+    monkeypatch.setattr(model_checks.ModelChecks, "begin", lambda *arguments, **chosen: None)
     run = iv.sample(posed(line), iv.mala(), **SETTINGS)
     assert run.report["draws"] == 300
     assert any("could not be evaluated again (OSError: no server)" in message for message in run.warnings())
