@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from invsamp.arguments import boolean, instance
+from invsamp.arguments import boolean, instance, integer, optional
 from invsamp.engine.driver.blas_threads import one_thread
-from invsamp.engine.driver.checkpoint_loop import begin_run, check_segment
-from invsamp.engine.driver.draw_buffer import Draws
+from invsamp.engine.driver.checkpoint_loop import begin_run
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.driver.progress_bar import Bar
+from invsamp.engine.driver.loop import in_memory
 from invsamp.engine.driver.recorded_variables import as_record
-from invsamp.engine.driver.signals import Interrupts, leave, reason
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.rungs.initial_points import given_start
 from invsamp.evaluate.contract import Evaluator
@@ -163,7 +160,7 @@ def sample(
     engine.record = as_record(problem, record, keep)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
-    check_segment(segment)
+    optional(integer, "segment", segment, least=1)
     if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
     evaluator = as_evaluator(executor)
@@ -175,7 +172,7 @@ def sample(
         if path is None:
             load_arviz()  # which may fail, and must not do so when the draws are made
         with answered_by(engine, evaluator):
-            run = share(comm, engine, partial(_made, engine, progress, path, segment, together=comm is not None))
+            run = share(comm, engine, partial(_made, engine, progress, path, segment))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
@@ -197,14 +194,14 @@ def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Pat
     check_equal(comm, run_settings(engine) | {"seed": seed, "start": begun, "stored": path is not None})
 
 
-def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
+def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:
     """The run from its first solve to its last."""
     engine.seconds = 0.0  # what came before was imports and agreement, and waiting for processes to start
     if path is not None:
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)
     engine.begin(engine.given)
-    return handed_back(engine, _run(engine, progress, together))
+    return handed_back(engine, in_memory(engine, progress))
 
 
 def plan(
@@ -246,31 +243,3 @@ def _no_problem(name: str, value: object) -> ValueError:
     elif callable(value):
         said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
     return ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(value).__name__}{said}")
-
-
-def _run(engine: Engine, progress: bool, together: bool) -> Draws:
-    """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
-    plan = engine.plan
-    kept = Draws(engine, plan.draws)
-    bar = Bar(engine, progress)
-    # alone, a step that hangs can be left; several processes end after one
-    shared = Interrupts() if together else None
-    received = None
-    try:
-        with shared or nullcontext():
-            while engine.done < engine.steps and not engine.exhausted:
-                engine.step(engine.steps, kept.keep)
-                bar.tick()
-                kept.follow()
-                received = shared and (shared.received or engine.signaled())
-                if received:
-                    leave(received, f"stopped after {engine.done} of {engine.steps} steps")
-            engine.finish()
-    except (KeyboardInterrupt, Exception) as error:
-        # several processes that stopped in the middle of a step cannot go on
-        if not kept.count or (isinstance(error, KeyboardInterrupt) and shared and not received):
-            raise
-        engine.stopped = f"{reason(error)}: the run holds the {kept.count} draws that were made, of {plan.draws}"
-    finally:
-        bar.close()
-    return kept

@@ -14,7 +14,7 @@ from invsamp.protocols import Plain
 class Repeated(TypedDict):
     """Differences of the energies of one fidelity when positions were evaluated again.
 
-    See `invsamp.engine.rungs.repeated_evaluations`.
+    See `invsamp.engine.rungs.model_checks`.
     """
 
     positions: int

@@ -41,7 +41,7 @@ class KernelSelection(
     Lasting,
     lasting=(
         *("stage", "failed", "led", "astray", "again", "returned", "told", "pilot", "_positions", "_energies"),
-        *("_modes", "_worths", "_lowest", "_jumps", "_failures", "_tried"),
+        *("_modes", "_lowest", "_jumps", "_tried"),
     ),
 ):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
@@ -68,10 +68,10 @@ class KernelSelection(
         self.led = True
         #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
         self.astray: float | None = None
-        self._modes, self._worths, self._lowest = 1, list[float](), np.inf
+        self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
-        self._failures: list[WarmStart] = []  # what each stage that failed had come to, but for positions
-        self._tried: list[int] = []  # these stages
+        #: Stages that failed: their numbers, what a draw was worth, and what they had come to, but for positions.
+        self._tried: list[tuple[int, float, WarmStart]] = []
         #: Whether the first stage has its warm-up once more, as a chain was stuck in its trial.
         self.again = False
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
@@ -134,7 +134,7 @@ class KernelSelection(
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
-            run = diverged(found, names) if len(names) == len(found.away) else []
+            run = diverged(found, names)
             along = f", along {', '.join(run[:4])}" if run else ""
             self.told.append(
                 f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
@@ -242,9 +242,7 @@ class KernelSelection(
 
     def _next(self, failed: str, worst: float, worth: float, warm_start: WarmStart, longer: int | None) -> None:
         """The stage after one that has failed; ``longer`` that of longer paths, if there is one."""
-        self._tried.append(self.stage)
-        self._worths.append(worth)
-        self._failures.append(warm_start)
+        self._tried.append((self.stage, worth, warm_start))
         apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
         if longer is not None and not apart:
             self.told.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
@@ -258,8 +256,8 @@ class KernelSelection(
             self.told.append(f"{failed}: a ladder {ladder}")
         else:
             # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
-            best = int(np.argmax(self._worths))
-            self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=warm_start.position)
+            self.stage, _, best = max(self._tried, key=lambda tried: tried[1])
+            self.returned = best._replace(position=warm_start.position)
             self.told.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def report(self) -> list[str]:

@@ -160,11 +160,6 @@ class Phases(
         if self.warming and self._may_stop and self.evaluation_budget.ends_warm_up:
             self._stop()
 
-    def again(self) -> None:
-        """Assemble once more what `begin` begins with."""
-        self._take_stage()
-        self._assemble()
-
     def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int, every: int) -> None:
         """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
         self.choice, self.search, self._chosen = None, None, sampler
@@ -200,10 +195,10 @@ class Phases(
         """Go on from a state: of the stage and the round that it was taken in."""
         if self.choice is not None:
             self.choice.restore(state.choice)
-            self._take_stage()
+            self.take_stage()
         if self.search is not None:
             self.search.restore(state.search)
-        self._assemble()
+            self._assemble()
         super().restore(state)
 
     def _renewed(self, name: str) -> Lasting:
@@ -260,8 +255,7 @@ class Phases(
         where = described_region(searched_region(problem, found))
         self.choice.mode_search_result(found, self.evaluation_budget.total - before, bound.names, where)
         if self.choice.sampler != self._chosen:
-            self._take_stage()
-            self._assemble()
+            self.take_stage()
             self._begin_in(found)
         elif self.choice.led:
             self._begin_in(found)
@@ -286,11 +280,12 @@ class Phases(
             own = places[(chains + k) % len(places)] if len(places) else self.bound.given
             place(self.bound, rung, own, self.plan.chains)
 
-    def _take_stage(self) -> None:
-        """The sampler that is chosen now, if one is, and the search for its ladder."""
+    def take_stage(self) -> None:
+        """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
         self.search = self._new_search()
+        self._assemble()
 
     def _begin_warm_up(self) -> None:
         if self.search is not None:
@@ -332,8 +327,7 @@ class Phases(
         if choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords):
             return
         self.evaluation_budget.failed()
-        self._take_stage()
-        self._assemble()
+        self.take_stage()
         if self.search is None and choice.led == led:
             self.inherit([warm_start if choice.returned is None else choice.returned])
             return

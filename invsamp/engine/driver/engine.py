@@ -180,7 +180,7 @@ class Engine(
             if self.coarse is not None and self.coarse.learning:
                 self.coarse.step()
                 if not self.learning and self.coarse.found is None:
-                    self.phases.again()
+                    self.phases.take_stage()
                     self.phases.begin(self.given)
             elif self.phases.warming:
                 self.phases.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,8 +14,7 @@ from invsamp.engine.mode_search.mode_occupancy import ModeOccupancy
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.compatibility import check_targets
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
-from invsamp.engine.rungs.noise_estimates import share_pilots
-from invsamp.engine.rungs.rung_chains import RungChains, StepCounts, take_gradients_along
+from invsamp.engine.rungs.rung_chains import RungChains, StepCounts
 from invsamp.evaluate.requests import EvaluationRequests, Queue, as_they_come, done, gathered
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
@@ -84,8 +84,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
             )
             for rung, own in zip(composition.rungs, seeds, strict=True)
         ]
-        share_pilots(self.rungs)
-        take_gradients_along(self.rungs)
+        _connect(self.rungs)
         self.exchange, self.outside = None, [0] * len(self.rungs)
 
     def meet(self) -> None:
@@ -157,3 +156,18 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         self.meet()
         assert self.exchange is not None
         return self.exchange
+
+
+def _connect(rungs: Sequence[RungChains]) -> None:
+    """Let rungs, from cold to hot, share what they can.
+
+    Those of one fidelity share a pilot where their settings agree; fidelities never do. Rungs that draw from the prior
+    ask for gradients where a neighbor can take over what they know: then swaps between them cost nothing.
+    """
+    for k, rung in enumerate(rungs):
+        sharing = (c for c in rungs[:k] if c.fidelity == rung.fidelity and c.noise.may_share(rung.noise))
+        rung.noise = next(sharing, rung).noise
+    for colder, hotter in itertools.pairwise(rungs):
+        known = colder.estimator.exact and hotter.estimator.exact and colder.potential is hotter.potential
+        if known and isinstance(hotter.settings.kernel, PriorDraws):
+            hotter.gradients = colder.gradients

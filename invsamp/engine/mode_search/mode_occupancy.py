@@ -73,7 +73,7 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_scale", "_counts",
             "descents": self.mode_search_result.descents,
             "unfinished": self.mode_search_result.unfinished,
             "endless": self.mode_search_result.endless,
-            "away": _away(problem, self.mode_search_result),
+            "away": diverged(self.mode_search_result, labels(problem.shapes)),
             "flat": _flat(problem, minima, self._scale),
             "wandered": _wandered(problem, self._reach),
             "searched": self.mode_search_result.searched,
@@ -125,14 +125,11 @@ def _guessed(problem: Problem, mode_search_result: ModeSearchResult) -> bool:
 
 
 def diverged(mode_search_result: ModeSearchResult, names: Sequence[str]) -> list[str]:
-    """Names of the parameters that descents without end took away, those that went farthest first."""
+    """Names of the parameters that descents without end took away, those that went farthest first; none if unnamed."""
+    if len(names) != len(mode_search_result.away):
+        return []
     far_ones = np.flatnonzero(mode_search_result.away > SHARE_AWAY * mode_search_result.away.max(initial=0.0))
     return [names[k] for k in far_ones[np.argsort(-mode_search_result.away[far_ones])]]
-
-
-def _away(problem: Problem, mode_search_result: ModeSearchResult) -> list[str]:
-    names = labels(problem.shapes)
-    return diverged(mode_search_result, names) if len(names) == len(mode_search_result.away) else []
 
 
 def _wandered(problem: Problem, reach: Array) -> dict[str, float]:

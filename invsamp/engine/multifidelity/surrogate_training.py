@@ -77,7 +77,7 @@ class Training(
     Lasting,
     lasting=(
         *("coarse", "_drawn", "_wanted", "_before", "_failed", "_probe", "_states", "_solved"),
-        *("told", "_steps", "_gradients", "_kinds"),
+        *("told", "_steps", "_gradients"),
     ),
 ):
     """The coarse side of one fidelity alone, and the pairs; `step` by step, until it is `over`.
@@ -126,7 +126,6 @@ class Training(
         self._probe: Probe | None = None  # of failures, where there were any
         self.told: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
-        self._kinds = KINDS
 
     @property
     def over(self) -> bool:
@@ -251,7 +250,7 @@ class Training(
             own = np.full((len(theta), posterior.predict(theta[:1], name).size), np.nan)
             own[rows] = predicted_apart(self.posterior, model, name, theta[rows], fine[rows], rng)
         own = posterior.among_data(own, name)
-        found = learned(posterior, name, theta, own, fine, settings.correct, rng, settings.enhanced, self._kinds)
+        found = learned(posterior, name, theta, own, fine, settings.correct, rng, settings.enhanced, KINDS)
         return found, Correction(name, found.found, found.missing, fitted)
 
     def _words(self, chain: Chain, alone: Chain) -> tuple[str, ...]:

@@ -64,20 +64,12 @@ class GradientMistake(NamedTuple):
         return f"{self.words}. {NOISY}" if self.noisy else f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}"
 
 
-class Checked(NamedTuple):
-    """What came of it, by fidelity: solves, and what is wrong."""
-
-    solves: dict[str, int]
-    mistakes: dict[str, GradientMistake]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong, in words."""
-        return [mistake.warning for mistake in self.mistakes.values()]
-
-
-def check(bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: Sequence[str] = ()) -> Checked:
+def check(
+    bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: Sequence[str] = ()
+) -> tuple[dict[str, int], dict[str, GradientMistake]]:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
+
+    Solves, and what is wrong, by fidelity.
 
     Parameters
     ----------
@@ -89,7 +81,7 @@ def check(bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: S
     others : sequence of str
         Fidelities that no rung is for yet: at the positions of the first one's chains.
     """
-    found, potentials = Checked({}, {}), bound.uncounted()
+    solves, mistakes, potentials = dict[str, int](), dict[str, GradientMistake](), bound.uncounted()
     first = _first_rungs(rungs)
     for number, (name, k) in enumerate((first | dict.fromkeys((o for o in others if o not in first), 0)).items()):
         estimator = rungs[k].estimator
@@ -97,13 +89,12 @@ def check(bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: S
         batch = batch if isinstance(batch, BoundMinibatch) else None
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
-        solves, mistake = check_one(bound.problem, bound.sampled, name, potential, rungs[k].position, rng)
-        found.solves[name] = solves
+        solves[name], mistake = check_one(bound.problem, bound.sampled, name, potential, rungs[k].position, rng)
         # of an estimator the noise is known, and without acceptance nobody asks for energies
         known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
         if mistake is not None and not (mistake.noisy and known):
-            found.mistakes[name] = mistake
-    return found
+            mistakes[name] = mistake
+    return solves, mistakes
 
 
 def check_one(

@@ -1,19 +1,46 @@
-"""Checks of the models of a run, before its first step and after its last: gradients, and energies evaluated again."""
+r"""Checks of a run's models, before its first step and after its last: gradients, and energies evaluated again.
+
+Whether energies are functions of the position: they are evaluated again alone, in a batch, and in another order. A
+model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
+energies differ by :math:`\delta` from one evaluation to another, the mean of a quantity q is off by
+:math:`-Cov(q, \delta)` to first order: in standard deviations of q, by the standard deviation of :math:`\delta` over
+the posterior at the most. A difference that is the same everywhere does nothing.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from invsamp.diagnostics.report import Repeated, Report
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.lasting_state import Lasting
-from invsamp.engine.rungs.repeated_evaluations import POSITIONS, exact_fidelities, in_words, placed, repeated
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.evaluate.requests import Request, Rows
 from invsamp.protocols import Array
+
+#: Positions of each of the two times.
+POSITIONS = 4
+#: Standard deviations by which means may be off: the Monte Carlo error of the 400 effective draws that are wanted.
+LIMIT = 400.0**-0.5
+#: Sd of the differences, over that of the energies, from which on something is said before the first step: starts are
+#: far from the posterior, and small differences mean nothing there.
+GROSS = 0.1
+#: Differences from energies of before that are not so many times as large are those that a batch of another size makes.
+STRONGER = 4.0
+ROWS = (
+    "depend on the positions that are evaluated with them, in one batch",
+    "Look for sums, means, shapes or steps that the rows of theta share: each row has to be evaluated by itself",
+)
+CALLS = (
+    "depend on earlier evaluations",
+    "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too early: a "
+    "model has to be a function of theta alone",
+)
 
 
 class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequal", "_known")):
@@ -38,19 +65,19 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
         ``chosen``: whether the sampler follows from what gradients lead to, with all fidelities.
         """
         others = list(self._bound.potentials) if chosen else []
-        checked = gradient_check.check(self._bound, rungs, seed, others)
-        self._solves, self._mistakes = checked.solves, checked.warnings
-        gradient_check.tell(checked.mistakes, rungs, chosen=chosen)
+        self._solves, mistakes = gradient_check.check(self._bound, rungs, seed, others)
+        self._mistakes = [mistake.warning for mistake in mistakes.values()]
+        gradient_check.tell(mistakes, rungs, chosen=chosen)
         start, potentials = np.unique(rungs[0].position, axis=0)[:POSITIONS], self._bound.uncounted()
-        slopes = exact_fidelities(rungs).items()
+        slopes = _exact_fidelities(rungs).items()
         found = {name: repeated(potentials[name], name, slope, start) for name, slope in slopes}
-        self._unequal = in_words(found, self._finest, start=True)
+        self._unequal = _in_words(found, self._finest, start=True)
         for message in self._unequal.values():
             warnings.warn(message, stacklevel=7)
 
     def draw(self, rung: RungChains | None) -> None:
         """Draws begin: keep what is known of some chains of the cold rung. None: they do not, after all."""
-        self._known = None if rung is None or not rung.estimator.exact_energy else placed(rung)
+        self._known = None if rung is None or not rung.estimator.exact_energy else _placed(rung)
 
     def end(self, rungs: Sequence[RungChains]) -> None:
         """After the last step: hold energies against what they were when draws began, and are now.
@@ -59,21 +86,116 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
         """
         if self._known is None:
             return
-        position, energy = map(np.concatenate, zip(self._known, placed(rungs[0]), strict=True))
+        position, energy = map(np.concatenate, zip(self._known, _placed(rungs[0]), strict=True))
         position, first = np.unique(position, axis=0, return_index=True)
         cold, potentials = rungs[0].fidelity, self._bound.uncounted()
         try:
             self._repeated = {
                 name: repeated(potentials[name], name, slope, position, energy[first] if name == cold else None)
-                for name, slope in exact_fidelities(rungs).items()
+                for name, slope in _exact_fidelities(rungs).items()
             }
         except Exception as error:
             self._unequal[cold] = (
                 f"after the last step positions could not be evaluated again ({type(error).__name__}: {error})"
             )
             return
-        self._unequal |= in_words(self._repeated, self._finest)
+        self._unequal |= _in_words(self._repeated, self._finest)
 
     def report(self) -> Report:
         """In plain types."""
         return {"gradient_check_evaluations": dict(self._solves), "repeated": dict(self._repeated)}
+
+
+def repeated(
+    potential: Uncounted, fidelity: str, gradient: bool, position: Array, known: Array | None = None
+) -> Repeated:
+    """What energies at distinct positions (n, d) differ by, and from ``known`` ones (n,): some 2n solves, or 4n.
+
+    With or without gradients, as the run evaluates them.
+    """
+    n = len(position)
+
+    def energies(*groups: Rows) -> Array:
+        """Those of groups of positions, one request after the other."""
+        found = np.empty(n)
+        for rows in groups:
+            (estimate,) = potential.answer((Request(fidelity, position[rows], gradient),))
+            found[rows] = estimate.energy
+        return found
+
+    alone = energies(*np.arange(n)[:, None])
+    # in another order than the chains have them, too
+    together = energies(np.arange(n)[::-1])
+    pairs = [(alone, together)] if known is None else [(alone, together), (alone, known)]
+    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, gradient_check.COARSE * _largest(alone)), ""
+    if _failed(pairs) or _effect(pairs) > tolerance:
+        twice = [(alone, energies(*np.arange(n)[::-1, None]))]
+        pairs += twice
+        # evaluated alone twice: what differs then is nothing that other rows have done
+        history = _failed(twice) > 0 or _effect(twice) > tolerance or since > STRONGER * _effect(pairs[:1])
+        cause = "calls" if history else "batch"
+    effect, spread = _effect(pairs), _sd(alone[np.isfinite(alone)])
+    return Repeated(
+        positions=n,
+        cause=cause,
+        difference=max(_largest(one - other) for one, other in _finite(pairs)),
+        effect=effect,
+        relative=effect / spread if spread > 0.0 else 0.0,
+        failed=_failed(pairs),
+    )
+
+
+def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
+    """What is wrong, by fidelity."""
+    wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
+    return {name: _told(name, one, finest, start) for name, one in wrong.items()}
+
+
+def _told(name: str, one: Repeated, finest: str, start: bool) -> str:
+    what, advice = ROWS if one["cause"] == "batch" else CALLS
+    told = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
+    if one["failed"]:
+        told += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
+    if start:
+        return f"{told}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
+    whose = "" if name == finest else f", as far as moves by {name!r} decide on them"
+    size = f"{one['effect']:.2g} posterior standard deviations" if one["effect"] < 1.0 else "more than a posterior sd"
+    effect = f"Means of the draws may be off by {size}{whose}"
+    return f"{told}. {effect}. {advice}"
+
+
+def _placed(rung: RungChains) -> tuple[Array, Array]:
+    """Positions (n, d) of some chains, and the energies (n,) that they have there."""
+    return rung.position[:POSITIONS].copy(), rung.estimate.energy[:POSITIONS].copy()
+
+
+def _exact_fidelities(rungs: Sequence[RungChains]) -> dict[str, bool]:
+    """Fidelities whose energies are taken for exact, and whether they are evaluated with gradients."""
+    found: dict[str, bool] = {}
+    for rung in rungs:
+        if rung.estimator.exact_energy:
+            found.setdefault(rung.fidelity, bool(rung.gradients))
+    return found
+
+
+def _finite(pairs: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    both = [np.isfinite(one) & np.isfinite(other) for one, other in pairs]
+    return [(one[mask], other[mask]) for (one, other), mask in zip(pairs, both, strict=True)]
+
+
+def _failed(pairs: Sequence[tuple[Array, Array]]) -> int:
+    """Positions with an energy one time and none the other, at the most."""
+    return max(int((np.isfinite(one) != np.isfinite(other)).sum()) for one, other in pairs)
+
+
+def _effect(pairs: Sequence[tuple[Array, Array]]) -> float:
+    """Largest sd of the differences of two evaluations."""
+    return max((_sd(one - other) for one, other in _finite(pairs)), default=0.0)
+
+
+def _sd(values: Array) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))

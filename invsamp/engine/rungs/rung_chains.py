@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,7 +46,6 @@ from invsamp.kernels.contract import (
     number,
 )
 from invsamp.kernels.metric import IdentityMetric, Metric
-from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
@@ -513,17 +511,6 @@ class RungChains(
             f"noise: they have run away, as the step size {number(step_size) / self._step_scale:.3g} is too long for "
             "the energy's curvature; take a shorter one"
         )
-
-
-def take_gradients_along(rungs: Sequence[RungChains]) -> None:
-    """Let rungs that draw from the prior ask for gradients where a neighbor can take over what they know.
-
-    Then swaps between them cost nothing.
-    """
-    for colder, hotter in itertools.pairwise(rungs):
-        known = colder.estimator.exact and hotter.estimator.exact and colder.potential is hotter.potential
-        if known and isinstance(hotter.settings.kernel, PriorDraws):
-            hotter.gradients = colder.gradients
 
 
 class _ActiveRung:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.engine.rungs import model_checks, repeated_evaluations
-from invsamp.engine.rungs.repeated_evaluations import LIMIT
+from invsamp.engine.rungs import model_checks
+from invsamp.engine.rungs.model_checks import LIMIT
 from invsamp.evaluate.requests import Estimate
 
 TIMES = np.linspace(0.0, 1.0, 10)
@@ -115,7 +115,7 @@ def test_energies_in_single_precision_may_differ_by_their_rounding():
             return (Estimate(1e7 + (request.position**2).sum(axis=1) + noise, None),)
 
     position = np.random.default_rng(0).normal(size=(8, 2))
-    assert repeated_evaluations.repeated(Rough(), "model", False, position)["cause"] == ""
+    assert model_checks.repeated(Rough(), "model", False, position)["cause"] == ""
 
 
 def test_at_the_start_only_gross_differences_are_told(recwarn):
