@@ -71,8 +71,8 @@ def sample(
         What to sample.
     sampler : Sampler, optional
         From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `parallel_tempering`, `resgld`, `r2sgld`,
-        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
-        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by optimizations from the prior and
+        by pilot runs: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
         fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
         ``run.report["decisions"]`` says which and why.
     draws : int
@@ -86,7 +86,7 @@ def sample(
     chains : int
         Independent chains (of the whole ladder), advanced together.
     seed : int, optional
-        Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
+        Fixes the draws. Default: taken from the system and reported in ``run.report["seed"]``.
     start : ndarray (dimension,) or (chains, dimension), mapping of names to values, or Modes, optional
         Natural parameters at which every rung starts; (rungs, chains, dimension): those of each rung, of a ladder that
         warm-up finds those of the first one (``len(sampler.rungs)``). Of what `maximize` found: draws of its Gaussians.
@@ -104,7 +104,7 @@ def sample(
         Whether the models are checked. Gradients are held against differences of energies before the first step, at two
         starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
         step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
-        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. The
+        fidelity, in ``run.report["repeated"]``, show whether energies depend on the batch, or on earlier calls. The
         draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
@@ -121,10 +121,10 @@ def sample(
     evaluations : int, optional
         Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
         quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
-        processes, of a few). A warm-up that learns variances or a contour law is made whole. Default: 32 for each step
-        of a chain, many times what an easy posterior takes; it limits the warm-up of runs without a chosen sampler,
-        while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on what. The
-        logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
+        processes, of a few). A warm-up that learns variances or a contour target is made whole. Default: 32 for each
+        step of a chain, many times what an easy posterior takes. It limits the warm-up of runs without a chosen
+        sampler, while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on
+        what. The logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
 
     Returns
     -------

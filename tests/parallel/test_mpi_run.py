@@ -75,6 +75,8 @@ def differences(one, other, where="state"):
     """Where two states differ, but for the clock."""
     if isinstance(one, np.random.Generator):
         one, other = one.bit_generator.state, other.bit_generator.state
+    if hasattr(one, "_asdict"):
+        one, other = one._asdict(), other._asdict()
     if type(one) is not type(other):
         yield where
     elif isinstance(one, dict):

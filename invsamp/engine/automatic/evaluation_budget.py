@@ -11,13 +11,13 @@ from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.evaluate.counted import CountedPotential
 
-#: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what tells
-#: their ends apart; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
+#: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what separates
+#: their ends; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
 #: of the stage that draws.
 PURPOSES = ("descents", "looks", "failed", "warm-up")
 
 #: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
-#: short to tell of what is slow; and shares of an independent draw that one has to be worth, at the least and most.
+#: short to see what is slow; and shares of an independent draw that one has to be worth, at the least and most.
 MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
 #: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
@@ -95,7 +95,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
     def affords(self, steps: int, trial: int, longer: float) -> bool:
         """Whether a stage may follow whose warm-up and trial are so many steps.
 
-        Each is ``longer`` times as dear as those of the ``trial`` that ends now. All stages that fail may together
+        Each is ``longer`` times as expensive as those of the ``trial`` that ends now. All stages that fail may together
         spend as much as its draws would, or `LEAST_STEPS` of them.
         """
         each = longer * self._unbooked / trial
@@ -169,7 +169,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
             "points_most": self.points_most,
         }
 
-    def told(self) -> Budget:
+    def limits(self) -> Budget:
         """The budget, in plain types."""
         return {"evaluations": self.budget, "given": self._plan.evaluations is not None, "stopped": self.stopped}
 

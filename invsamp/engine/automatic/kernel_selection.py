@@ -23,8 +23,8 @@ from invsamp.protocols import Array
 #: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
 TRIAL = 200
 #: It ends after half of them where there is one mode, all R-hats are below this by then, and a draw is worth twice what
-#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not tell it
-#: any better, and longer paths in vain are dear.
+#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not estimate
+#: it any better, and longer paths in vain are expensive.
 CLEAR_RHAT = 1.05
 #: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.automatic.evaluation_budget`).
 WORST_RHAT = 1.1
@@ -40,7 +40,7 @@ JUDGED = 500
 class KernelSelection(
     Lasting,
     lasting=(
-        *("stage", "failed", "led", "astray", "again", "returned", "told", "pilot", "_positions", "_energies"),
+        *("stage", "failed", "led", "astray", "again", "returned", "decisions", "pilot", "_positions", "_energies"),
         *("_modes", "_lowest", "_jumps", "_tried"),
     ),
 ):
@@ -66,7 +66,7 @@ class KernelSelection(
         self.failed = 0
         #: Whether chains begin where descents end; otherwise at their starts, as no mass is down there.
         self.led = True
-        #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
+        #: By how much the draws lay above the lowest minimum, where chains that began at minima had to begin again.
         self.astray: float | None = None
         self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
@@ -77,7 +77,7 @@ class KernelSelection(
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
         self.returned: WarmStart | None = None
         #: What was chosen, and why.
-        self.told: list[str] = []
+        self.decisions: list[str] = []
         #: What the pilot run promised that passed.
         self.pilot: Pilot | None = None
         self._every = max(1, -(-dimension // JUDGED))
@@ -122,12 +122,10 @@ class KernelSelection(
     def _kernel(self) -> Kernel:
         return self.sampler.rungs[0].kernel
 
-    def mode_search_result(
-        self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = ""
-    ) -> None:
+    def choose(self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = "") -> None:
         """Choose the first stage by what descents have found.
 
-        ``names`` are those of the unknowns, ``where`` says which region was searched, if no prior told.
+        ``names`` are those of the unknowns, ``where`` says which region was searched, if there is no prior.
         """
         minima, heavy = found.minima, found.heavy
         descents = f"{found.descents} descents from {self._from}{where} ({evaluations:,} evaluations)"
@@ -136,19 +134,19 @@ class KernelSelection(
             self.led = False
             run = diverged(found, names)
             along = f", along {', '.join(run[:4])}" if run else ""
-            self.told.append(
-                f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
-                f"spike; chains begin at {self._points}, not led down, with one kernel, {self._kernel}"
+            self.decisions.append(
+                f"{found.endless} of {descents} diverge{along}: the posterior is improper there, or has a "
+                f"spike; chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
             )
         elif not len(heavy):
-            self.told.append(f"{descents} found no minimum: one kernel, {self._kernel}")
+            self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
         elif len(heavy) == 1:
             others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
-            self.told.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
+            self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         elif found.ridge:
-            self.told.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or against "
-                f"walls: one kernel, {self._kernel}"
+            self.decisions.append(
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or at "
+                f"bounds: one kernel, {self._kernel}"
             )
         else:
             self._several(found, descents, "points there" if where else self._points)
@@ -159,7 +157,7 @@ class KernelSelection(
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
-        self.told.append(
+        self.decisions.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
             f"chains pass between them, by {self._kernel}"
         )
@@ -173,7 +171,7 @@ class KernelSelection(
         """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
 
         ``warm_start`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
-        ``affords`` tells whether there may be a trial of paths so many times as long.
+        ``affords`` says whether there may be a trial of paths so many times as long.
         """
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
@@ -181,7 +179,7 @@ class KernelSelection(
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
             self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": least}
-            self.told.append(
+            self.decisions.append(
                 f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )
             return True
@@ -189,13 +187,13 @@ class KernelSelection(
         failed = _failed(steps, worst, worth)
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray, self.again = False, above, False
-            self.told.append(
+            self.decisions.append(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
-                f"no mass: chains begin at {self._points}, not led down"
+                f"no mass: chains begin at {self._points}, not at minima"
             )
         elif stuck is not None and not self.again:
             self.again = True
-            self.told.append(
+            self.decisions.append(
                 f"{failed}; but for one chain, which moved in {stuck:.0%} of them as they are too long where it is: "
                 f"warm-up goes on from there"
             )
@@ -206,7 +204,7 @@ class KernelSelection(
     def stop(self, budget: int) -> None:
         """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
         cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
-        self.told.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
+        self.decisions.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
         self._positions, self._energies = [], []
 
     def _stuck(self, least: float) -> float | None:
@@ -245,7 +243,7 @@ class KernelSelection(
         self._tried.append((self.stage, worth, warm_start))
         apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
         if longer is not None and not apart:
-            self.told.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
+            self.decisions.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
             self.stage = longer
             return
         if short and not apart:
@@ -253,16 +251,20 @@ class KernelSelection(
         if self._modes > 1 or (self._to_prior and worst > APART):
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
-            self.told.append(f"{failed}: a ladder {ladder}")
+            self.decisions.append(f"{failed}: a ladder {ladder}")
         else:
             # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
             self.stage, _, best = max(self._tried, key=lambda tried: tried[1])
             self.returned = best._replace(position=warm_start.position)
-            self.told.append(f"{failed}: back to {self._kernel}, which was the best")
+            self.decisions.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def report(self) -> list[str]:
         """What was chosen, and why."""
-        return [*self.told, f"a trial is under way, {self.steps} steps of it by now"] if self.steps else list(self.told)
+        return (
+            [*self.decisions, f"a trial is under way, {self.steps} steps of it by now"]
+            if self.steps
+            else list(self.decisions)
+        )
 
 
 def _failed(steps: int, worst: float, worth: float) -> str:

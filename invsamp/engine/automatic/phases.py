@@ -102,7 +102,7 @@ class Phases(
         self._on_trial = False
         self._warm_up: WarmUp | None = None
         #: Of what follows a coarse run: where its streams are spawned, the steps of its warm-up, and those there from
-        #: one meeting to the next.
+        #: one swap attempt to the next.
         self._following: tuple[tuple[int, ...], int, int] | None = None
         steps = plan.warmup if self.search is None else self.search.lengths[0]
         check_length(self._composition.rungs, self._preconditioner, steps, plan.chains)
@@ -187,7 +187,7 @@ class Phases(
             "unlooked": self.unlooked,
             "led_astray": None if self.choice is None else self.choice.astray,
             "spent": None if self.choice is None else self.evaluation_budget.report(),
-            "budget": self.evaluation_budget.told(),
+            "budget": self.evaluation_budget.limits(),
             "pilot": None if self.choice is None else self.choice.pilot,
         }
 
@@ -253,7 +253,7 @@ class Phases(
         if self.choice is None:
             return
         where = described_region(searched_region(problem, found))
-        self.choice.mode_search_result(found, self.evaluation_budget.total - before, bound.names, where)
+        self.choice.choose(found, self.evaluation_budget.total - before, bound.names, where)
         if self.choice.sampler != self._chosen:
             self.take_stage()
             self._begin_in(found)
@@ -266,7 +266,7 @@ class Phases(
         return lambda share: problem.sample_start(rng, max(1, round(share * count)))
 
     def _within(self, rng: np.random.Generator, domain: Domain) -> Within | None:
-        """Points around a box, where a run for which nothing was chosen has no prior that tells where to look."""
+        """Points around a box, where a run for which nothing was chosen has no prior to say where to look."""
         if self.choice is None or self.bound.has_prior or self.bound.dimension > MOST_GAUSSIAN:
             return None
         return lambda region, n: at_several_scales(region, rng, n, domain)

@@ -14,7 +14,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.contract import Info
 from invsamp.protocols import AnyArray, Array
 
-#: What a rung tells of each draw: name -> type, and how it is read, (chains,) or one number for all chains.
+#: What a rung reports of each draw: name -> type, and how it is read, (chains,) or one number for all chains.
 Statistics = dict[str, tuple[type, Callable[[], object]]]
 
 
@@ -49,7 +49,7 @@ class Draws:
         chains, d = rungs[0].position.shape
         whole = engine.record.whole
         self._positions = np.empty((len(rungs), chains, capacity if whole else 0, d))
-        # at the places where the chains stand now: what does not fit is told before the run
+        # at the places where the chains stand now: what does not fit is refused before the run
         self._recorded = {
             name: np.empty((chains, capacity, *values.shape[1:]), values.dtype)
             for name, values in engine.record.of(engine.problem, rungs[0].position).items()
@@ -85,7 +85,7 @@ class Draws:
         Raises
         ------
         PartError
-            If a kernel does not tell what it declares.
+            If a kernel does not report what it declares.
         """
         i, engine = self.count, self._engine
         if engine.record.whole and self._between is None and engine.between is not None:
@@ -120,8 +120,8 @@ class Draws:
         for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
-                told = f"{values.shape[1:]} after {room.shape[2:]}"
-                raise ValueError(f"record[{name!r}] must return one shape for all theta, got {told}")
+                shapes = f"{values.shape[1:]} after {room.shape[2:]}"
+                raise ValueError(f"record[{name!r}] must return one shape for all theta, got {shapes}")
             room[:, i] = values
 
     def take(self) -> Segment:
@@ -152,7 +152,7 @@ class Draws:
 def kinds_of(engine: Engine) -> dict[str, type]:
     """Names and types of what is kept of each draw beside its position; the chains are placed.
 
-    What not all rungs tell is NaN for the others, and so a float.
+    What not all rungs report is NaN for the others, and so a float.
     """
     rungs = [statistics_of(rung, engine) for rung in engine.rungs]
     found: dict[str, type] = {}
@@ -163,7 +163,7 @@ def kinds_of(engine: Engine) -> dict[str, type]:
 
 
 def statistics_of(rung: RungChains, engine: Engine) -> Statistics:
-    """What a rung tells of each draw; its chains are placed.
+    """What a rung reports of each draw; its chains are placed.
 
     In the place of the acceptance rate stands its log, or the log of the Metropolis ratio (`invsamp.extending.Info`).
     """

@@ -23,7 +23,7 @@ from invsamp.engine.rungs.rung_chains import RungChains, SolvesFailed
 from invsamp.evaluate.counted import Counts
 from invsamp.evaluate.requests import Answer, Queue
 from invsamp.ladder import Sampler
-from invsamp.protocols import Array, Problem
+from invsamp.protocols import Array, Facts, Problem
 from invsamp.storage.manifest import posed
 from invsamp.tempering.cooling import label
 
@@ -167,7 +167,7 @@ class Engine(
     def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
         """One step; of draws, up to so many where the rungs can make them each at its own pace.
 
-        ``keep`` is told the number of a rung that stands where a draw is due, for all draws but that of the last step.
+        ``keep`` is given the number of a rung that stands where a draw is due, for all draws but that of the last step.
 
         Raises
         ------
@@ -190,8 +190,8 @@ class Engine(
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
-            told = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
-            raise RuntimeError(told) from failure
+            message = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
+            raise RuntimeError(message) from failure
         self.done += steps
         if not self.learning:
             self._turn()
@@ -232,14 +232,14 @@ class Engine(
         return self.bound.uncounted()
 
     @property
-    def counts(self) -> dict[str, tuple[float, ...]]:
+    def counts(self) -> Mapping[str, Facts]:
         """What evaluations came to, by fidelity."""
-        return {name: tuple(potential.counts) for name, potential in self.potentials.items()}
+        return {name: potential.counts._asdict() for name, potential in self.potentials.items()}
 
     @counts.setter
-    def counts(self, counts: Mapping[str, tuple[float, ...]]) -> None:
+    def counts(self, counts: Mapping[str, Facts]) -> None:
         for name, potential in self.potentials.items():
-            potential.counts = Counts(*counts[name])  # type: ignore[arg-type]
+            potential.counts = Counts(**counts[name])
 
     @property
     def seconds(self) -> float:

@@ -61,11 +61,11 @@ class Bar:
     def _notice(self) -> None:
         """Report what is slow: as a warning, where the budget will not do at this rate."""
         engine = self._engine
-        told = self._spending.notice(engine.done, engine.steps, warming=engine.warming)
+        message = self._spending.notice(engine.done, engine.steps, warming=engine.warming)
         if self._spending.expected(engine.done, engine.steps) > self._spending.budget:
-            _warn(told)
+            _warn(message)
         else:
-            _LOG.info(told)
+            _LOG.info(message)
 
     def close(self) -> None:
         """Take the bar down, with all steps counted."""

@@ -1,4 +1,4 @@
-"""What a run tells about itself: settings, counts and figures, in plain types."""
+"""What a run reports of itself: settings, counts and figures, in plain types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from invsamp.tempering.target_distribution import ReportingTarget
 
 
 def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
-    """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
+    """Settings, what rungs (cold to hot) and their swaps came to, and counts by fidelity, in plain types."""
     sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
@@ -70,7 +70,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
 
 
 def _misfit(cold: RungChains) -> Misfit | None:
-    """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
+    """What the misfit of the data should be, where the draws are those of the posterior, and energies are exact."""
     potential = cold.potential.potential
     if not (cold.settings.kernel.adjusted and cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None
@@ -94,7 +94,7 @@ def _swaps(exchange: Exchange | None) -> Report:
         "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
         "swap_rejection": [pair.rejection for pair in pairs],
         "swap_parities": 0 if exchange is None else exchange.parities,
-        "swaps_apart": [] if exchange is None else [list(told) for told in exchange.apart],
+        "swaps_apart": [] if exchange is None else [list(pair) for pair in exchange.apart],
         "swap_noise_sd": [pair.log_ratio_sd / max(1, pair.attempts) for pair in pairs],
         "swap_solves": {} if exchange is None else dict(exchange.solves),
         "round_trips": 0 if exchange is None else exchange.round_trips,
@@ -107,11 +107,11 @@ def _acceptance(rung: RungChains) -> float | None:
 
 
 def _descents(rung: RungChains) -> Descents | None:
-    """Where the chains were led down to in warm-up; None where they were not."""
-    led = rung.led
-    if led is None:
+    """Where the local optimizations of warm-up ended; None where there were none."""
+    ends = rung.led
+    if ends is None:
         return None
-    return {"energies": led.energies.tolist(), "moved": led.moved, "unfinished": led.unfinished}
+    return {"energies": ends.energies.tolist(), "moved": ends.moved, "unfinished": ends.unfinished}
 
 
 def _stationarity(rung: RungChains) -> Stationarity | None:

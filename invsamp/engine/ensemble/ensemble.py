@@ -1,4 +1,4 @@
-"""The rungs of one composition at work, their swaps, and who answers for them."""
+"""The rungs of one composition and their swaps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from invsamp.protocols import Array
 #: Steps that rungs make at the most, and seconds that these may take, before all of them stand at the same one: the
 #: signal that ends a run waits for that.
 AHEAD, LONGEST = 16, 0.25
-#: Is told the number of a rung, and how many steps it has made, after each but the last of some.
+#: Is given the number of a rung, and how many steps it has made, after each but the last of some.
 Keep = Callable[[int, int], None]
 
 
@@ -61,7 +61,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         Raises
         ------
         ValueError
-            If the potentials do not tell what their targets need, or a kernel cannot draw from the prior.
+            If the potentials do not give what the targets need, or a kernel cannot draw from the prior.
         """
         bound, seed = self.bound, np.random.SeedSequence(self.plan.seed, spawn_key=streams)
         check_targets(composition, bound.potentials)
@@ -105,9 +105,9 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
             dispatch.do([self.exchange.meet()])
 
     def move_on(self, queue: Queue, most: int, keep: Keep) -> int:
-        """As many steps as rungs make before they meet others, each at its own pace, and that meeting: how many.
+        """As many steps as rungs make before they attempt swaps, each at its own pace, and these attempts: how many.
 
-        The draws are those of as many times `move`, as between meetings no rung looks at another.
+        The draws are those of as many times `move`, as between swap attempts no rung depends on another.
         """
         begin, exchange = time.perf_counter(), self.exchange
         steps = max(1, min(most, AHEAD, int(LONGEST / self._pace)))
@@ -120,7 +120,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         return steps
 
     def _way(self, group: Sequence[int], steps: int, keep: Keep) -> EvaluationRequests[None]:
-        """Steps of rungs that meet after each."""
+        """Steps of rungs that attempt swaps after each."""
         for made in range(1, steps + 1):
             yield from gathered([self.rungs[k].moves() for k in group])
             if made < steps:

@@ -46,7 +46,7 @@ def coarse_run(phases: Phases, sampler: Sampler) -> CoarseRun | None:
     return None
 
 
-class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_training", "_jumps")):
+class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "_training", "_jumps")):
     """The first phase of some runs: `step` by step, while it is `learning`, until the exchange is `found` and follows.
 
     Where no sampler was chosen, only if that pays: otherwise the run begins as any other.
@@ -57,7 +57,7 @@ class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_trai
         Whether the next step is one of this phase.
     found : Found or None
         What the exchange moves by.
-    told : list of str
+    decisions : list of str
         What was decided, and why.
     """
 
@@ -69,7 +69,7 @@ class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_trai
             check_kind(settings.correct, name, posterior.unknowns(name), settings.pairs)
         self.found: Found | None = None
         self.learning = False
-        self.told: list[str] = []
+        self.decisions: list[str] = []
         self._costs = costs_of(posterior)
         self._names: list[str] = []  # coarse fidelities that are yet to be tried
         self._level = ""  # the one that is tried
@@ -94,20 +94,20 @@ class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_trai
         training.step()
         if not training.over:
             return
-        self.told += training.told
+        self.decisions += training.decisions
         try:
             found = training.found()
         except ValueError as error:  # too few pairs that both models solve
             if self._asked:
                 raise
-            self.told.append(f"no exchange with {training.fidelity!r}: {error}")
+            self.decisions.append(f"no exchange with {training.fidelity!r}: {error}")
             self._next_level(self._bound.given)
             return
-        self.told += found.learned
+        self.decisions += found.learned
         if not (self._asked or found.pays):
             self._next_level(self._bound.given)
             return
-        self.told += found.told
+        self.decisions += found.passing
         self.learning = False
         self._correct(found)
         modes = refined_modes(found.sampler, training.fidelity, self._bound.domain)
@@ -139,7 +139,7 @@ class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_trai
             )
             warnings = [doubt, *warnings]
         return report | {
-            "decisions": [*self.told, *report["decisions"]],
+            "decisions": [*self.decisions, *report["decisions"]],
             "correction": None if found is None else found.report(),
             "warnings": warnings,
         }
@@ -161,7 +161,7 @@ class CoarseRun(Lasting, lasting=("told", "_names", "_level", "learning", "_trai
         cheap = [name for name in coarse if ratios[name] >= GATE_RATIO]
         if len(cheap) < len(coarse):
             expensive = " and ".join(f"{name!r} is {cheaper(ratios[name])}" for name in coarse if name not in cheap)
-            self.told.append(
+            self.decisions.append(
                 f"no moves on a coarse model where {expensive} than {finest!r} ({self._costs.source}): they pay from "
                 f"{GATE_RATIO:g} times on"
             )

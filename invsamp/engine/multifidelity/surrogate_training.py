@@ -57,18 +57,18 @@ class Found(NamedTuple):
     sampler: Sampler  # the exchange
     warm_starts: list[WarmStart]  # of its rungs
     every: int  # coarse steps from draw to draw
-    pays: bool  # as far as costs, acceptances and failures tell
-    learned: tuple[str, ...]  # what there is to tell of the levels
-    told: tuple[str, ...]  # and of how they meet
+    pays: bool  # by costs, acceptances and failures
+    learned: tuple[str, ...]  # what was learned of the levels, in words
+    passing: tuple[str, ...]  # and how they pass on to each other
     doubt: str | None = None  # what makes draws slow to come where no coarse model goes
 
     def report(self) -> LearntCorrection:
         """In plain types: of the level that moves, and of those between it and the finest."""
-        first, *between = [_told(level) for level in self.levels]
+        first, *between = [_plain(level) for level in self.levels]
         return {**first, "pays": self.pays, "every": self.every, "between": between}
 
 
-def _told(level: LevelCorrection) -> LearnedLevel:
+def _plain(level: LevelCorrection) -> LearnedLevel:
     found: LearnedLevel = {name: getattr(level, name) for name in LearnedLevel.__annotations__}  # type: ignore[assignment]
     return {**found, "sd": dict(level.sd)}
 
@@ -77,7 +77,7 @@ class Training(
     Lasting,
     lasting=(
         *("coarse", "_drawn", "_wanted", "_before", "_failed", "_probe", "_states", "_solved"),
-        *("told", "_steps", "_gradients"),
+        *("decisions", "_steps", "_gradients"),
     ),
 ):
     """The coarse side of one fidelity alone, and the pairs; `step` by step, until it is `over`.
@@ -124,7 +124,7 @@ class Training(
         self._states: Array | None = None  # of the pairs, positions (n, d)
         self._solved: list[tuple[Array, ...]] = []  # observations there by level, each of the model's own data
         self._probe: Probe | None = None  # of failures, where there were any
-        self.told: list[str] = []
+        self.decisions: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
 
     @property
@@ -174,8 +174,8 @@ class Training(
         self._gradients = solves / draws[..., 0].size
         self._failed = self._potential.failed - self._failed
         agreed = "" if worst <= AGREED else f"; they do not agree, R-hat {worst:.3f} is above {AGREED:g}"
-        told = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
-        self.told = [*self.coarse.report()["decisions"], told]
+        drawn = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
+        self.decisions = [*self.coarse.report()["decisions"], drawn]
         rows = draws.swapaxes(0, 1).reshape(-1, draws.shape[2])
         self._states = rows[np.linspace(0, len(rows) - 1, min(self._settings.pairs, len(rows))).round().astype(int)]
         self._drawn = []
@@ -219,10 +219,10 @@ class Training(
         passes = max(chain.least, alone.least) >= acceptance(GATE_SD)
         doubt = None
         if self._probe is not None and not self._probe.passed:
-            doubt = self._probe.told(self.fidelity, finest)
+            doubt = self._probe.described(self.fidelity, finest)
         pays = costs.ratio(self.fidelity, finest) >= GATE_RATIO and passes and doubt is None
-        told = [one.learned for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
-        told += [] if doubt is None else [doubt]
+        learned = [one.learned for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
+        learned += [] if doubt is None else [doubt]
         # there the fine rung gets by itself alone
         local = settings.local if doubt is None else 1
         return Found(
@@ -232,7 +232,7 @@ class Training(
             warm_starts,
             chain.steps,
             pays,
-            tuple(told),
+            tuple(learned),
             self._words(chain, alone),
             doubt,
         )
@@ -256,18 +256,18 @@ class Training(
     def _words(self, chain: Chain, alone: Chain) -> tuple[str, ...]:
         """How levels pass on to each other, and which are left out."""
         finest, moving = self._names[-1], chain.levels[0]
-        told = [f"every {chain.steps} steps of {moving!r} {finest!r} decides"]
+        words = [f"every {chain.steps} steps of {moving!r} {finest!r} decides"]
         if len(chain.levels) > 1:
             passing = " and ".join(map(repr, chain.levels[1:]))
             saved = f"{chain.fine_solves:.2g} instead of {alone.fine_solves:.2g} solves of {finest!r}"
-            told.append(
+            words.append(
                 f"{passing} between them, every {chain.every} steps: {saved} for an effective draw, by acceptances and "
                 "costs"
             )
         left = [name for name in self.levels if name not in chain.levels]
         if left:
-            told.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
-        return tuple(told)
+            words.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
+        return tuple(words)
 
 
 def _warm_start(rung: RungChains) -> WarmStart:

@@ -19,7 +19,7 @@ from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, ba
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 
-#: Starts at which something is to be told, and those that are tried for it.
+#: Starts at which something can be said, and those that are tried for it.
 STARTS, TRIES = 2, 6
 #: Draws of the problem's starts that show the scale of each coordinate.
 SCALE_DRAWS = 64
@@ -145,7 +145,9 @@ def check_known(problem: Problem, rungs: Sequence[RungChains]) -> None:
             )
 
 
-def tell(mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *, chosen: bool = False) -> None:
+def report_mistakes(
+    mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *, chosen: bool = False
+) -> None:
     """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning.
 
     And of a gross one of the posterior's own where the sampler is ``chosen`` by what gradients lead to.

@@ -67,7 +67,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
         others = list(self._bound.potentials) if chosen else []
         self._solves, mistakes = gradient_check.check(self._bound, rungs, seed, others)
         self._mistakes = [mistake.warning for mistake in mistakes.values()]
-        gradient_check.tell(mistakes, rungs, chosen=chosen)
+        gradient_check.report_mistakes(mistakes, rungs, chosen=chosen)
         start, potentials = np.unique(rungs[0].position, axis=0)[:POSITIONS], self._bound.uncounted()
         slopes = _exact_fidelities(rungs).items()
         found = {name: repeated(potentials[name], name, slope, start) for name, slope in slopes}
@@ -148,20 +148,20 @@ def repeated(
 def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
     """What is wrong, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
-    return {name: _told(name, one, finest, start) for name, one in wrong.items()}
+    return {name: _words(name, one, finest, start) for name, one in wrong.items()}
 
 
-def _told(name: str, one: Repeated, finest: str, start: bool) -> str:
+def _words(name: str, one: Repeated, finest: str, start: bool) -> str:
     what, advice = ROWS if one["cause"] == "batch" else CALLS
-    told = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
+    words = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
     if one["failed"]:
-        told += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
+        words += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
     if start:
-        return f"{told}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
+        return f"{words}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
     whose = "" if name == finest else f", as far as moves by {name!r} decide on them"
     size = f"{one['effect']:.2g} posterior standard deviations" if one["effect"] < 1.0 else "more than a posterior sd"
     effect = f"Means of the draws may be off by {size}{whose}"
-    return f"{told}. {effect}. {advice}"
+    return f"{words}. {effect}. {advice}"
 
 
 def _placed(rung: RungChains) -> tuple[Array, Array]:

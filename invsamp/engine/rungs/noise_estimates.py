@@ -51,7 +51,7 @@ class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
         self.ready = not rung.learns_variance
 
     def wants_samples(self, position: Array) -> Mask:
-        """At which positions (n, d) a sample variance would tell something new."""
+        """At which positions (n, d) a sample variance would add something new."""
         wanted = np.zeros(len(position), dtype=bool)
         if self.energy_model is not None:
             wanted = wanted | self.energy_model.wants_samples(self._energy, position)

@@ -58,7 +58,7 @@ FAILING_STEPS = 200
 RUNAWAY = 100.0
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
-#: The cycle does not look at the state, so the law stays exact.
+#: The cycle does not look at the state, so the target stays exact.
 SHORT_EVERY = 8
 
 
@@ -160,7 +160,7 @@ class RungChains(
         self.point: Point
         self._moves: Stream | None = None  # of each step; opened where the chains are placed
         self._thresholds: Stream | None = None
-        #: How the descents of its chains ended, where they were led down.
+        #: How the descents of its chains ended, where they were optimized.
         self.led: DescentResult | None = None
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
@@ -169,7 +169,7 @@ class RungChains(
         self.stationarity: Stationarity | None = None  # of an unadjusted kernel's chains at the end of warm-up
         self.info = NOTHING  # of the last step
         self.acceptance: Array | None = None  # (chains,) acceptance statistics of the last full step, in warm-up
-        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
+        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) reflections in the last step
 
     @property
     def fidelity(self) -> str:
@@ -193,7 +193,7 @@ class RungChains(
 
     @property
     def target_memory(self) -> Memory:
-        """What the law has learned."""
+        """What the target has learned."""
         return self._active.target_memory
 
     @target_memory.setter
@@ -367,7 +367,7 @@ class RungChains(
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
 
     def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """What `evaluate` says where the estimator is `Exact`: told at once unless somebody else answers.
+        """What `evaluate` says where the estimator is `Exact`: at once unless others evaluate.
 
         A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
         """
@@ -413,7 +413,7 @@ class RungChains(
         return self.noise.energy_variance(position, stated)
 
     def sample_variances(self) -> EvaluationRequests[Samples | None]:
-        """Sample variances at those of the current positions where they tell the variance models something new."""
+        """Sample variances at those of the current positions where they add something to the variance models."""
         if self.estimator.exact:
             return None
         rows = np.flatnonzero(self.noise.wants_samples(self.position))
@@ -497,7 +497,7 @@ class RungChains(
             raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
 
     def _ran_away(self) -> str:
-        """Whether steps that nothing refuses have left the posterior, as the gradient tells where the chains stand."""
+        """Whether steps that nothing refuses have left the posterior, by the gradient where the chains stand."""
         kernel = EXPLORER if self.exploring else self.settings.kernel
         if kernel.adjusted or not self.gradients:
             return ""
@@ -552,7 +552,7 @@ class _ActiveRung:
 
     @property
     def reference(self) -> Whitened:
-        """A Gaussian law to hold proposals against."""
+        """A Gaussian distribution to hold proposals against."""
         assert self._of.bound is not None  # an engine's rungs have it
         return self._of.bound.reference(self.target)
 

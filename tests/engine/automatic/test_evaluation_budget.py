@@ -138,7 +138,7 @@ def test_an_account_is_restored():
     account.allow(50)
     again = EvaluationBudget(Plan(10, 100, 1, 4, 1), {})
     again.restore(account.state())
-    assert again.told() == account.told() == {"evaluations": ALLOWED * 4 * 50, "given": False, "stopped": 7}
+    assert again.limits() == account.limits() == {"evaluations": ALLOWED * 4 * 50, "given": False, "stopped": 7}
     given = EvaluationBudget(Plan(10, 100, 1, 4, 1, evaluations=9), {})
     given.restore(account.state())
     assert given.budget == 9

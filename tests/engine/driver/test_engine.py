@@ -114,7 +114,7 @@ def without_times(tree):
     """What two runs cannot share is how long they took."""
     if isinstance(tree, dict):
         return tree | {"seconds": 0.0, "evaluation_seconds": {}}
-    return tree._replace(seconds=0.0, counts={name: counts[:1] + counts[2:] for name, counts in tree.counts.items()})
+    return tree._replace(seconds=0.0, counts={name: counts | {"seconds": 0.0} for name, counts in tree.counts.items()})
 
 
 def within_ensemble(state, **changed):
