@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from invsamp.diagnostics.checks import ess_wanted
 from invsamp.diagnostics.report import Budget, Spent
@@ -158,16 +159,8 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
 
     def report(self) -> Spent:
         """In plain types, with the limits."""
-        by = self._by
-        return {
-            "descents": by["descents"],
-            "looks": by["looks"],
-            "failed": by["failed"],
-            "warm-up": by["warm-up"],
-            "draws": self._unbooked,
-            "descents_most": self.descents_most,
-            "points_most": self.points_most,
-        }
+        found = {"draws": self._unbooked, "descents_most": self.descents_most, "points_most": self.points_most}
+        return cast(Spent, self._by | found)
 
     def limits(self) -> Budget:
         """The budget, in plain types."""

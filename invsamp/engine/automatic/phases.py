@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.initial_descent import starts_by_descent
 from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
@@ -25,11 +24,10 @@ from invsamp.engine.mode_search.multistart import (
     MOST_SCOUTS,
     SCOUTS,
     ModeSearchResult,
-    Within,
     search_modes,
     starts_of,
 )
-from invsamp.engine.mode_search.search_points import at_several_scales
+from invsamp.engine.mode_search.search_points import Region, at_several_scales
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, check_weights
@@ -144,7 +142,8 @@ class Phases(
         if self.plan.check_gradient:
             self.checks.begin(rungs, self.plan.seed, chosen=self.choice is not None)
         together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
-        if self._looks_around(together):
+        # where nothing was chosen, or all chains are to start together
+        if self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
             self._search_modes(positions)
         self.unlooked = together and self.ensemble.mode_occupancy.mode_search_result is None
         self._begin_warm_up()
@@ -221,55 +220,50 @@ class Phases(
     def _assemble(self) -> None:
         self.ensemble.assemble(self._composition, self._streams)
 
-    def _looks_around(self, together: bool) -> bool:
-        """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
-        if self.choice is not None:
-            return True
-        return together and self.plan.warmup > 0 and starts_by_descent(self.ensemble.rungs[0])
-
     def _search_modes(self, positions: Array | None) -> None:
         """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
-        bound, problem, ensemble = self.bound, self.bound.problem, self.ensemble
+        bound, ensemble, budget, choice = self.bound, self.ensemble, self.evaluation_budget, self.choice
+        problem, domain, count, chosen = bound.problem, bound.domain, budget.points_most, choice is not None
         rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 1,)))
         own = np.unique(positions, axis=0) if positions is not None else np.empty((0, bound.dimension))
-        further = MOST_SCOUTS if self.choice is not None else SCOUTS
-        starts, scale = starts_of(problem, rng, ensemble.rungs[0].position, further)
-        starts = np.concatenate([own, starts])
-        before = self.evaluation_budget.total
-        finest = ensemble.rungs[0].fidelity
-        names = tuple(bound.potentials) if self.choice is not None else (finest,)
-        wider = self._wider(rng) if self.choice is not None and bound.has_prior else None
-        most = self.evaluation_budget.descents_most
-        domain, first = bound.domain, SCOUTS + len(own)
+        starts, scale = starts_of(problem, rng, ensemble.rungs[0].position, MOST_SCOUTS if chosen else SCOUTS)
+        before, few = budget.total, bound.dimension <= MOST_GAUSSIAN
+        names = tuple(bound.potentials) if chosen else (ensemble.rungs[0].fidelity,)
         potentials = [bound.potentials[name] for name in names]
         curved = walled(domain) or all(potential.bounded for potential in potentials)
-        curved &= all(potential.curved for potential in potentials) and bound.dimension <= MOST_GAUSSIAN
-        within, count = self._within(rng, domain), self.evaluation_budget.points_most
-        (found,) = bound.dispatch.do(
-            [search_modes(names, starts, scale, domain, wider, most, first, curved, within, count)]
+
+        def drawn(share: float) -> Array:
+            """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
+            return problem.sample_start(rng, max(1, round(share * count)))
+
+        def around(region: Region, n: int) -> Array:
+            """Points around a box, where there is no prior to say where to look."""
+            return at_several_scales(region, rng, n, domain)
+
+        search = search_modes(
+            names,
+            np.concatenate([own, starts]),
+            scale,
+            domain,
+            drawn if chosen and bound.has_prior else None,
+            budget.descents_most,
+            SCOUTS + len(own),
+            curved and few and all(potential.curved for potential in potentials),
+            around if chosen and few and not bound.has_prior else None,
+            count,
         )
-        self.evaluation_budget.looked(found.looks)
+        (found,) = bound.dispatch.do([search])
+        budget.looked(found.looks)
         ensemble.mode_occupancy.found(found, scale)
-        if self.choice is None:
+        if choice is None:
             return
         where = described_region(searched_region(problem, found))
-        self.choice.choose(found, self.evaluation_budget.total - before, bound.names, where)
-        if self.choice.sampler != self._chosen:
+        choice.choose(found, budget.total - before, bound.names, where)
+        stays = choice.sampler == self._chosen
+        if not stays:
             self.take_stage()
+        if choice.led or not stays:
             self._begin_in(found)
-        elif self.choice.led:
-            self._begin_in(found)
-
-    def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
-        """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
-        problem, count = self.bound.problem, self.evaluation_budget.points_most
-        return lambda share: problem.sample_start(rng, max(1, round(share * count)))
-
-    def _within(self, rng: np.random.Generator, domain: Domain) -> Within | None:
-        """Points around a box, where a run for which nothing was chosen has no prior to say where to look."""
-        if self.choice is None or self.bound.has_prior or self.bound.dimension > MOST_GAUSSIAN:
-            return None
-        return lambda region, n: at_several_scales(region, rng, n, domain)
 
     def _begin_in(self, found: ModeSearchResult) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""

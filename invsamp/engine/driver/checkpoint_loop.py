@@ -124,14 +124,13 @@ def fingerprint(engine: Engine, position: Array) -> Plain:
     return {"position": position.tolist(), "energies": energies}
 
 
-class _Checkpoints:
-    """Collects draws and writes them. When it writes depends on the clock; what it writes does not."""
+class _Checkpoints(Draws):
+    """Draws that are written. When they are depends on the clock; what is written does not."""
 
     def __init__(self, engine: Engine, directory: RunDirectory) -> None:
-        self._engine, self._directory, self._unchanged = engine, directory, Unchanged(engine)
         self._segment, self._largest = _sizes(engine, directory)
-        self._draws = Draws(engine, min(self._largest, engine.plan.draws))
-        self.keep = self._draws.keep
+        super().__init__(engine, min(self._largest, engine.plan.draws))
+        self._directory, self._unchanged = directory, Unchanged(engine)
         self._begun = engine.done
         self._written, self._seconds, self._since = engine.done, FIRST_SECONDS / 2, time.perf_counter()
         self._next, self._room = engine.done + 1, self._largest
@@ -143,7 +142,7 @@ class _Checkpoints:
         engine, thin = self._engine, self._engine.plan.thin
         if engine.done - self._begun < FIRST_STEPS:
             return 1
-        room = (self._room - self._draws.count) * thin - engine.drawn % thin
+        room = (self._room - self.count) * thin - engine.drawn % thin
         return room if self._next < engine.done else min(room, self._next - engine.done)
 
     def after_step(self) -> None:
@@ -151,8 +150,8 @@ class _Checkpoints:
         engine = self._engine
         if engine.done - self._begun <= FIRST_STEPS:
             self._unchanged.check()
-        self._draws.after_step()
-        if engine.done == self._next or self._draws.count == self._room:
+        super().after_step()
+        if engine.done == self._next or self.count == self._room:
             self.write()
 
     def write(self) -> None:
@@ -162,8 +161,8 @@ class _Checkpoints:
             return
         self._unchanged.check()
         groups, before = None, engine.kept
-        if self._draws.count:
-            segment = self._draws.take()
+        if self.count:
+            segment = self.take()
             theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
             between = None if segment.between is None else engine.problem.to_theta(segment.between)
             shapes = dict(engine.problem.shapes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Protocol
 
 from invsamp.engine.driver.draw_buffer import Draws
 from invsamp.engine.driver.engine import Engine
@@ -11,23 +10,7 @@ from invsamp.engine.driver.progress_bar import Bar
 from invsamp.engine.driver.signals import Interrupts, leave, reason
 
 
-class Sink(Protocol):
-    """What takes the draws of a run."""
-
-    def ahead(self) -> int:
-        """Steps that may be made before the next look."""
-        ...
-
-    def keep(self, rung: int) -> None:
-        """Keep a draw of one rung."""
-        ...
-
-    def after_step(self) -> None:
-        """Keep a draw if one is due after a step, or some."""
-        ...
-
-
-def advance(engine: Engine, progress: bool, sink: Sink, interrupts: Interrupts | None) -> int | None:
+def advance(engine: Engine, progress: bool, draws: Draws, interrupts: Interrupts | None) -> int | None:
     """Make the steps that are left, or those up to a signal, which is returned; without ``interrupts`` none is heard.
 
     ``progress``: whether to show a bar.
@@ -35,11 +18,11 @@ def advance(engine: Engine, progress: bool, sink: Sink, interrupts: Interrupts |
     bar = Bar(engine, progress)
     try:
         while engine.done < engine.steps and not engine.exhausted:
-            engine.step(sink.ahead(), sink.keep)
+            engine.step(draws.ahead(), draws.keep)
             bar.tick()
             if engine.done == engine.steps or engine.exhausted:
                 engine.finish()
-            sink.after_step()
+            draws.after_step()
             if interrupts is not None and (signal := interrupts.received or engine.signaled()):
                 return signal
     finally:
