@@ -132,7 +132,7 @@ class KernelSelection(
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
-            run = diverged(found, names)
+            run = diverged(found, names) if len(names) == len(found.away) else []
             along = f", along {', '.join(run[:4])}" if run else ""
             self.decisions.append(
                 f"{found.endless} of {descents} diverge{along}: the posterior is improper there, or has a "

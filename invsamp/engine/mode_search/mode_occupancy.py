@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from invsamp.diagnostics.report import FoundModes
 from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
+from invsamp.engine.mode_search.search_points import Region
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.modes.minima import Minima
 from invsamp.posing.expressions.variable_names import labels
@@ -22,7 +23,7 @@ SHARE_AWAY = 0.1
 SHOWN = 4
 
 
-class ModeOccupancy(Lasting, lasting=("mode_search_result", "_scale", "_counts", "_reach")):
+class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale", "_reach")):
     """What descents found before a run, and how many of its draws belong to each mode."""
 
     def __init__(self) -> None:
@@ -37,51 +38,49 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_scale", "_counts",
 
     def forget(self) -> None:
         """Begin to count anew."""
-        self._counts = np.zeros(
-            0 if self.mode_search_result is None else len(self.mode_search_result.minima.energies), dtype=np.int64
-        )
+        result = self.mode_search_result
+        self._counts = np.zeros(0 if result is None else len(result.minima.energies), dtype=np.int64)
         self._reach = np.zeros(len(self._scale))
 
     def count(self, positions: Array) -> None:
         """Draws (n, d) of the cold rung."""
         if self.mode_search_result is None or not len(self._counts):
             return
-        lowest = self.mode_search_result.minima.position[0]
-        away = np.maximum(
-            positions.max(axis=0, initial=-np.inf) - lowest, lowest - positions.min(axis=0, initial=np.inf)
-        )
-        self._reach = np.fmax(self._reach, away / self._scale)
+        minima = self.mode_search_result.minima
+        lowest, high, low = minima.position[0], positions.max(0, initial=-np.inf), positions.min(0, initial=np.inf)
+        self._reach = np.fmax(self._reach, np.maximum(high - lowest, lowest - low) / self._scale)
         if len(self._counts) == 1:
             self._counts[0] += len(positions)
             return
         for part in np.array_split(positions, max(1, positions.size // MOST_NUMBERS)):
-            self._counts += np.bincount(
-                nearest(self.mode_search_result.minima, self._scale, part), minlength=len(self._counts)
-            )
+            self._counts += np.bincount(nearest(minima, self._scale, part), minlength=len(self._counts))
 
     def report(self, problem: Problem) -> FoundModes | None:
         """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
-        if self.mode_search_result is None:
+        result = self.mode_search_result
+        if result is None:
             return None
-        minima = self.mode_search_result.minima
+        minima, names = result.minima, labels(problem.shapes)
+        named = len(names) == len(self._scale)
+        wandered = np.flatnonzero(self._reach > WANDERED) if named else ()
         return {
             "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
             "energies": minima.energies.tolist(),
             "weights": minima.weights.tolist(),
             "by_laplace": minima.known.tolist(),
             "mode_occupancy": self._counts.tolist(),
-            "descents": self.mode_search_result.descents,
-            "unfinished": self.mode_search_result.unfinished,
-            "endless": self.mode_search_result.endless,
-            "away": diverged(self.mode_search_result, labels(problem.shapes)),
-            "flat": _flat(problem, minima, self._scale),
-            "wandered": _wandered(problem, self._reach),
-            "searched": self.mode_search_result.searched,
-            "unseen": self.mode_search_result.unseen,
-            "lowest_by": self.mode_search_result.lowest_by,
+            "descents": result.descents,
+            "unfinished": result.unfinished,
+            "endless": result.endless,
+            "away": diverged(result, names) if named else [],
+            "flat": [names[k] for k in _flat(minima, self._scale)] if named else [],
+            "wandered": {names[k]: float(self._reach[k]) for k in wandered},
+            "searched": result.searched,
+            "unseen": result.unseen,
+            "lowest_by": result.lowest_by,
             "from_prior": isinstance(problem, DrawablePrior),
-            "region": searched_region(problem, self.mode_search_result),
-            "guessed": _guessed(problem, self.mode_search_result),
+            "region": searched_region(problem, result),
+            "guessed": _guessed(problem, result.region),
         }
 
 
@@ -98,12 +97,12 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
     return np.asarray(np.argmin(heights, axis=0))
 
 
-def searched_region(problem: Problem, mode_search_result: ModeSearchResult) -> dict[str, list[float]]:
+def searched_region(problem: Problem, result: ModeSearchResult) -> dict[str, list[float]]:
     """The box that descents have searched without a prior: lower and upper end by parameter; empty if there is none."""
     names = labels(problem.shapes)
-    if mode_search_result.region is None or len(names) != len(mode_search_result.region.low):
+    if result.region is None or len(names) != len(result.region.low):
         return {}
-    ends = np.sort(problem.to_theta(np.stack(mode_search_result.region)), axis=0)
+    ends = np.sort(problem.to_theta(np.stack(result.region)), axis=0)
     return {name: [float(low), float(high)] for name, low, high in zip(names, *ends, strict=True)}
 
 
@@ -114,42 +113,25 @@ def described_region(region: Mapping[str, Sequence[float]]) -> str:
     return f" and from the box {', '.join(shown)}{more}" if region else ""
 
 
-def _guessed(problem: Problem, mode_search_result: ModeSearchResult) -> bool:
+def _guessed(problem: Problem, region: Region | None) -> bool:
     """Whether nobody said where the mass may lie, and some of the domain was not searched."""
     if not isinstance(problem, MayGuessStarts) or not problem.starts_guessed:
         return False
-    if mode_search_result.region is None:
+    if region is None:
         return True
-    least, most = problem.sampling_domain.bounding_box(problem.dimension)
-    return bool((mode_search_result.region.low > least).any() or (mode_search_result.region.high < most).any())
+    lower, upper = problem.sampling_domain.bounding_box(problem.dimension)
+    return bool((region.low > lower).any() or (region.high < upper).any())
 
 
-def diverged(mode_search_result: ModeSearchResult, names: Sequence[str]) -> list[str]:
-    """Names of the parameters that descents without end took away, those that went farthest first; none if unnamed."""
-    if len(names) != len(mode_search_result.away):
-        return []
-    far_ones = np.flatnonzero(mode_search_result.away > SHARE_AWAY * mode_search_result.away.max(initial=0.0))
-    return [names[k] for k in far_ones[np.argsort(-mode_search_result.away[far_ones])]]
+def diverged(result: ModeSearchResult, names: Sequence[str]) -> list[str]:
+    """Names of the parameters that descents without end took away, those that went farthest first."""
+    far_ones = np.flatnonzero(result.away > SHARE_AWAY * result.away.max(initial=0.0))
+    return [names[k] for k in far_ones[np.argsort(-result.away[far_ones])]]
 
 
-def _wandered(problem: Problem, reach: Array) -> dict[str, float]:
-    """How far draws are from the lowest minimum, in spreads of the starts, by the parameters where that is very far."""
-    names = labels(problem.shapes)
-    if len(names) != len(reach):
-        return {}
-    return {names[k]: float(reach[k]) for k in np.flatnonzero(reach > WANDERED)}
-
-
-def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
-    """Names of the parameters along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
-    names = labels(problem.shapes)
-    if (
-        not len(minima.energies)
-        or minima.known[0]
-        or not minima.measured
-        or minima.on_wall[0]
-        or len(names) != len(scale)
-    ):
-        return []
-    wide = np.isclose(np.sqrt(np.diag(minima.extents[0])), scale, rtol=0.01)  # as `extent_of` bounds it
-    return [names[k] for k in np.flatnonzero(wide)]
+def _flat(minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
+    """Coordinates along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
+    if not len(minima.energies) or minima.known[0] or not minima.measured or minima.on_wall[0]:
+        return np.arange(0)
+    # as `extent_of` bounds it
+    return np.flatnonzero(np.isclose(np.sqrt(np.diag(minima.extents[0])), scale, rtol=0.01))
