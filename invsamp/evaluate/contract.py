@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, Request, guarded, rows_of
+from invsamp.evaluate.requests import Estimate, Queue, Request, guarded, rows_of
 from invsamp.posing.forward_models.guarded_model import own_array
-from invsamp.protocols import Potential
+from invsamp.protocols import Plain, Potential
+
+Result = TypeVar("Result")
 
 #: Rows that are asked for by themselves at the most, to see that none have changed places.
 MOST_COMPARED = 64
@@ -50,23 +52,89 @@ class Evaluator(Protocol):
         ...
 
 
-class Checked:
-    """An evaluator whose answers are checked and counted.
+class RunEvaluator:
+    """Evaluates for a run, from its first request to its last, and counts by the potentials of `open`.
 
-    Parameters
+    Attributes
     ----------
-    evaluator : Evaluator
-    potentials : mapping
-        Of each fidelity: they count.
+    local : bool
+        Whether the run evaluates by its own potentials and asks nothing of this evaluator.
+    drives : bool
+        Whether this process makes the run. Others of the same evaluator only solve.
+    processes : int
+        How many make the run together.
+    queue : Queue or None
+        Where each rung gets its estimates as soon as they are there.
     """
 
-    def __init__(self, evaluator: Evaluator, potentials: Mapping[str, CountedPotential]) -> None:
-        self._evaluator, self._potentials = evaluator, potentials
+    local, drives, processes = False, True, 1
+    queue: Queue | None = None
+
+    def open(self, potentials: Mapping[str, CountedPotential]) -> None:
+        """Before the first request."""
+
+    def evaluate(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """Estimates in the order of the requests."""
+        raise NotImplementedError
+
+    def correct(self, correction: object) -> None:
+        """After a coarse fidelity's potential was renewed with a correction (`invsamp.surrogates.learning`)."""
+
+    def drive(self, work: Callable[[], Result]) -> Result:
+        """Of several processes: the result of ``work``, which makes the run where this process drives."""
+        raise NotImplementedError
+
+    def signaled(self) -> int | None:
+        """A signal that another process got, if one did."""
+        return None
+
+    def report(self) -> Plain:
+        """Of the processes, for the report of the run."""
+        return {"count": self.processes}
+
+    def close(self) -> None:
+        """After the last request, however the run ends."""
+
+
+class Checked(RunEvaluator):
+    """An evaluator of a user's, whose answers are checked and counted."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
         self._compared, self._repeats = 0, False
         self._before: tuple[tuple[Request, ...], tuple[Estimate, ...]] = (), ()
 
-    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for.
+    def __repr__(self) -> str:
+        return repr(self._evaluator)
+
+    def open(self, potentials: Mapping[str, CountedPotential]) -> None:
+        """Before the first request, and again after a correction.
+
+        Raises
+        ------
+        ValueError
+            If the evaluator does not suit the potentials.
+        EvaluatorError
+            If it raises anything else.
+        """
+        self._potentials = potentials
+        try:
+            self._evaluator.open({name: counted.potential for name, counted in potentials.items()})
+        except ValueError:
+            raise
+        except Exception as error:
+            raise EvaluatorError(f"{self!r} failed as it was opened: {type(error).__name__}: {error}") from error
+
+    def correct(self, correction: object) -> None:
+        """Hand over the potentials again: one of them was renewed."""
+        self.open(self._potentials)
+
+    def close(self) -> None:
+        """After the last request."""
+        self._evaluator.close()
+
+    def evaluate(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """Estimates in the order of the requests.
 
         Raises
         ------

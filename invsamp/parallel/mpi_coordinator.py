@@ -6,19 +6,18 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from invsamp.engine.driver.engine import Engine
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, joined
 from invsamp.evaluate.solving import separable
-from invsamp.parallel.groups import starts
+from invsamp.parallel.groups import Groups
 from invsamp.parallel.load_balancing import MESSAGES, Plan, Planner
 from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived
-from invsamp.parallel.tasks import Done, Reply, Task, solved
+from invsamp.parallel.tasks import Done, Reply, Task
 from invsamp.protocols import Array, Plain
-from invsamp.surrogates.learning import Correction
 
 #: Seconds by which processes are told apart that have equally little to do.
 BIT = 1e-9
@@ -36,17 +35,28 @@ class Coordinator:
     Parameters
     ----------
     comm : mpi4py.MPI.Comm
-    engine : Engine
-        Its potentials solve here, and count what was solved anywhere.
-    group : int
-        Processes of a group that solves jointly; they are next to each other by rank.
-    joint : set of str
-        Fidelities that are solved so.
+    potentials : mapping of fidelities to CountedPotential
+        They solve here, and count what was solved anywhere.
+    groups : Groups
+    solved : callable
+        What comes of some tasks here.
+    starts : callable
+        So many positions at which models can be tried.
+    chains : int
     """
 
-    def __init__(self, comm: Communicator, engine: Engine, group: int, joint: frozenset[str]) -> None:
-        self._comm, self._engine, self._joint = comm, engine, joint
-        self._planner = Planner(group, joint)
+    def __init__(
+        self,
+        comm: Communicator,
+        potentials: Mapping[str, CountedPotential],
+        groups: Groups,
+        solved: Callable[[Sequence[Task]], Reply],
+        starts: Callable[[int], Array],
+        chains: int,
+    ) -> None:
+        self._comm, self._potentials, self._joint = comm, potentials, groups.joint
+        self._solved, self._starts, self._chains = solved, starts, chains
+        self._planner = Planner(groups.size, groups.joint)
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
@@ -104,14 +114,14 @@ class Coordinator:
             self._wait()
         self._askings, self._requests, self._parts, self._mine, self._error = {}, {}, {}, set(), None
 
-    def signaled(self) -> int | None:
+    def signaled(self, last: bool) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
         now = time.perf_counter()
         if self._signal is None and now - self._looked > BETWEEN_LOOKS:
             self._looked = now
             if (found := self._comm.improbe(tag=SIGNAL)) is not None:
                 self._signal = found.recv()
-        if self._signal is None and self._engine.done == self._engine.steps:
+        if self._signal is None and last:
             self._give({rank: [] for rank in range(1, self._comm.size)})
             self.clear()
         return self._signal
@@ -122,22 +132,18 @@ class Coordinator:
         waiting = [self._patience.seconds, *(whole - busy for busy in self._busy[1:])]
         return {
             "count": self._comm.size,
-            "solved": {name: self._planner.way(name) for name in self._engine.potentials},
+            "solved": {name: self._planner.way(name) for name in self._potentials},
             "groups": self._comm.size // self._planner.group if self._joint else None,
             "waiting": [max(seconds / whole, 0.0) for seconds in waiting],
         }
 
-    def tell(self, correction: Correction) -> None:
-        """Let the others correct a fidelity, too."""
-        self._send(dict.fromkeys(range(1, self._comm.size), correction))
-
-    def dismiss(self) -> None:
-        """Nothing more is asked of the others."""
-        self._send(dict.fromkeys(range(1, self._comm.size)))
+    def tell(self, item: object) -> None:
+        """Send all others something else than work; None: nothing more is asked of them."""
+        self._send(dict.fromkeys(range(1, self._comm.size), item))
 
     def _here(self, request: Request) -> Estimate:
         """What this process gives by itself, without a detour: it may be cheap."""
-        potential = self._engine.potentials[request.fidelity]
+        potential = self._potentials[request.fidelity]
         before = potential.seconds
         found = potential.answer(request)
         self._planner.learn(request, potential.seconds - before)
@@ -222,7 +228,7 @@ class Coordinator:
 
     def _solve(self, task: Task) -> None:
         self._solving = True
-        reply = solved(self._engine, [task], self._joint, True)
+        reply = self._solved([task])
         self._solving = False
         self._take(0, reply)
 
@@ -271,7 +277,7 @@ class Coordinator:
             parts.append(done)
             if rank:  # what was solved here is counted
                 request = self._requests[done.request]
-                potential = self._engine.potentials[request.fidelity]
+                potential = self._potentials[request.fidelity]
                 potential.count(request, len(done.rows), done.failed, done.seconds, done.message)
 
     def _joined(self, request: Request, parts: list[Done]) -> Estimate:
@@ -294,11 +300,11 @@ class Coordinator:
 
     def _try_out(self, request: Request) -> None:
         """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
-        rows = max(len(request.position), self._engine.plan.chains)
-        potential = self._engine.potentials[request.fidelity]
+        rows = max(len(request.position), self._chains)
+        potential = self._potentials[request.fidelity]
         before = potential.counts
         self._planner.tried(request, rows, False)  # until it is known
-        splits = separable(_moved(request, starts(self._engine, rows)), self._together)
+        splits = separable(_moved(request, self._starts(rows)), self._together)
         self._planner.tried(request, rows, splits)
         potential.counts = before
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.engine.driver.engine import Engine
-from invsamp.engine.rungs.initial_points import failure_message
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Estimate, Request, check_shapes
 from invsamp.parallel.messages import portable
 
@@ -74,15 +73,21 @@ class Reply(NamedTuple):
         return cls([Done.unpacked(one) for one in done], *rest)
 
 
-def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: bool) -> Reply:
-    """What comes of some tasks in their order; a mistake of a model's is handed on, failed solves are no mistake.
+def solved(
+    potentials: Mapping[str, CountedPotential],
+    joint: frozenset[str],
+    explained: Callable[[CountedPotential], str | None],
+    tasks: Sequence[Task],
+    first: bool = True,
+) -> Reply:
+    """The results of some tasks in their order; a mistake of a model's is handed on, failed solves are no mistake.
 
-    Of joint solves only the first process of a group tells. What one of them raises ends all: others may wait for it
-    within the solve.
+    Of a joint solve only the first process of a group replies. An exception in one ends all processes: others may wait
+    for this one within the solve. ``explained`` gives the message of the last failed solve.
     """
     begin, done, error = time.perf_counter(), [], None
     for number, rows, request in tasks:
-        potential = engine.potentials[request.fidelity]
+        potential = potentials[request.fidelity]
         failed, seconds = potential.failed, potential.seconds
         try:
             estimate = potential.answer(request)
@@ -94,8 +99,7 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
             break
         if first or request.fidelity not in joint:
             failed, seconds = potential.failed - failed, potential.seconds - seconds
-            message = failure_message(engine.problem, potential) if failed else None
-            done.append(Done(number, rows, estimate, failed, seconds, message))
+            done.append(Done(number, rows, estimate, failed, seconds, explained(potential) if failed else None))
     return Reply(done, time.perf_counter() - begin, error)
 
 
