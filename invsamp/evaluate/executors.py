@@ -9,7 +9,7 @@ import pickle
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from invsamp.protocols import Potential
 
 #: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
 WORTH = 5e-4
+#: What ends a worker.
+BROKEN = (
+    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit: a forward model that may do "
+    "so costs only the row in invsamp.parallel.isolated"
+)
 
 
 class _Held(threading.local):
@@ -101,8 +106,10 @@ class Executed:
         """What is asked for, by all workers at a time."""
         parts = [self._parts(request) if self._worth(request) else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
-        sent = [[self._executor.submit(evaluated, self._key, None, part) for part in blocks] for blocks in parts]
+        sent: list[list[Future[Estimate | None]]] = []
         try:
+            for blocks in parts:
+                sent.append([self._executor.submit(evaluated, self._key, None, part) for part in blocks])
             here = [None if blocks else self._solved(part) for part, blocks in zip(requests, parts, strict=True)]
             return [
                 joined([self._result(*pair, deadline) for pair in zip(blocks, futures, strict=True)])
@@ -110,6 +117,8 @@ class Executed:
                 else estimate
                 for blocks, futures, estimate in zip(parts, sent, here, strict=True)
             ]
+        except BrokenExecutor as error:
+            raise type(error)(f"{error} {BROKEN}") from error
         except BaseException:
             for future in itertools.chain.from_iterable(sent):
                 future.cancel()  # what waits for a worker that is gone, or stuck
