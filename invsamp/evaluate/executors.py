@@ -22,8 +22,8 @@ from invsamp.protocols import Potential
 WORTH = 5e-4
 #: What ends a worker.
 BROKEN = (
-    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit: a forward model that may do "
-    "so costs only the row in invsamp.parallel.isolated"
+    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit. In "
+    "invsamp.parallel.isolated a forward model that does so costs only its row"
 )
 
 

@@ -15,7 +15,7 @@ from invsamp.evaluate.requests import Estimate, Request, joined
 from invsamp.evaluate.solving import separable
 from invsamp.parallel.groups import Groups
 from invsamp.parallel.load_balancing import MESSAGES, Plan, Planner
-from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived
+from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived, packed, unpacked
 from invsamp.parallel.tasks import Done, Reply, Task
 from invsamp.protocols import Array, Plain
 
@@ -93,7 +93,7 @@ class Coordinator:
         self._askings[asking] = numbers = [next(self._numbers) for _ in requests]
         for number, request in zip(numbers, requests, strict=True):
             self._requests[number], self._parts[number] = request, []
-            self._waiting.append(Task(number, range(len(request.position)), request))
+            self._waiting.append(Task(number, 0, request))
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
         """One of them whose answers are there, and these: the one whose are the dearest, as most waits for it."""
@@ -164,7 +164,7 @@ class Coordinator:
         """Whether all is there that one has asked for."""
         for number in self._askings[asking]:
             parts = self._parts[number]  # one at the least, of no rows too
-            if not parts or sum([len(done.rows) for done in parts]) < len(self._requests[number].position):
+            if not parts or sum([done.rows for done in parts]) < len(self._requests[number].position):
                 return False
         return True
 
@@ -221,7 +221,7 @@ class Coordinator:
         return [own + (BIT if len(self._askings) > 1 else -BIT), *load[1:]]
 
     def _give(self, plan: Plan) -> None:
-        self._send({rank: [task.packed() for task in tasks] for rank, tasks in plan.items()})
+        self._send({rank: packed(list(tasks)) for rank, tasks in plan.items()})
         now = time.perf_counter()
         for rank, tasks in plan.items():
             self._due[rank] = now + self._planner.seconds([task.what for task in tasks])
@@ -260,7 +260,7 @@ class Coordinator:
         for rank, message in messages.items():
             if message is not None:
                 del self._due[rank]
-                self._take(rank, Reply.unpacked(message.recv()))
+                self._take(rank, unpacked(message.recv()))
         return any(message is not None for message in messages.values())
 
     def _take(self, rank: int, reply: Reply) -> None:
@@ -278,10 +278,10 @@ class Coordinator:
             if rank:  # what was solved here is counted
                 request = self._requests[done.request]
                 potential = self._potentials[request.fidelity]
-                potential.count(request, len(done.rows), done.failed, done.seconds, done.message)
+                potential.count(request, done.rows, done.failed, done.seconds, done.message)
 
     def _joined(self, request: Request, parts: list[Done]) -> Estimate:
-        parts.sort(key=lambda done: done.rows.start)
+        parts.sort(key=lambda done: done.begin)
         self._planner.learn(request, sum(done.seconds for done in parts))
         return joined([done.estimate for done in parts])
 

@@ -17,9 +17,9 @@ from invsamp.evaluate.requests import Estimate, Queue, Request
 from invsamp.parallel.communicator import all_or_none, alone, check_communicator, world
 from invsamp.parallel.consistency_check import check_equal, run_settings, unequal_energies
 from invsamp.parallel.groups import Groups, is_fixed, models_of, starts
-from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, arrived, bcast, portable
+from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, arrived, bcast, packed, portable, unpacked
 from invsamp.parallel.mpi_coordinator import ANSWER, SIGNAL, WORK, Coordinator
-from invsamp.parallel.tasks import Task, solved
+from invsamp.parallel.tasks import solved
 from invsamp.protocols import Plain, Problem
 from invsamp.surrogates.learning import Correction
 
@@ -160,9 +160,9 @@ class Ranks(RunEvaluator):
                     assert isinstance(self._engine, CorrectedEngine)  # as on the first process
                     self._engine.correct(sent)
                     continue
-                reply = self._solved([Task.unpacked(task) for task in sent], first=first)
+                reply = self._solved(unpacked(sent), first=first)
                 # not by a send that blocks: it would keep the core from the first process, which may still solve
-                patience.until(comm.isend(reply._replace(signal=interrupts.received).packed(), 0, ANSWER).Test)
+                patience.until(comm.isend(packed(reply._replace(signal=interrupts.received)), 0, ANSWER).Test)
 
 
 def communicator(problem: Problem, comm: Communicator | None = None) -> Communicator | None:
