@@ -146,9 +146,7 @@ class Checked(RunEvaluator):
         seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
         if min(len(requests), 2) > self._compared:  # the first time that anything is asked, and that several are
             self._compared = min(len(requests), 2)
-            if len(requests) > 1:
-                self._compare(requests, found)
-            self._compare_rows(*max(zip(requests, found, strict=True), key=lambda pair: len(pair[0].position)))
+            self._compare(requests, found)
         self._check_late(requests, found)
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
@@ -196,26 +194,25 @@ class Checked(RunEvaluator):
         return estimate
 
     def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
-        """Asked for by itself, a request's first row must have the same answer, and not that of another request."""
-        asked = {k: rows_of(request, slice(0, 1)) for k, request in enumerate(requests) if len(request.position)}
-        alone = {k: self._asked((request,))[0] for k, request in asked.items()}
-        for k, estimate in alone.items():
-            if _alike(estimate, found[k], 0):
+        """Ask for the first row of each request, and for all rows of the longest, by themselves.
+
+        They must have the same estimates, and not those of other requests or rows. With noise they are like none.
+        """
+        longest = max(range(len(requests)), key=lambda k: len(requests[k].position))
+        firsts = [(k, 0) for k, request in enumerate(requests) if len(request.position)]
+        rows = [(longest, row) for row in range(1, min(len(requests[longest].position), MOST_COMPARED))]
+        alone = {at: self._asked((rows_of(requests[at[0]], slice(at[1], at[1] + 1)),))[0] for at in firsts + rows}
+        for k, row in alone:
+            if _alike(alone[k, row], found[k], row):
                 continue
-            of = next((j for j, other in alone.items() if _alike(other, found[k], 0)), None)
+            of = next((j for j, _ in firsts if row == 0 and j != k and _alike(alone[j, 0], found[k], 0)), None)
             if of is not None:
                 raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
-
-    def _compare_rows(self, request: Request, found: Estimate) -> None:
-        """Each row of a request, by itself: they may have changed places."""
-        for row in range(min(len(request.position), MOST_COMPARED)):
-            by_itself = (rows_of(request, slice(row, row + 1)),)
-            (alone,) = self._asked(by_itself)
-            at = next((k for k in range(len(found.energy)) if _alike(alone, found, k)), None)
-            if at is None or _alike(alone, found, row):  # with noise in it, it is like none
+            at = next((i for i in range(len(found[k].energy)) if _alike(alone[k, row], found[k], i)), None)
+            if at is None or k != longest:
                 continue
-            (again,) = self._asked(by_itself)
-            if _alike(again, found, row):
+            again = [self._asked((rows_of(requests[k], slice(row, row + 1)),))[0] for _ in range(2)]
+            if _alike(again[1], found[k], row):
                 raise self._wrong(*_LATE)
             raise self._wrong("estimates in the order of a request's rows", f"that of row {row} for row {at}")
 

@@ -256,25 +256,14 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
     :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is told as 0.
     """
-    size = batch.members.shape[1]
-    scale = batch.total / size
-    if size == 1:  # of which sums alone are wanted
-        nothing, d = np.zeros(len(terms.energies)), terms.gradients.shape[2]
-        shapes: dict[Structure, tuple[int, ...]] = {"isotropic": (), "diagonal": (d,), "full": (d, d)}
-        return Estimate(
-            terms.prior_energy + scale * terms.energies[:, 0],
-            terms.prior_gradient + scale * terms.gradients[:, 0],
-            nothing,
-            None if batch.structure is None else np.zeros((len(nothing), *shapes[batch.structure])),
-            terms.prior_energy,
-            terms.prior_gradient if gradient == "apart" else None,
-        )
-    variance_scale = _variance_scale(batch)
+    scale, variance_scale = batch.total / batch.members.shape[1], _variance_scale(batch)
+    # beside itself, a term alone has a variance of 0
+    energies, gradients = (np.repeat(p, 2, axis=1) if p.shape[1] == 1 else p for p in (terms.energies, terms.gradients))
     return Estimate(
         terms.prior_energy + scale * terms.energies.sum(axis=1),
         terms.prior_gradient + scale * terms.gradients.sum(axis=1),
-        variance_scale * terms.energies.var(axis=1, ddof=1),
-        None if batch.structure is None else variance_scale * sample_variance(terms.gradients, batch.structure),
+        variance_scale * energies.var(axis=1, ddof=1),
+        None if batch.structure is None else variance_scale * sample_variance(gradients, batch.structure),
         terms.prior_energy,
         terms.prior_gradient if gradient == "apart" else None,
     )
@@ -288,14 +277,8 @@ def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
         off = energies - (total / size)[:, None]
         variance = _variance_scale(batch) / (size - 1) * np.einsum("ij,ij->i", off, off)
     whole = terms.prior_energy + batch.total / size * total
-    return Estimate(
-        whole,
-        terms.gradient,  # type: ignore[arg-type]
-        variance,
-        None,
-        terms.prior_energy,
-        terms.prior_gradient,
-    )
+    parts = terms.gradient, variance, None, terms.prior_energy, terms.prior_gradient
+    return Estimate(whole, *parts)  # type: ignore[arg-type]
 
 
 def _variance_scale(batch: Batch) -> float:
