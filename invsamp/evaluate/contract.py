@@ -1,4 +1,4 @@
-"""What an evaluator of somebody's own has to offer, and the checks of what it gives."""
+"""The interface of a user's evaluator, and the checks of its estimates."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_COMPARED = 64
 
 
 class EvaluatorError(RuntimeError):
-    """An evaluator broke, or gave what is no answer; what was drawn before is kept."""
+    """An evaluator failed, or returned something invalid; draws made before are kept."""
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Evaluates what a run asks for: on a cluster, a GPU, a queue of somebody's own.
+    """Evaluates what a run asks for: on a cluster, a GPU, a queue of the user's.
 
     The draws do not depend on it, as long as a row has the same bits wherever it is evaluated.
     """
@@ -169,12 +169,12 @@ class Checked(RunEvaluator):
     def _checked(self, request: Request, found: object) -> Estimate:
         if not isinstance(found, Estimate):
             raise self._wrong("an Estimate for each request", repr(found))
-        # what comes of gradients that nobody asked for is nobody's business
+        # gradients that were not requested are ignored
         varies = request.gradient and not (request.batch is not None and request.batch.structure is None)
         asked = [True, request.gradient, True, varies, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
         right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
-        if request.gradient == "curved" and found.gradient_variance is None:  # whoever solves may not know of matrices
+        if request.gradient == "curved" and found.gradient_variance is None:  # an evaluator need not provide matrices
             right[3] = None
         if request.observations:
             predicted = np.shape(found.gradient)[1:2]
@@ -252,10 +252,10 @@ def _shapes(request: Request, prior: bool) -> list[tuple[int, ...] | None]:
 
 
 def _in_words(shapes: Sequence[tuple[int, ...] | None], first: int) -> str:
-    told = [
+    parts = [
         f"{name} of shape {shape}" for name, shape in zip(_NAMES[first:], shapes, strict=False) if shape is not None
     ]
-    return ", ".join(told) or "none"
+    return ", ".join(parts) or "none"
 
 
 def _alike(one: Estimate, other: Estimate, row: int) -> bool:

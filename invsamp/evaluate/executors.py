@@ -103,7 +103,7 @@ class Executed:
         self._key = hashlib.sha256(self._pickled).hexdigest()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
-        """What is asked for, by all workers at a time."""
+        """Estimates by all workers at the same time."""
         parts = [self._parts(request) if self._worth(request) else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
         sent: list[list[Future[Estimate | None]]] = []
@@ -129,7 +129,7 @@ class Executed:
 
     def _parts(self, request: Request) -> list[Request]:
         rows, kind = len(request.position), kind_of(request)
-        if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows do not tell
+        if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows show nothing
             self._splits[kind] = separable(request, lambda pieces: tuple([self._solved(piece) for piece in pieces]))
         if not self._splits.get(kind):
             return [request]
@@ -169,7 +169,7 @@ class Executed:
 
 
 def evaluated(key: str, pickled: bytes | None, request: Request) -> Estimate | None:
-    """In a worker: what is asked for, or None if the potentials have to be sent."""
+    """In a worker: the estimate, or None if the potentials have to be sent."""
     if key not in _HELD.potentials:
         if pickled is None:
             return None

@@ -1,4 +1,4 @@
-"""What kernels, estimators and swaps ask for, and what comes back: the one way from a sampler to its models.
+"""Requests of kernels, estimators and swaps, and their estimates: the one way from a sampler to its models.
 
 Whoever wants an energy is a generator. It yields a tuple of requests, which may be answered at the same time, and is
 sent a tuple of estimates in their order:
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
     counted: Array | None  # (rows, n, most): 1 where a member counts; None for data by themselves
     total: int  # number of data, or of groups, of which these are n
-    structure: Structure | None  # form in which the gradient's variance is wanted; None: nobody wants it
+    structure: Structure | None  # form in which the gradient's variance is wanted; None: it is not wanted
     reference: Array | None = None  # (rows, d)
     order: int = 1
     coefficient: Array | None = None  # (rows,)
@@ -83,7 +83,7 @@ class Estimate(NamedTuple):
 
     ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
     (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``prior`` is the part of the
-    energy that is the prior's, None where a potential does not tell it (`invsamp.protocols.SplitPotential`);
+    energy that is the prior's, None where a potential does not separate it (`invsamp.protocols.SplitPotential`);
     ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
     failed; its gradient is 0.
     """
@@ -254,7 +254,7 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 
     With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
-    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is told as 0.
+    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is 0.
     """
     scale, variance_scale = batch.total / batch.members.shape[1], _variance_scale(batch)
     # beside itself, a term alone has a variance of 0

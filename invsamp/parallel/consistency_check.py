@@ -34,7 +34,7 @@ def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
 
 
 def run_settings(engine: Engine) -> Plain:
-    """What tells a run from others, but for its seed and what its forward models print: they may differ by address."""
+    """Settings that identify a run, without its seed and the repr of its forward models, which may hold addresses."""
     settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.told()
     if "data" in settings:  # a digest in words
         settings["data"] = f"of shape {tuple(settings['data']['shape'])} and digest {settings['data']['sha256'][:12]}"

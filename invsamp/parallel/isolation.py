@@ -234,7 +234,7 @@ class IsolatedModel(CountsFailures):
         if len(lengths) > 1:
             raise WrongShapeError(f"observations must be as many for every theta, got {sorted(lengths)}")
         if not lengths and len(values):
-            raise RuntimeError(self.message)  # nobody knows how many observations there would be
+            raise RuntimeError(self.message)  # the number of observations is not known
         self._width = next(iter(lengths), 0)
         return _filled(values, (self._width,), "observations")
 

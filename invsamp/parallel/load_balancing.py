@@ -21,8 +21,8 @@ class Planner:
     """What requests cost, as far as that is known, and who is to have them.
 
     Joint solves go to groups of processes, each of which has to take part. Other requests are split by rows where rows
-    have bits of their own; the dearest are given out first, each to who has least to do, by the seconds that rows of
-    that kind took before. What is too cheap to be sent is the first process's.
+    have bits of their own. The most expensive are assigned first, each to the process with the least load, by the
+    seconds that rows of that kind took before. What is too cheap to be sent is the first process's.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived, pac
 from invsamp.parallel.tasks import Done, Reply, Task
 from invsamp.protocols import Array, Plain
 
-#: Seconds by which processes are told apart that have equally little to do.
+#: Seconds that break ties between processes with equal loads.
 BIT = 1e-9
 #: Seconds between two looks for signals that others got.
 BETWEEN_LOOKS = 0.05
@@ -66,7 +66,7 @@ class Coordinator:
         self._askings: dict[int, list[int]] = {}  # by who asks: numbers of the requests
         self._requests: dict[int, Request] = {}
         self._parts: dict[int, list[Done]] = {}  # by request
-        self._waiting: list[Task] = []  # given to nobody yet
+        self._waiting: list[Task] = []  # not assigned yet
         self._own: deque[Task] = deque()  # to be done here
         self._mine: set[int] = set()  # requests of which this process has a part
         self._due: dict[int, float] = {}  # by process that is at work: when it will be done, about
@@ -79,7 +79,7 @@ class Coordinator:
         return self._solving or bool(self._due)
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for, in the order of the requests."""
+        """Estimates in the order of the requests."""
         if not self._planner.worth(requests):
             return tuple([self._here(request) for request in requests])
         try:
@@ -96,7 +96,7 @@ class Coordinator:
             self._waiting.append(Task(number, 0, request))
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
-        """One of them whose answers are there, and these: the one whose are the dearest, as most waits for it."""
+        """One requester whose estimates are there, and these: of several the most expensive, as others wait for it."""
         while True:
             self._come()
             if there := [asking for asking in self._askings if self._is_there(asking)]:
@@ -137,7 +137,7 @@ class Coordinator:
             "waiting": [max(seconds / whole, 0.0) for seconds in waiting],
         }
 
-    def tell(self, item: object) -> None:
+    def announce(self, item: object) -> None:
         """Send all others something else than work; None: nothing more is asked of them."""
         self._send(dict.fromkeys(range(1, self._comm.size), item))
 
@@ -156,7 +156,7 @@ class Coordinator:
         while not self._is_there(asking):
             self._go_on()
         found = self._taken(asking)
-        while self._due:  # of those who solve jointly one tells, and all are needed for the next
+        while self._due:  # one process of a group replies, and all of it are needed for the next solve
             self._go_on()
         return found
 
@@ -209,12 +209,13 @@ class Coordinator:
     def _loads(self) -> list[float]:
         """Seconds for which each process has something to do, and a bit for who is to be the last among equals.
 
-        Of those that have nothing to do one that has waited for long is asleep, and begins late.
+        An idle process that has waited for long sleeps between looks, and begins late.
         """
         now = time.perf_counter()
-        asleep = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
+        sleeping = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
         load = [
-            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else asleep[rank] for rank in range(len(asleep))
+            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else sleeping[rank]
+            for rank in range(len(sleeping))
         ]
         # where several ask, there are steps to be made here while others solve
         own = self._planner.seconds([task.what for task in self._own])
@@ -272,7 +273,7 @@ class Coordinator:
             if rank:
                 reply.error.add_note(f"raised on rank {rank} of {self._comm.size}")
         for done in reply.done:
-            if (parts := self._parts.get(done.request)) is None:  # nobody wants it any more
+            if (parts := self._parts.get(done.request)) is None:  # no longer wanted
                 continue
             parts.append(done)
             if rank:  # what was solved here is counted

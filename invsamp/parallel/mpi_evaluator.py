@@ -90,9 +90,9 @@ class Ranks(RunEvaluator):
         return self._coordinator.answer(requests)
 
     def correct(self, correction: object) -> None:
-        """Let the others correct a fidelity, too."""
+        """Apply the correction on the other processes, too."""
         if not self.local:
-            self._coordinator.tell(correction)
+            self._coordinator.announce(correction)
 
     def signaled(self) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
@@ -137,10 +137,10 @@ class Ranks(RunEvaluator):
             if coordinator.answering:
                 raise RuntimeError("the run ended in the middle of a step")
         except BaseException as end:
-            if coordinator.answering:  # others are at work, and nobody would take what they send
+            if coordinator.answering:  # others are solving, and their replies would not be received
                 raise
             left = end if isinstance(end, KeyboardInterrupt | SystemExit) else portable(end)
-        coordinator.tell(None)
+        coordinator.announce(None)
         return made, left
 
     def _serve(self) -> None:

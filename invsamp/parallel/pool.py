@@ -84,7 +84,7 @@ class WorkerPool:
         return [answers[index] for index in range(len(tasks))]
 
     def describe(self) -> Plain:
-        """What the model in the workers tells about itself."""
+        """The facts that the model in the workers states about itself."""
         with self._at_work():
             while True:
                 self._start(1)
@@ -158,8 +158,8 @@ class WorkerPool:
                 if not ready:
                     self._begin(number, worker, message)
                     continue
-                ending = "" if isinstance(message, Answer) else worker.exit_message()
-                answer = message if not ending else Answer("died", f"the worker process ended ({ending})")
+                dead = f"the worker process ended ({worker.exit_message()})" if message is None else ""
+                answer = message if isinstance(message, Answer) else Answer("died", dead)
             elif worker.due is None or time.monotonic() < worker.due or heard(worker.heard_by[:1], 0.0):
                 continue
             elif ready:

@@ -20,7 +20,7 @@ from invsamp.parallel.messages import packed, unpacked
 from invsamp.parallel.worker import Answer, Call, serve
 from invsamp.protocols import Plain
 
-# what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
+# variables that MPI launchers set for their ranks: a worker that has them would wait for the others, or find no server
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_", "HYDRA_", "MPI_LOCAL")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
@@ -155,7 +155,7 @@ def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
 
 
 def ranks_of_launcher() -> list[str]:
-    """Variables of the environment by which an MPI launcher, or an MPI that began alone, tells what a process is."""
+    """Environment variables of a rank, set by an MPI launcher or by an MPI that began alone."""
     if not any(name in os.environ for name in _LAUNCHED):
         return []
     return [name for name in os.environ if name.startswith(_LAUNCHERS) and name not in _KEPT]

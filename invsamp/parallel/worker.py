@@ -31,7 +31,7 @@ from invsamp.protocols import (
     function_calls,
 )
 
-#: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
+#: Seconds over its time limit after which a worker ends itself, in case its owner has ended.
 GRACE = 5.0
 #: Part of a vector-Jacobian product by which it may change once the model was linearized elsewhere.
 STALE = 1e-3
@@ -50,7 +50,7 @@ class Call(NamedTuple):
 
     operation: str  # "observations", "linearize", "product", "jacobian" or "rows"
     arguments: tuple[object, ...]
-    forgotten: Sequence[int] = ()  # tokens of linearizations that nobody holds any more
+    forgotten: Sequence[int] = ()  # tokens of linearizations that are no longer needed
     cotangent: bytes | None = None  # pickled, where it has to know a new function for what it does ahead
 
 
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 def describe(model: object) -> Plain:
-    """What a forward model tells about itself besides its numbers.
+    """The facts that a forward model states about itself besides its numbers.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def serve(connection: Connection, time_limit: float | None, environment: dict[st
         connection.send_bytes(pickle.dumps(described))
         _answer_all(connection, _Rows(model), time_limit)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # nobody asks any more
+        return  # the owner has closed the connection
 
 
 def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -> None:
@@ -143,7 +143,7 @@ class _Rows:
             self._kept.pop(token, None)
         if call.cotangent is not None:
             self._cotangent = None
-            with contextlib.suppress(Exception):  # somebody's own, which cannot be imported here
+            with contextlib.suppress(Exception):  # a user's function that cannot be imported here
                 self._cotangent = pickle.loads(call.cotangent)
         operations: dict[str, Callable[..., Result]] = {
             "observations": self._observations,

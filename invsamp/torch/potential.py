@@ -188,7 +188,7 @@ class ModulePotential:
 
     def _vectors(self, position: Array) -> Tensor:
         """Positions as the module takes them: a copy, as they may be the chains' own."""
-        with np.errstate(over="ignore"):  # of chains that run away: their energies are not finite
+        with np.errstate(over="ignore"):  # of diverging chains: their energies are not finite
             own = position.astype(self._precision)
         return torch.from_numpy(own).to(self._module.device)
 

@@ -18,7 +18,7 @@ from invsamp.torch.modules import ModuleFunction, as_array
 
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
 
-#: Of each parameter, (n, *shape); what is told of each, (n, size).
+#: Of each parameter, (n, *shape); gradients by each, (n, size).
 Blocks = tuple[Tensor, ...]
 Slopes = list[AnyArray]
 
@@ -32,7 +32,7 @@ class NormalPrior:
 
     def energy(self, position: Array, blocks: Blocks) -> Array:
         """Energies (n,) at positions (n, dimension)."""
-        with np.errstate(over="ignore"):  # of chains that run away: their energies are infinite
+        with np.errstate(over="ignore"):  # of diverging chains: their energies are infinite
             return self._constant + 0.5 * np.square(position[:, : sum(self.sizes)] / self.columns).sum(axis=1)
 
     def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:

@@ -58,7 +58,7 @@ def network_model(
 
     with :math:`y_0` the coarse model, or nothing. It has ``fit(theta, observations)``, so that as a coarse fidelity
     `invsamp.correct` fits it to the pairs of solves that it gathers; then the fine model decides each move of
-    `invsamp.samplers.surrogate_exchange`, and what the network does not know costs acceptance, never the law. The
+    `invsamp.samplers.surrogate_exchange`, and errors of the network cost acceptance, never exactness. The
     affine map of `correct` is what it has to beat: with hundreds of pairs networks do where unknowns are few, and not
     where they are many. ``error``, on pairs that were held out, says which.
 
