@@ -104,7 +104,8 @@ class Executed:
 
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
         """Estimates by all workers at the same time."""
-        parts = [self._parts(request) if self._worth(request) else [] for request in requests]
+        # where a message costs less than it saves
+        parts = [self._parts(request) if self._cost(request) > WORTH else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
         sent: list[list[Future[Estimate | None]]] = []
         try:
@@ -136,9 +137,8 @@ class Executed:
         ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
         return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]
 
-    def _worth(self, request: Request) -> bool:
-        """Whether a message costs less than it saves."""
-        return self._seconds.get(kind_of(request), math.inf) * len(request.position) > WORTH
+    def _cost(self, request: Request) -> float:
+        return self._seconds.get(kind_of(request), math.inf) * len(request.position)
 
     def _solved(self, request: Request) -> Estimate:
         """What is solved here, and timed."""

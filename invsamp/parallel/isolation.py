@@ -140,7 +140,10 @@ class IsolatedModel(CountsFailures):
         if self.time_limit is not None:
             return self.linearize(theta)
         if cotangent != self._expects:
-            self._expect(cotangent)
+            self._expects, self._pool.cotangent = cotangent, None
+            with contextlib.suppress(Exception):  # what cannot be sent is asked for as it comes
+                pickled = pickle.dumps(cotangent)
+                self._pool.cotangent = pickled if len(pickled) <= LARGE else None
         return self._linearized(np.array(_batch(theta)), parameters)
 
     def _linearized(self, theta: Array, *parameters: Array) -> tuple[Array, VectorJacobianProduct]:
@@ -192,12 +195,6 @@ class IsolatedModel(CountsFailures):
         self._tokens = itertools.count()
         self._failures = Failures()
         self._expects: Cotangent | None = None
-
-    def _expect(self, cotangent: Cotangent) -> None:
-        self._expects, self._pool.cotangent = cotangent, None
-        with contextlib.suppress(Exception):  # what cannot be sent is asked for as it comes
-            pickled = pickle.dumps(cotangent)
-            self._pool.cotangent = pickled if len(pickled) <= LARGE else None
 
     def _jacobian(self, theta: Array) -> tuple[Array, Array]:
         theta = _batch(theta)

@@ -199,7 +199,11 @@ class Coordinator:
         plan: Plan = {0: self._waiting}
         if self._planner.worth([task.what for task in self._waiting]):
             if not self._due:
-                self._try_out_all()
+                # tries ask for estimates themselves, and nothing else is to be assigned meanwhile
+                waiting, self._waiting = self._waiting, []
+                for task in waiting:
+                    self._try_out(task.what)
+                self._waiting = waiting
             plan = self._planner.plan(self._waiting, self._loads())
         self._own.extend(plan.get(0, ()))
         self._mine.update([task.request for task in plan.get(0, ())])
@@ -291,16 +295,13 @@ class Coordinator:
         for request in [self._comm.isend(item, rank, WORK) for rank, item in items.items()]:
             self._patience.until(request.Test)
 
-    def _try_out_all(self) -> None:
-        """Try out what waits, where it has to be, before it is handed out."""
-        waiting, self._waiting = self._waiting, []
-        for task in waiting:
-            if self._planner.untried(task.what):
-                self._try_out(task.what)
-        self._waiting = waiting
-
     def _try_out(self, request: Request) -> None:
-        """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
+        """Find out whether rows of such requests have bits of their own, where that is not known.
+
+        At starts, as the positions may be all the same.
+        """
+        if not self._planner.untried(request):
+            return
         rows = max(len(request.position), self._chains)
         potential = self._potentials[request.fidelity]
         before = potential.counts

@@ -130,7 +130,8 @@ class WorkerPool:
             if not worker.idle:
                 continue
             own = next((k for k in waiting if tasks[k].preferred == number), None)
-            index = own if own is not None else next((k for k in waiting if self._is_free(tasks[k])), None)
+            free = (k for k in waiting if tasks[k].preferred not in self.workers)
+            index = next(free, None) if own is None else own
             if index is None:
                 continue
             # a linearization that was lost with the preferred worker is made again within the same call
@@ -139,9 +140,6 @@ class WorkerPool:
                 waiting.remove(index)
             else:  # it had died in idleness, which is not the fault of this row
                 self.workers.pop(number).end()
-
-    def _is_free(self, task: Task) -> bool:
-        return task.preferred not in self.workers
 
     def _listen(self) -> list[tuple[int | None, Answer]]:
         """Wait for the next answers, of which tasks; those of workers that died or took too long say so."""

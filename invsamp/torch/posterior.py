@@ -182,20 +182,11 @@ class ModulePosterior:
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension): the positions, but for the likelihood's unknowns, whose logarithms
         these are."""
-        theta = np.asarray(position, dtype=float)
-        if self.likelihood.unknowns:
-            theta = theta.copy()
-            theta[..., self._module.dimension :] = np.exp(theta[..., self._module.dimension :])
-        return theta
+        return self._mapped(position, np.exp)
 
     def to_position(self, theta: npt.ArrayLike) -> Array:
         """Positions (..., dimension) of natural parameters."""
-        position = np.asarray(theta, dtype=float)
-        if self.likelihood.unknowns:
-            position = position.copy()
-            with np.errstate(divide="ignore", invalid="ignore"):
-                position[..., self._module.dimension :] = np.log(position[..., self._module.dimension :])
-        return position
+        return self._mapped(theta, np.log)
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Starting positions (n, dimension) inside the domain."""
@@ -248,6 +239,15 @@ class ModulePosterior:
             "forward": {FIDELITY: repr(self._module)},
             "data": self.data,
         }
+
+    def _mapped(self, values: npt.ArrayLike, function: Callable[[Array], Array]) -> Array:
+        """Values (..., dimension), those of the likelihood's unknowns by a function."""
+        found = np.asarray(values, dtype=float)
+        if self.likelihood.unknowns:
+            found = found.copy()
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[..., self._module.dimension :] = function(found[..., self._module.dimension :])
+        return found
 
     def _starts(self, rng: np.random.Generator, n: int) -> Array:
         weights = self._module.drawn(rng, n)
