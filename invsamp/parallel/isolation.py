@@ -96,6 +96,7 @@ class IsolatedModel(CountsFailures):
 
     def __init__(self, payload: bytes, made: bool, workers: int, time_limit: float | None, facts: Plain | None) -> None:
         self._settings = payload, made, workers, time_limit
+        self._expects: Cotangent | None
         self.workers, self.time_limit = workers, time_limit
         self._start()
         self._facts: Plain = self._pool.describe() if facts is None else facts
@@ -194,7 +195,7 @@ class IsolatedModel(CountsFailures):
         self._pool = WorkerPool(*self._settings)
         self._tokens = itertools.count()
         self._failures = Failures()
-        self._expects: Cotangent | None = None
+        self._expects = None
 
     def _jacobian(self, theta: Array) -> tuple[Array, Array]:
         theta = _batch(theta)
