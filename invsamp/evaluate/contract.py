@@ -17,7 +17,7 @@ from invsamp.protocols import Plain, Potential
 Result = TypeVar("Result")
 
 #: Rows that are asked for by themselves at the most, to see that none have changed places.
-MOST_COMPARED = 64
+MAX_COMPARED = 64
 
 
 class EvaluatorError(RuntimeError):
@@ -200,7 +200,7 @@ class Checked(RunEvaluator):
         """
         longest = max(range(len(requests)), key=lambda k: len(requests[k].position))
         firsts = [(k, 0) for k, request in enumerate(requests) if len(request.position)]
-        rows = [(longest, row) for row in range(1, min(len(requests[longest].position), MOST_COMPARED))]
+        rows = [(longest, row) for row in range(1, min(len(requests[longest].position), MAX_COMPARED))]
         alone = {at: self._asked((rows_of(requests[at[0]], slice(at[1], at[1] + 1)),))[0] for at in firsts + rows}
         for k, row in alone:
             if _alike(alone[k, row], found[k], row):
