@@ -23,10 +23,8 @@ from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.modes import Modes
-from invsamp.parallel.consistency_check import check_equal, run_settings
-from invsamp.parallel.evaluator_lifecycle import answered_by, as_evaluator
+from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.parallel.messages import Communicator
-from invsamp.parallel.mpi_run import communicator, share
 from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem
@@ -163,17 +161,13 @@ def sample(
     optional(integer, "segment", segment, least=1)
     if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
-    evaluator = as_evaluator(executor)
-    if evaluator and comm is not None:
-        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
+    settings = {"seed": "the system's" if seed is None else seed, "stored": path is not None}
+    evaluator = evaluator_of(engine, executor, comm, settings)
     with one_thread():
-        if (comm := None if evaluator else communicator(problem, comm)) is not None:
-            _check_agreed(comm, engine, "the system's" if seed is None else seed, path)
         if path is None:
             load_arviz()  # which may fail, and must not do so when the draws are made
-        with answered_by(engine, evaluator):
-            run = share(comm, engine, partial(_made, engine, progress, path, segment))
-    if comm is None or comm.rank == 0:
+        run = evaluated(engine, evaluator, partial(_made, engine, progress, path, segment))
+    if evaluator.drives:
         announce(run, stacklevel=2)
     return run
 
@@ -186,12 +180,6 @@ def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, se
     if start is None:
         return None
     return given_start(engine.bound, start, chains, len(engine.sampler.rungs))
-
-
-def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Path | None) -> None:
-    """See that all processes were given the same; a seed of the system's is that of the process which drives."""
-    begun = None if engine.given is None else engine.given.tolist()
-    check_equal(comm, run_settings(engine) | {"seed": seed, "start": begun, "stored": path is not None})
 
 
 def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:

@@ -11,12 +11,10 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 
 from invsamp import arguments
-from invsamp.arguments import instance, optional, real, store, text
+from invsamp.arguments import instance, real, store, text
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.distributions.univariate import HalfNormal
 from invsamp.protocols import Tensor
-
-#: What torch calls a tensor.
 
 
 @runtime_checkable
@@ -83,7 +81,8 @@ class Gaussian:
                 raise ValueError(f"prior must be of a number on the whole positive axis, got {target!r}")
             store(self, prior=target)
             return
-        optional(_no_prior, "prior", self.prior)
+        if self.prior is not None:
+            raise ValueError(f"prior must be None where the scale is a number, got {self.prior!r}")
         store(self, scale=real("scale", self.scale, above=0, also=", or the name of an unknown"))
 
     @property
@@ -196,7 +195,3 @@ def as_likelihood(value: object) -> Likelihood:
 
 def _rows_of(output: Tensor) -> str:
     return f"({', '.join(['n', *map(str, output.shape[1:])])}{',' if output.ndim == 1 else ''})"
-
-
-def _no_prior(name: str, value: object) -> None:
-    raise ValueError(f"{name} must be None where the scale is a number, got {value!r}")
