@@ -82,12 +82,18 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "conductivity": Case(plate, iv.samplers.surrogate_exchange(correct="offset", pairs=20, every=6), 1, 96),
+    "conductivity": Case(plate, iv.samplers.surrogate_exchange(correct="offset", pairs=20, exchange_interval=6), 1, 96),
     "two modes": Case(
-        two_modes, iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="offset", pairs=20, every=6), 2, 80
+        two_modes,
+        iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="offset", pairs=20, exchange_interval=6),
+        2,
+        80,
     ),
     "two modes, polynomial": Case(
-        two_modes, iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="polynomial", pairs=40, every=6), 2, 80
+        two_modes,
+        iv.samplers.surrogate_exchange((1.0, 4.0, 16.0), correct="polynomial", pairs=40, exchange_interval=6),
+        2,
+        80,
     ),
 }
 

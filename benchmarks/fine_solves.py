@@ -72,7 +72,7 @@ def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
 
 
 def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.ladder.Sampler:
-    return iv.samplers.surrogate_exchange(ladder, correct=correct, every=20)
+    return iv.samplers.surrogate_exchange(ladder, correct=correct, exchange_interval=20)
 
 
 def own_moves(name: str, problem: Problem, local: int) -> Problem:
@@ -80,7 +80,7 @@ def own_moves(name: str, problem: Problem, local: int) -> Problem:
     sampler = problem.sampler()
     if not isinstance(sampler, CorrectedExchange):
         raise SystemExit(f"--local must come with problems whose sampler is given, got {name!r}")
-    return problem._replace(sampler=lambda: replace(sampler, local=local))
+    return problem._replace(sampler=lambda: replace(sampler, local_move_interval=local))
 
 
 def upper(posed: iv.Posterior) -> float:

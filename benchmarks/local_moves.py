@@ -62,7 +62,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---|---:|---:|")
     for local in OFTEN:
         for seed in given.seeds:
-            sampler = iv.samplers.surrogate_exchange(every=EVERY, local=local)
+            sampler = iv.samplers.surrogate_exchange(exchange_interval=EVERY, local_move_interval=local)
             settings = {"draws": given.draws, "thin": EVERY, "warmup": 300, "chains": CHAINS, "seed": seed}
             run = iv.sample(posterior, sampler, **settings, progress=False)
             report, theta = run.report, run.theta

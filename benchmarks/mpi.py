@@ -53,7 +53,7 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exch
     at_once = posterior.with_forward({name: replace(model, loops=1, seconds=0.0) for name, model in forward.items()})
     sampler, warmup = iv.samplers.parallel_tempering(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
     if exchange:
-        sampler, warmup = iv.samplers.surrogate_exchange(correct="offset", pairs=100, every=1), 100
+        sampler, warmup = iv.samplers.surrogate_exchange(correct="offset", pairs=100, exchange_interval=1), 100
     # ten solves before the first step are none of what is measured
     settings = {"warmup": warmup, "chains": chains, "seed": 1, "progress": False, "check_gradient": False}
     iv.sample(at_once, sampler, draws=2, **settings)  # compiles

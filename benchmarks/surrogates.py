@@ -41,14 +41,14 @@ class Problem(NamedTuple):
 PROBLEMS = {
     "heat source": Problem(
         heat_source.two_modes,
-        iv.samplers.surrogate_exchange((1.0, 3.0, 9.0, 27.0), correct="auto", every=20),
+        iv.samplers.surrogate_exchange((1.0, 3.0, 9.0, 27.0), correct="auto", exchange_interval=20),
         24,
         125,
         lambda theta: heat_source.is_upper(theta).astype(float),
     ),
     "conductivity": Problem(
         lambda: conductivity.posterior({"coarse": 16, "fine": 64}),
-        iv.samplers.surrogate_exchange(correct="auto", every=10),
+        iv.samplers.surrogate_exchange(correct="auto", exchange_interval=10),
         8,
         125,
         lambda theta: theta,

@@ -91,7 +91,7 @@ def of_nine(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.Run]]:
     values = nine(at)[0]
     ends = np.linspace(values.min() - 1.0, values.max() + 1.0, 101)[1:-1]
     ends = ends[ends > values.min() + 0.1]  # a bin without any energy drives what is above it uphill for ever
-    gain, noise = iv.tempering.gain(10.0, 100.0, 0.8, most=0.003), iv.estimators.noisy(0.0, 0.32)
+    gain, noise = iv.tempering.gain(10.0, 100.0, 0.8, max_gain=0.003), iv.estimators.noisy(0.0, 0.32)
     cycle = max((BURN + THIN * draws) // 20, 2)
     contour: dict[str, Any] = {"gain": gain, "initial_log_psi": falling(ends), "estimator": noise}
     samplers = {
@@ -121,7 +121,7 @@ def of_twenty_five(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.
     cells, fifth = truth(twenty_five), max(draws // 5, 2)
     target = iv.Target(iv.extending.FunctionPotential(twenty_five, 2))
     ends = -3.9 + 0.125 * np.arange(1, 100)
-    gain, noise = iv.tempering.gain(1.0, 100.0, 0.6, most=0.003), iv.estimators.noisy(0.0, 0.25)
+    gain, noise = iv.tempering.gain(1.0, 100.0, 0.6, max_gain=0.003), iv.estimators.noisy(0.0, 0.25)
     contour: dict[str, Any] = {"gain": gain, "initial_log_psi": falling(ends), "estimator": noise}
     five = {"chains": 5 * RUNS, "start": np.tile(STARTS, (RUNS, 1))}
     ladder = iv.resgld((1.0, 2.0, 3.0, 4.0, 5.0), [1e-3, 2e-3, 3e-3, 4e-3, 5e-3], estimator=noise)

@@ -223,7 +223,7 @@ def noise(task: Task, over: float = 1.0) -> Estimator:
 def adaptive(task: Task, bins: int, zeta: float) -> iv.ladder.Sampler:
     """AWSGLD at the published settings."""
     ends = task.width * 10.0 / bins * np.arange(0, bins - 1)
-    gain = iv.tempering.gain(task.gain, 1000.0, 0.75, most=1.0)
+    gain = iv.tempering.gain(task.gain, 1000.0, 0.75, max_gain=1.0)
     settings = {"zeta": zeta, "temperature": task.temperature, "gain": gain, "estimator": noise(task)}
     return iv.samplers.awsgld(task.step, ends, **settings)
 

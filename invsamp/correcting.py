@@ -35,8 +35,8 @@ def correct(
     The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations, with B and c such that the
     fine model's observations at the states are met best: a ridge regression of the difference, whose ridge is that of
     least generalized cross-validation, so that few pairs give little more than an offset. It is frozen: a
-    sampler of the posterior that is handed back moves by corrected models on hot rungs, and the law of the cold rung is
-    that of the finest model, as before. Each level is corrected towards the finest.
+    sampler of the posterior that is handed back moves by corrected models on hot rungs, and the target of the cold rung
+    is that of the finest model, as before. Each level is corrected towards the finest.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def correct(
         the data alone (``data_indices``) predicts all of them once it is "affine".
     enhanced : bool
         Whether the covariance of what the map leaves, on pairs that were held out, is added to the noise of the coarse
-        law (the enhanced error model): that law is wider then, so that less is lost where the model is far off, and
-        more is refused elsewhere. For `GaussianNoise` of a known scale.
+        target (the enhanced error model): that target is wider then, so that less is lost where the model is far off,
+        and more is refused elsewhere. For `GaussianNoise` of a known scale.
     pairs : int
         How many states are taken of a run, evenly spaced; `ValueError` for fewer than ten.
     sampler, draws, chains, progress
@@ -78,11 +78,11 @@ def correct(
     first, to the finest model's observations at the same states, p of ``theta`` its own parameters.
 
     What solves cost is what the posterior states (``costs``), else what all models count (``work``), else each fidelity
-    is taken for ten times as dear as the one before it. No clock decides.
+    is taken for ten times as expensive as the one before it. No clock decides.
 
     Examples
     --------
-    Three lines in place of one, where fine solves are dear::
+    Three lines in place of one, where fine solves are expensive::
 
         corrected = iv.correct(posterior)
         print(corrected)  # what was learned, and whether it pays

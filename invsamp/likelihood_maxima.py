@@ -33,12 +33,12 @@ class Descents(NamedTuple):
     end: Descent
 
 
-def check_apart(problem: Problem, of: str, directions: int | None) -> None:
+def check_apart(problem: Problem, of: str, rank: int | None) -> None:
     """`ValueError` where the likelihood is asked for and cannot be given."""
     if of == "posterior":
         return
-    if directions is not None:
-        raise ValueError(f"directions must be None with of='likelihood', which has no prior, got {directions}")
+    if rank is not None:
+        raise ValueError(f"rank must be None with of='likelihood', which has no prior, got {rank}")
     for name in problem.fidelities:
         if not CountedPotential(problem.potential(name), name).split:
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from invsamp.engine.rungs.gradient_check import check_one
 from invsamp.engine.rungs.initial_points import check_mistake, failure_message, given_positions, given_theta
 from invsamp.errors import ModelError
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
+from invsamp.evaluate.requests import Request, answered
 from invsamp.likelihood_maxima import (
     BEFORE,
     Descents,
@@ -31,11 +31,12 @@ from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
+from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
+from invsamp.protocols import Array, ExpectedMisfit, NoisyPotential, Problem, SplitPotential
 from invsamp.sampling import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.
@@ -61,8 +62,8 @@ def maximize(
     *,
     of: str = "posterior",
     seed: int | None = None,
-    most: int = 2000,
-    directions: int | None = None,
+    max_evaluations: int = 2000,
+    rank: int | None = None,
 ) -> Modes:
     r"""Maxima of a posterior density or of a likelihood, by descents from many starts, coarse fidelities first.
 
@@ -91,9 +92,9 @@ def maximize(
         bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
     seed : int, optional
         Of the starts.
-    most : int
+    max_evaluations : int
         Evaluations of one descent in one fidelity.
-    directions : int, optional
+    rank : int, optional
         Let the Hessian be of low rank, with so many directions at the most. Default: 200 above 500 unknowns.
 
     Returns
@@ -104,7 +105,7 @@ def maximize(
     ------
     ValueError
         If starts have another shape, no density, or lie outside the domain. If the likelihood is asked for and the
-        problem does not give it apart from the prior, or together with ``directions``.
+        problem does not give it apart from the prior, or together with ``rank``.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
@@ -125,31 +126,31 @@ def maximize(
     array([[2.]])
     """
     problem = as_problem(problem)
-    integer("most", most, least=10), one_of("of", of, DENSITIES)
-    check_apart(problem, of, directions)
-    dense = optional(integer, "directions", directions, least=1) is None and problem.dimension <= MOST_DENSE
-    if not dense and directions is None and of == "posterior":
-        directions = DIRECTIONS
+    integer("max_evaluations", max_evaluations, least=10), one_of("of", of, DENSITIES)
+    check_apart(problem, of, rank)
+    dense = optional(integer, "rank", rank, least=1) is None and problem.dimension <= MOST_DENSE
+    if not dense and rank is None and of == "posterior":
+        rank = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
     solvers = [CountedPotential(problem.potential(name), name) for name in problem.fidelities]
     end, solver = (
-        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, most),
+        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, max_evaluations),
         solvers[-1],
     )
     if of == "likelihood" and np.isscalar(starts) and len(begun) > 1:
-        begun, end = _more(problem, solvers, begun, end, scale, most, rng)
+        begun, end = _more(problem, solvers, begun, end, scale, max_evaluations, rng)
     unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
     if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
-        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+        raise RuntimeError(_without_end(problem, end, begun, scale, max_evaluations))
     led, left_out = Descents(problem, solver, solver, scale, end), 0
     if of == "likelihood":
-        led = _to_likelihood(led, most, rng)
+        led = _to_likelihood(led, max_evaluations, rng)
         left_out = len(begun) - unsolved - len(led.end.converged)
     found = _distinguished(led, gaussian=dense)
-    gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
+    gaussians = None if rank is None else _low_rank(problem, solver, found.position, rank, rng)
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
@@ -185,7 +186,8 @@ def maximize(
 
 
 def _distinguished(led: Descents, gaussian: bool) -> Minima:
-    asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
+    objective = Objective(of_fidelity(led.solver.fidelity), led.scale, led.problem.sampling_domain)
+    asking = distinct(objective, led.end, gaussian=gaussian)
     return answered(asking, led.solver.answer_all)
 
 
@@ -242,7 +244,7 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-        "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
+        "walls. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 
@@ -286,7 +288,7 @@ def _low_rank(
     problem: Problem, solver: CountedPotential, position: Array, directions: int, rng: np.random.Generator
 ) -> tuple[LowRankGaussian | None, ...]:
     """The Gaussians of low rank at minima (k, d)."""
-    evaluate, reference = _evaluating(solver), reference_of(problem)
+    evaluate, reference = of_fidelity(solver.fidelity), reference_of(problem)
     domain = problem.sampling_domain
     askings = [low_rank(evaluate, at, reference, domain, directions, rng) for at in position]
     return tuple(answered(asking, solver.answer_all) for asking in askings)
@@ -309,8 +311,8 @@ def _led(
 ) -> Descent:
     domain = problem.sampling_domain
     curved = (walled(domain) or solver.bounded) and solver.curved and problem.dimension <= MOST_DENSE
-    evaluate = _evaluating(solver, "curved" if curved else True)
-    asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
+    objective = Objective(of_fidelity(solver.fidelity, "curved" if curved else True), scale, domain)
+    asking = descend(objective, position, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
         check_mistake(problem, solver.fidelity)
@@ -324,13 +326,3 @@ def _led(
             + ". Give starts= points that can be solved, or narrow the prior or the domain to where the model works"
         )
     return end
-
-
-def _evaluating(
-    solver: CountedPotential, gradient: Gradients = True
-) -> Callable[[Array], EvaluationRequests[Estimate]]:
-    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
-        (found,) = yield (Request(solver.fidelity, at, gradient),)
-        return found
-
-    return evaluate

@@ -24,7 +24,7 @@ DRAWS = 15
 #: No law of their own that ranks could be held against: what they do is tested where they are.
 BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
 #: The coarse model is a tenth too steep, and off by a tenth: that must not be in the draws.
-EXCHANGE = iv.samplers.surrogate_exchange(every=2)
+EXCHANGE = iv.samplers.surrogate_exchange(exchange_interval=2)
 #: They need two fidelities.
 OF_A_SURROGATE = {"surrogate_exchange", "two_stage"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.

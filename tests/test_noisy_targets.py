@@ -96,7 +96,7 @@ class TestNoiseBudget:
 
     def test_overspent_budget_is_counted(self, draw, agrees):
         # 2 tau / eta = 4 < 5: nothing may be injected, and the law is that of the gradient's noise alone
-        noise = GradientNoise(beyond="clip")
+        noise = GradientNoise(on_noise_overflow="clip")
         # no warm-up, which would refuse
         run = self.run(draw, noisy(0.0, math.sqrt(5.0)), noise, gaussian(1.0), warmup=0)
         assert run.report["clipped_noise"] == [1.0]

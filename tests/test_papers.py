@@ -53,7 +53,7 @@ def test_why_it_is():
         (iv.samplers.svgd(0.1), ()),  # it says so itself
         (
             iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
-            ("steps that nothing refuses", "a law that is learned for ever", "the published weights"),
+            ("steps that nothing refuses", "a target that is learned for ever", "the published weights"),
         ),
         (iv.samplers.contour_exchange(), ()),
         (iv.samplers.parallel_tempering((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),
@@ -191,7 +191,7 @@ FITTING = (
     ("[[-5.0], [25.0]]", "[[0.3, 0.2]]"),
     ("size=200", "size=6"),
     ("range(3, 40)", "[9.0, 10.0, 12.0]"),
-    ("contour_exchange(10)", "contour_exchange(10, knots=[8.0, 9.0, 11.0, 14.0])"),
+    ("contour_exchange(10)", "contour_exchange(10, energy_bins=[8.0, 9.0, 11.0, 14.0])"),
     ("iv.variances.kernel_ridge()", "iv.variances.kernel_ridge(20, 1.0, 1.0)"),
 )
 #: What rows refuse, in whose words.

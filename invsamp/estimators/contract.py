@@ -1,4 +1,4 @@
-"""Estimators: what a rung is told about the energy and its gradient at a position, and with what noise.
+"""Estimators: what a rung knows of the energy and its gradient at a position, and with what noise.
 
 A part (`Exact`, `Minibatch`, `Noisy`) holds settings only. `bind` joins it to a fidelity and gives what asks for
 energies there (`invsamp.evaluate.requests`). Every call draws fresh randomness from the generator that it is given.
@@ -102,7 +102,7 @@ class Pairing(Protocol):
 
 @runtime_checkable
 class SelfProbing(Protocol):
-    """A bound estimator that knows the law of its noise, and so needs no repeated estimates."""
+    """A bound estimator that knows the distribution of its noise, and so needs no repeated estimates."""
 
     def probe(self, position: Array) -> EvaluationRequests[tuple[Array, Array, int]]:
         """Variances of energy and gradient at a position, and their degrees of freedom."""

@@ -11,14 +11,14 @@ With :math:`l_i` the data terms (or sums over groups of them), s the snapshot of
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, instance, integer, one_of, store
 from invsamp.estimators.contract import BoundEstimator, Source
-from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
+from invsamp.estimators.minibatches import BoundControl, BoundMinibatch, Minibatch, data_part, minibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
 from invsamp.protocols import Array, Gradients
 from invsamp.stored import stored_dataclass
@@ -105,30 +105,27 @@ class ControlVariate:
         """Join to a fidelity that has data terms."""
         batch = self.batch.bind(source, structure)
         if self.order == "constant":
-            return _BoundConstant(source.fidelity, batch, self.refresh, self.adaptive)
-        return _BoundControlVariate(source.fidelity, batch, self.refresh)
+            return _BoundConstant(batch, self.refresh, self.adaptive)
+        return _BoundControlVariate(batch, self.refresh)
 
 
-class _BoundControlVariate:
-    exact = exact_energy = False
-    moves: ClassVar[bool] = True
-
-    def __init__(self, fidelity: str, batch: BoundMinibatch, refresh: int) -> None:
-        self._fidelity, self.batch, self._refresh = fidelity, batch, refresh
-        self.degrees_of_freedom = batch.degrees_of_freedom
+class _BoundControlVariate(BoundControl):
+    def __init__(self, batch: BoundMinibatch, refresh: int) -> None:
+        super().__init__(batch)
+        self._refresh = refresh
 
     def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Snapshots (n, d), and the sums of all data terms (n,) and of their gradients (n, d) there."""
         rows, d = position.shape
         solved = yield tuple(
-            Request(self._fidelity, position, "apart", block) for block in self.batch.blocks(rows, AT_ONCE // (d + 1))
+            Request(self.batch.fidelity, position, "apart", block)
+            for block in self.batch.blocks(rows, AT_ONCE // (d + 1))
         )
         energy, gradient = np.zeros(rows), np.zeros((rows, d))
         for found in solved:
-            assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
             with np.errstate(invalid="ignore"):  # of solves that failed
-                energy += found.energy - found.prior
-                gradient += found.gradient - found.prior_gradient
+                for total, part in zip((energy, gradient), data_part(found), strict=True):
+                    total += part
         energy[~np.isfinite(energy)] = np.inf
         return {"snapshot": position.copy(), "energy": energy, "gradient": gradient}
 
@@ -150,22 +147,15 @@ class _BoundControlVariate:
     ) -> EvaluationRequests[Estimate]:
         snapshot, sum_there, slope_there = memory["snapshot"], memory["energy"], memory["gradient"]
         batch = self.batch.drawn(rng, len(position))._replace(reference=snapshot)
-        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
-        energy = found.energy + sum_there + (slope_there * (position - snapshot)).sum(axis=1)
-        if not gradient:
-            return found._replace(energy=energy)
-        slope = found.gradient + slope_there
-        failed = ~np.isfinite(energy)
-        if failed.any():
-            slope[failed] = 0.0
-        return found._replace(energy=energy, gradient=slope, failed=bool(failed.any()))
+        known = [sum_there, (slope_there * (position - snapshot)).sum(axis=1)]
+        return (yield from self.solved(position, gradient, batch, known, slope_there))
 
 
 class _BoundConstant(_BoundControlVariate):
     """Energies less those of the snapshot; gradients of a plain minibatch."""
 
-    def __init__(self, fidelity: str, batch: BoundMinibatch, refresh: int, adaptive: bool) -> None:
-        super().__init__(fidelity, batch, refresh)
+    def __init__(self, batch: BoundMinibatch, refresh: int, adaptive: bool) -> None:
+        super().__init__(batch, refresh)
         self._adaptive = adaptive
 
     def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
@@ -192,28 +182,20 @@ class _BoundConstant(_BoundControlVariate):
         coefficient = memory["coefficient"]
         batch = self.batch.drawn(rng, len(position))
         batch = batch._replace(reference=memory["snapshot"], order=0, coefficient=coefficient)
-        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
         with np.errstate(invalid="ignore"):
-            energy = found.energy - coefficient * memory["energy"]
-        failed = ~np.isfinite(energy)
-        if not failed.any():
-            return found._replace(energy=energy)
-        energy[failed] = np.inf
-        if gradient:
-            found.gradient[failed] = 0.0
-        return found._replace(energy=energy, failed=True)
+            known = -coefficient * memory["energy"]
+        return (yield from self.solved(position, gradient, batch, [known], 0.0))
 
     def _followed(self, rng: np.random.Generator, memory: Memory, position: Array) -> EvaluationRequests[Array]:
         rows = np.repeat(np.arange(len(position)), COEFFICIENT_BATCHES)
         batch = self.batch.drawn(rng, len(rows))
         here, there = yield (
-            Request(self._fidelity, position[rows], "apart", batch),
-            Request(self._fidelity, memory["snapshot"][rows], "apart", batch),
+            Request(self.batch.fidelity, position[rows], "apart", batch),
+            Request(self.batch.fidelity, memory["snapshot"][rows], "apart", batch),
         )
         shape = (len(position), COEFFICIENT_BATCHES)
-        assert here.prior is not None and there.prior is not None  # of batches they are told
+        at_here, at_there = (data_part(found)[0].reshape(shape) for found in (here, there))
         with np.errstate(invalid="ignore", divide="ignore"):  # of solves that failed, and of positions that stayed
-            at_here, at_there = (here.energy - here.prior).reshape(shape), (there.energy - there.prior).reshape(shape)
             away = at_there - at_there.mean(axis=1, keepdims=True)
             new = -(at_here * away).sum(axis=1) / (away**2).sum(axis=1)
         old = memory["coefficient"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -77,45 +79,36 @@ class Minibatch:
             raise ValueError(f"size of a minibatch must be at most the {size} data terms, got {self.size}")
         if self.groups is not None and len(self.groups) != size:
             raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
-        groups = None if self.groups is None else Groups.of(np.array(self.groups))
-        sums = source.sums and groups is None
-        return BoundMinibatch(source.fidelity, self.size, size, groups, structure, sums)
+        return BoundMinibatch(self, source, size, structure)
 
 
 class BoundMinibatch:
     exact = exact_energy = False
 
-    def __init__(
-        self,
-        fidelity: str,
-        size: int,
-        data: int,
-        groups: Groups | None,
-        structure: Structure | None,
-        sums: bool = False,
-    ) -> None:
-        self._fidelity, self._size, self._structure, self._groups = fidelity, size, structure, groups
-        self._sums = sums  # then it has room for all data at once
-        self.degrees_of_freedom: int | None = size - 1
+    def __init__(self, settings: Minibatch, source: Source, data: int, structure: Structure | None) -> None:
+        self.fidelity, self._size, self._structure = source.fidelity, settings.size, structure
+        self._groups = None if settings.groups is None else Groups.of(np.array(settings.groups))
+        self._sums = source.sums and self._groups is None  # then it has room for all data at once
+        self.degrees_of_freedom: int | None = self._size - 1
         #: Number of terms or groups.
-        self.total = data if groups is None else len(groups.members)
+        self.total = data if self._groups is None else len(self._groups.members)
 
     def estimate(
         self, rng: np.random.Generator, position: Array, gradient: Gradients = True
     ) -> EvaluationRequests[Estimate]:
         batch = self.drawn(rng, len(position))
-        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
+        (found,) = yield (Request(self.fidelity, position, gradient, batch),)
         return found
 
     def pair(self, rng: np.random.Generator, here: Array, there: Array) -> EvaluationRequests[Estimate]:
         batch = self.drawn(rng, len(here))._replace(reference=there, order=0)
-        (found,) = yield (Request(self._fidelity, here, False, batch),)
+        (found,) = yield (Request(self.fidelity, here, False, batch),)
         return found
 
     def each(self, position: Array, members: npt.NDArray[np.intp]) -> Request:
         """A request for terms one by one: of row i the terms ``members[i]`` (rows, k) as rows * k batches of one."""
         batch = self.of(members.reshape(-1, 1))._replace(total=1, structure="isotropic")
-        return Request(self._fidelity, np.repeat(position, members.shape[1], axis=0), "apart", batch)
+        return Request(self.fidelity, np.repeat(position, members.shape[1], axis=0), "apart", batch)
 
     def drawn(self, rng: np.random.Generator, chains: int) -> Batch:
         """A batch for each of some chains."""
@@ -136,3 +129,38 @@ class BoundMinibatch:
         if self._groups is None:
             return Batch(members, None, self.total, self._structure)
         return Batch(self._groups.members[members], self._groups.counted[members], self.total, self._structure)
+
+
+class BoundControl:
+    """A minibatch of terms less what is known of each, with the known sum of all added."""
+
+    exact = exact_energy = False
+    moves: ClassVar[bool] = True
+
+    def __init__(self, batch: BoundMinibatch) -> None:
+        self.batch, self.degrees_of_freedom = batch, batch.degrees_of_freedom
+
+    def solved(
+        self, position: Array, gradient: Gradients, batch: Batch, known: Sequence[Array], slope: Array | float
+    ) -> EvaluationRequests[Estimate]:
+        """A batch's estimate with known parts of the energy and gradient added; infinite where one is not finite."""
+        (found,) = yield (Request(self.batch.fidelity, position, gradient, batch),)
+        energy = found.energy
+        with np.errstate(invalid="ignore"):  # of terms that could not be solved where they were remembered
+            for part in known:
+                energy = energy + part
+        failed = ~np.isfinite(energy)
+        energy[failed] = np.inf
+        found = found._replace(energy=energy, failed=found.failed or bool(failed.any()))
+        if not gradient:
+            return found
+        total = found.gradient + slope
+        total[failed] = 0.0
+        return found._replace(gradient=total)
+
+
+def data_part(found: Estimate) -> tuple[Array, Array]:
+    """Energies and gradients of data terms alone, of an estimate whose prior is stated apart."""
+    assert found.prior is not None and found.prior_gradient is not None  # of batches they are stated
+    with np.errstate(invalid="ignore"):  # of solves that failed
+        return found.energy - found.prior, found.gradient - found.prior_gradient

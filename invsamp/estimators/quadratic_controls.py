@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, instance, one_of, store
 from invsamp.estimators.contract import BoundEstimator, Source
-from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
-from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Memory, Request, Structure
+from invsamp.estimators.minibatches import BoundControl, BoundMinibatch, Minibatch, data_part, minibatch
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Structure
 from invsamp.protocols import Array, Gradients
 from invsamp.stored import stored_dataclass
 
@@ -100,16 +100,15 @@ class FixedControl:
                 "order must not be 'gauss_newton' for a potential without `sensitivities`, which a Posterior's has. "
                 f"'quadratic' takes differences of gradients. Got fidelity {source.fidelity!r}"
             )
-        return _BoundFixed(source.fidelity, batch, np.array(self.references), self.order)
+        return _BoundFixed(batch, np.array(self.references), self.order)
 
 
-class _BoundFixed:
-    exact = exact_energy = False
+class _BoundFixed(BoundControl):
     moves: ClassVar[bool] = False
 
-    def __init__(self, fidelity: str, batch: BoundMinibatch, references: Array, order: Expansion) -> None:
-        self._fidelity, self.batch, self._at, self._order = fidelity, batch, references, order
-        self.degrees_of_freedom = batch.degrees_of_freedom
+    def __init__(self, batch: BoundMinibatch, references: Array, order: Expansion) -> None:
+        super().__init__(batch)
+        self._at, self._order = references, order
 
     def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Of each chain the same: values (k, G), gradients (k, G, d) and Hessians (k, G, d, d) of the terms, on axis
@@ -127,9 +126,8 @@ class _BoundFixed:
             assert bent.batch is not None
             asked.append(bent._replace(batch=bent.batch._replace(curvature=True)))
         found, *matrices = yield tuple(asked)
-        assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
-        energies = (found.energy - found.prior).reshape(k, -1, len(groups))
-        gradients = (found.gradient - found.prior_gradient).reshape(k, -1, len(groups), d)
+        energies, gradients = data_part(found)
+        energies, gradients = energies.reshape(k, -1, len(groups)), gradients.reshape(k, -1, len(groups), d)
         if not np.isfinite(energies).all() or any(of.failed for of in matrices):
             around = ", and next to them within the domain, for Hessians" if self._order == "quadratic" else ""
             raise ValueError(
@@ -158,28 +156,19 @@ class _BoundFixed:
         self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
     ) -> EvaluationRequests[Estimate]:
         members = self.batch.drawn_members(rng, len(position))
-        near, away = self._nearest(position, memory)
-        known, whole = self._expanded(near, away, members, memory)
-        (found,) = yield (Request(self._fidelity, position, gradient, self._batch(members, known)),)
-        if not gradient:
-            return found._replace(energy=found.energy + whole[:, 0])
-        slope = found.gradient + whole[:, 1:]
-        slope[~np.isfinite(found.energy)] = 0.0
-        return found._replace(energy=found.energy + whole[:, 0], gradient=slope)
+        known, whole = self._expanded(position, members, memory)
+        batch = self.batch.of(members)._replace(known=known)
+        return (yield from self.solved(position, gradient, batch, [whole[:, 0]], whole[:, 1:]))
 
     def pair(
         self, rng: np.random.Generator, here: Array, there: Array, memory: Memory, memory_there: Memory
     ) -> EvaluationRequests[Estimate]:
         members = self.batch.drawn_members(rng, len(here))
         (known, whole), (known_there, whole_there) = (
-            self._expanded(*self._nearest(at, own), members, own) for at, own in ((here, memory), (there, memory_there))
+            self._expanded(at, members, own) for at, own in ((here, memory), (there, memory_there))
         )
-        batch = self._batch(members, known - known_there)._replace(reference=there, order=0)
-        (found,) = yield (Request(self._fidelity, here, False, batch),)
-        return found._replace(energy=found.energy + whole[:, 0] - whole_there[:, 0])
-
-    def _batch(self, members: npt.NDArray[np.intp], known: Array) -> Batch:
-        return self.batch.of(members)._replace(known=known)
+        batch = self.batch.of(members)._replace(known=known - known_there, reference=there, order=0)
+        return (yield from self.solved(here, False, batch, [whole[:, 0], -whole_there[:, 0]], 0.0))
 
     def _nearest(self, position: Array, memory: Memory) -> tuple[npt.NDArray[np.intp], Array]:
         """The reference of each position, by a fixed distance, and how far it is away (rows, d)."""
@@ -191,12 +180,11 @@ class _BoundFixed:
             near = np.abs(np.einsum("rkd,kde,rke->rk", away, curvature, away)).argmin(axis=1)
         return near, away[np.arange(len(position)), near]
 
-    def _expanded(
-        self, near: npt.NDArray[np.intp], away: Array, members: npt.NDArray[np.intp], memory: Memory
-    ) -> tuple[Array, Array]:
+    def _expanded(self, position: Array, members: npt.NDArray[np.intp], memory: Memory) -> tuple[Array, Array]:
         """Expansions, energies and gradients, of the members (rows, n, 1 + d), and of all terms together (rows, 1 +
         d)."""  # all chains know the same
         values, gradients, hessians = (memory[name][0] for name in ("values", "gradients", "hessians"))
+        near, away = self._nearest(position, memory)
         at, here = (near[:, None], members), away[:, None]
         some = _quadratic(values[at], gradients[at], hessians[at], here)
         value, slope, curvature = (table.sum(axis=1)[near][:, None] for table in (values, gradients, hessians))

@@ -7,15 +7,13 @@ r"""SAGA: minibatches of terms less what they were when they were last seen.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance
 from invsamp.estimators.contract import BoundEstimator, Source
-from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Request, Structure
+from invsamp.estimators.minibatches import BoundControl, Minibatch, data_part, minibatch
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Structure
 from invsamp.protocols import Array, Gradients
 from invsamp.stored import stored_dataclass
 
@@ -58,17 +56,10 @@ class Saga:
 
     def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
-        return _BoundSaga(source.fidelity, self.batch.bind(source, structure))
+        return _BoundSaga(self.batch.bind(source, structure))
 
 
-class _BoundSaga:
-    exact = exact_energy = False
-    moves: ClassVar[bool] = True
-
-    def __init__(self, fidelity: str, batch: BoundMinibatch) -> None:
-        self._fidelity, self.batch = fidelity, batch
-        self.degrees_of_freedom = batch.degrees_of_freedom
-
+class _BoundSaga(BoundControl):
     def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """The terms (n, G, 1 + d) where chains begin."""
         members = np.tile(np.arange(self.batch.total), (len(position), 1))
@@ -90,21 +81,10 @@ class _BoundSaga:
     ) -> EvaluationRequests[Estimate]:
         members, terms = self.batch.drawn_members(rng, len(position)), memory["terms"]
         known, whole = terms[np.arange(len(position))[:, None], members], terms.sum(axis=1)
-        (found,) = yield (Request(self._fidelity, position, gradient, self.batch.of(members)._replace(known=known)),)
-        with np.errstate(invalid="ignore"):  # of terms that could not be solved where a chain began
-            energy = found.energy + whole[:, 0]
-        bad = ~np.isfinite(energy)
-        energy[bad] = np.inf
-        failed = found.failed or bool(bad.any())
-        if not gradient:
-            return found._replace(energy=energy, failed=failed)
-        slope = found.gradient + whole[:, 1:]
-        slope[bad] = 0.0
-        return found._replace(energy=energy, gradient=slope, failed=failed)
+        batch = self.batch.of(members)._replace(known=known)
+        return (yield from self.solved(position, gradient, batch, [whole[:, 0]], whole[:, 1:]))
 
     def _terms(self, position: Array, members: npt.NDArray[np.intp]) -> EvaluationRequests[Array]:
         (found,) = yield (self.batch.each(position, members),)
-        assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
-        with np.errstate(invalid="ignore"):
-            energies, gradients = found.energy - found.prior, found.gradient - found.prior_gradient
+        energies, gradients = data_part(found)
         return np.concatenate([energies[:, None], gradients], axis=1).reshape(*members.shape, -1)

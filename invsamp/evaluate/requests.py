@@ -162,6 +162,18 @@ def done(asking: EvaluationRequests[None], answer: Answer) -> None:
             return
 
 
+def watched(asking: EvaluationRequests[Result], see: Callable[[Sequence[Request]], None]) -> EvaluationRequests[Result]:
+    """The same, with every group of requests shown to ``see`` before it is evaluated."""
+    try:
+        requests = next(asking)
+        while True:
+            see(requests)
+            requests = asking.send((yield requests))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
 def gathered(askings: Sequence[EvaluationRequests[Result]]) -> EvaluationRequests[list[Result]]:
     """What comes of several, whose requests are asked at the same time: those that want more go on together."""
     if len(askings) == 1:

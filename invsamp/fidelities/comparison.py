@@ -90,13 +90,13 @@ def compare(
     fidelities: Sequence[str | int] | None = None,
     *,
     estimator: Estimator | Mapping[str, Estimator] | None = None,
-    most: int = 600,
+    max_states: int = 600,
     probes: int = 20,
     seed: int = 0,
 ) -> FidelityComparison:
     """Cost, bias, noise and agreement of every fidelity, and what swaps between them would be like.
 
-    Every level is solved at every state. How the levels agree is told at the states as given. Swaps are forecast by
+    Every level is solved at every state. How the levels agree is measured at the states as given. Swaps are forecast by
     reweighting the states to the rungs of the ladder, which needs states typical of each: a short run of any ladder
     is best, whose rungs' draws are all used together.
 
@@ -116,7 +116,7 @@ def compare(
     estimator : Estimator or mapping of fidelities to Estimator, optional
         How energies and gradients will be estimated, so that its noise counts; those that a mapping leaves out are
         exact. The levels themselves are compared without noise.
-    most : int
+    max_states : int
         States taken from a run.
     probes : int, >= 2
         Repeated estimates per state, for the noise of an estimator that does not know its own.
@@ -136,11 +136,11 @@ def compare(
     names = tuple(posterior.fidelities)
     if len(names) < 2:
         raise ValueError(f"posterior must have at least two fidelities to compare, got {list(names)}")
-    most, probes = integer("most", most, least=LEAST_STATES), integer("probes", probes, least=2)
+    max_states, probes = integer("max_states", max_states, least=LEAST_STATES), integer("probes", probes, least=2)
     rng = np.random.default_rng(integer("seed", seed, least=0))
     ladder = ladder_of(names, thetas, temperatures, fidelities)
     estimators = _estimators(names, estimator)
-    given = gather(posterior, thetas, most, rng)
+    given = gather(posterior, thetas, max_states, rng)
     levels: dict[str, CountedPotential] = {}
     for name in names:
         levels[name] = CountedPotential(posterior.potential(name), name, levels)

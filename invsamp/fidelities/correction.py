@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, instance, integer, one_of, optional
+from invsamp.arguments import array, integer, optional
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 from invsamp.surrogates.costs import costs_of
@@ -23,7 +23,7 @@ from invsamp.surrogates.learning import (
     refitted,
     whole,
 )
-from invsamp.surrogates.pairs import KINDS, Kind
+from invsamp.surrogates.pairs import Kind
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Corrected:
     Attributes
     ----------
     posterior : Posterior
-        The finest fidelity is as it was: so is the law.
+        The finest fidelity is as it was: so is the target.
     levels : tuple of LevelCorrection
         From the coarsest on.
     thetas : ndarray, shape (n, dimension)
@@ -85,10 +85,8 @@ def learn(
     ValueError
         As `invsamp.correct`.
     """
-    instance("posterior", posterior, Posterior, "a Posterior")
     theta = array("states", states, ("n", posterior.dimension), finite=False, nan=True)
-    one_of("kind", kind, ("auto", *KINDS))
-    rng = np.random.default_rng(integer("seed", seed, least=0))
+    rng = np.random.default_rng(seed)
     *coarse, finest = posterior.fidelities
     if not coarse:
         raise ValueError(f"posterior must have several fidelities, got {finest!r} alone")

@@ -102,10 +102,10 @@ def noise_of(
     bound = estimator.bind(level, "isotropic")
     if bound.exact:
         return Noise(0.0, 0.0)
-    told = None
+    memory = None
     if isinstance(bound, Remembering):  # as far away as two draws are
-        told = answered(bound.init(rng, np.roll(position, 1, axis=0)), level.answer_all)
-    energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic", told), level.answer_all)
+        memory = answered(bound.init(rng, np.roll(position, 1, axis=0)), level.answer_all)
+    energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic", memory), level.answer_all)
     assert gradient is not None  # a structure was asked for
     # some estimators are noisy in their gradients alone
     noisy_swaps = not bound.exact_energy

@@ -1,4 +1,4 @@
-"""Draws of several laws as weighted draws of another one, whose normalizing constants nobody knows."""
+"""Draws of several targets as weighted draws of another one, whose normalizing constants nobody knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from invsamp.diagnostics.weights import effective
 from invsamp.protocols import Array
 
-#: Tail index of weights from which on nothing is told by them.
+#: Tail index of weights from which on they are not used.
 HEAVIEST_TAIL = 0.7
 #: Change of the free energies at which the iteration stops, and after how many rounds at the latest.
 _TOLERANCE, _ROUNDS = 1e-7, 2000
@@ -25,10 +25,10 @@ def log_mixture(energies: Array, counts: npt.ArrayLike) -> Array:
 
     Parameters
     ----------
-    energies : ndarray, shape (laws, n)
-        Reduced energy :math:`u_k` of every law at every draw; +inf where it is zero.
-    counts : array_like, shape (laws,)
-        Number of draws of each law.
+    energies : ndarray, shape (targets, n)
+        Reduced energy :math:`u_k` of every target at every draw; +inf where it is zero.
+    counts : array_like, shape (targets,)
+        Number of draws of each target.
 
     References
     ----------
@@ -38,7 +38,7 @@ def log_mixture(energies: Array, counts: npt.ArrayLike) -> Array:
     free = np.zeros(len(energies))
     for _ in range(_ROUNDS):
         mixture = logsumexp((log_counts + free)[:, None] - energies, axis=0)
-        # a draw that no law allows (a failed solve) has no weight under any of them
+        # a draw that no target allows (a failed solve) has no weight under any of them
         inverse = np.where(np.isfinite(mixture), -mixture, -np.inf)
         new = -logsumexp(inverse - energies, axis=1)
         new -= new[0]

@@ -1,4 +1,4 @@
-"""States at which fidelities are compared, with the laws from which they were drawn."""
+"""States at which fidelities are compared, with the targets from which they were drawn."""
 
 from __future__ import annotations
 

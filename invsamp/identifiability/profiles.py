@@ -153,7 +153,7 @@ def profile(
     modes: Modes | None = None,
     of: str = "likelihood",
     level: float = 0.95,
-    most: int = 500,
+    max_evaluations: int = 500,
     seed: int | None = None,
 ) -> Profiles:
     r"""Profiles of parameters: at each value of one, the least energy over all others.
@@ -179,7 +179,7 @@ def profile(
         misfit logits are walls again (`Posterior.with_walls`): it may fall as far as an end of the support.
     level : float in (0, 1)
         Of the intervals. A mode is within it if its own rise is.
-    most : int
+    max_evaluations : int
         Evaluations of one fit.
     seed : int, optional
         Of `maximize`, and of the prior draws whose spread is the scale of the first steps.
@@ -201,7 +201,8 @@ def profile(
     """
     problem = as_problem(problem)
     one_of("of", of, ("likelihood", "posterior")), real("level", level, above=0, below=1)
-    integer("most", most, least=10), optional(instance, "modes", modes, Modes, "a Modes, as maximize() returns it")
+    integer("max_evaluations", max_evaluations, least=10)
+    optional(instance, "modes", modes, Modes, "a Modes, as maximize() returns it")
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     known = labels(problem.shapes)
     wanted = known if names is None else tuple(one_of("names", n, known) for n in arguments.names("names", names))
@@ -216,7 +217,7 @@ def profile(
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     _check_apart(problem, modes.position[0], scale, known, wanted)
     solver.apart = of == "likelihood"
-    walks = Walks(problem, solver, scale, most, 0.5 * float(chdtri(1, 1 - level)), of == "likelihood")
+    walks = Walks(problem, solver, scale, max_evaluations, 0.5 * float(chdtri(1, 1 - level)), of == "likelihood")
     begun = walks.begin(modes)
     found = {label: _profile(*walks.along(known.index(label), begun), known.index(label)) for label in wanted}
     lower = max(begun[0].energy - float(one.energies.min()) for one in found.values())

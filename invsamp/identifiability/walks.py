@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, ans
 from invsamp.identifiability.intervals import Branch
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
+from invsamp.modes.objective import Evaluate, Objective
 from invsamp.protocols import Array, Problem
 
 #: Rise of the energy from point to point, as a share of the rise at which a walk ends; and above which a step is
@@ -168,11 +168,11 @@ class Walks:
         return Branch(theta[:, k], energies, theta, ends)
 
     def _fit(self, positions: Array, scale: Array) -> Descent:
-        domain = self.problem.sampling_domain
-        asking = descend(self._evaluating(), positions, scale, domain, tolerance=TOLERANCE, most=self.most)
+        objective = Objective(self._evaluating(), scale, self.problem.sampling_domain)
+        asking = descend(objective, positions, tolerance=TOLERANCE, most=self.most)
         return answered(asking, self.solver.answer_all)
 
-    def _evaluating(self) -> Callable[[Array], EvaluationRequests[Estimate]]:
+    def _evaluating(self) -> Evaluate:
         def evaluate(at: Array) -> EvaluationRequests[Estimate]:
             (found,) = yield (Request(self.solver.fidelity, at, "apart" if self.likelihood else True),)
             if not self.likelihood:

@@ -2,7 +2,7 @@ r"""What a kernel is, and what it is given.
 
 A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
 returns where the chains are then. It is vectorized over the chains of a rung. It sees whitened coordinates w and
-reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's law, and step sizes to match.
+reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's target, and step sizes to match.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ Moved = tuple[Point, Memory, Info]
 
 
 class Whitened(NamedTuple):
-    """A Gaussian law of positions, as its mean (d,) and the metric in which it is a standard normal one."""
+    """A Gaussian distribution of positions, as its mean (d,) and the metric in which it is a standard normal one."""
 
     mean: Array
     metric: Metric
@@ -100,7 +100,7 @@ class ActiveRung(Protocol):
 
     @property
     def reference(self) -> Whitened:
-        """A Gaussian law to hold proposals against: the prior's part in the rung's law, where that is Gaussian."""
+        """The Gaussian that proposals leave as it is: the prior's part in the rung's target, where that is Gaussian."""
         ...
 
     @property
@@ -283,7 +283,7 @@ def _chosen(accept: Mask, new: Array | None, old: Array | None) -> Array | None:
 
 
 def where_solved(rung: ActiveRung, there: Point, here: Point) -> tuple[Point, Mask | None]:
-    """There, or here for those chains whose law is unknown there, as a solve failed, and which; None: no chain's."""
+    """There, or here for those chains whose target is unknown there, as a solve failed, and which; None: no chain's."""
     if not there.estimate.failed:
         return there, None
     refused = ~np.isfinite(rung.energy(there.estimate))

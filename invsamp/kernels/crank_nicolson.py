@@ -1,4 +1,4 @@
-"""Preconditioned Crank-Nicolson: proposals that leave a Gaussian law as it is, without gradients."""
+"""Preconditioned Crank-Nicolson: proposals that leave a Gaussian distribution as it is, without gradients."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class CrankNicolson(KernelDefaults):
     .. math:: x' = m + \sqrt{1 - s^2}\, (x - m) + s\, \xi, \qquad \xi \sim N(0, C),
 
     which leaves the reference as it is, and is accepted with probability :math:`\min(1, e^{v - r - v' + r'})`,
-    :math:`r = (x - m)^T C^{-1} (x - m) / 2`. That is exact for every law. Where the prior is that Gaussian, v - r is
+    :math:`r = (x - m)^T C^{-1} (x - m) / 2`. That is exact for every target. Where the prior is that Gaussian, v - r is
     the misfit alone, and the acceptance does not depend on how finely a field is resolved; that of a random walk goes
-    to 0. The reference is the prior's Gaussian law in the coordinates that the sampler moves in, else one with its
-    medians and quartiles; a problem may give its own (`invsamp.protocols.GaussianReference`). For a law that takes the
-    prior a times, C is divided by a.
+    to 0. The reference is the prior's Gaussian distribution in the coordinates that the sampler moves in, else one with
+    its medians and quartiles; a problem may give its own (`invsamp.protocols.GaussianReference`). For a target that
+    takes the prior a times, C is divided by a.
 
     A proposal outside the domain is refused without a solve: it does not move straight, and walls reflect nothing.
-    Neither the preconditioner nor the law's step scale matters to it.
+    Neither the preconditioner nor the target's step scale matters to it.
 
     Of noisy energies both are drawn afresh, and the log ratio pays half of the sum of their variances: exact for
     Gaussian noise of variances that are known, functions of the position too.

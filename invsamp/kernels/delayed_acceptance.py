@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, store, text
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Kernel, Moved, Path, Point, StepSize, Whitened, decided
+from invsamp.kernels.contract import ActiveRung, Info, Kernel, Moved, Point, decided
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths
@@ -28,8 +29,8 @@ HIGHEST = 1e10
 class DelayedAcceptance(Wrapping):
     r"""A kernel whose moves a coarse fidelity screens, so that the fine one is asked about those alone that pass.
 
-    The kernel makes ``steps`` steps on the law of the coarse energies :math:`v_c`. They are reversible, so that what
-    they have come to is a proposal for the law of the fine energies v, accepted with probability
+    The kernel makes ``steps`` steps on the target of the coarse energies :math:`v_c`. They are reversible, so that what
+    they have come to is a proposal for the target of the fine energies v, accepted with probability
 
     .. math:: \min\bigl(1, e^{v(x) - v(x') + v_c(x') - v_c(x)}\bigr).
 
@@ -94,14 +95,14 @@ class DelayedAcceptance(Wrapping):
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain on the coarse model, and decide."""
         own = {name: values for name, values in memory.items() if not name.startswith(_OWN)}
-        coarse = _CoarseRung(rung, self.coarse)
+        coarse = cast(ActiveRung, _CoarseRung(rung, self.coarse))
         start = moved = yield from _known(coarse, here, memory)
         for _ in range(self.steps):
             moved, kept, info = yield from self.kernel.step(coarse, moved, own)  # each by the same path's length
         rows = np.flatnonzero((moved.position != here.position).any(axis=1))
         if not len(rows):
-            told = dict(info.statistics) | {"second_stage": np.ones(len(here.position))}
-            return here, kept | _memory(start), info._replace(accepted=0, clipped=0, statistics=told)
+            statistics = dict(info.statistics) | {"second_stage": np.ones(len(here.position))}
+            return here, kept | _memory(start), info._replace(accepted=0, clipped=0, statistics=statistics)
         there = Point(moved.position, here.estimate.replaced(rows, (yield from _decisive(rung, here, moved, rows))))
         log_ratio = np.zeros(len(here.position))
         with np.errstate(invalid="ignore"):
@@ -109,11 +110,11 @@ class DelayedAcceptance(Wrapping):
             change = _corrected(change, coarse.energy(start.estimate) - coarse.energy(moved.estimate))
         log_ratio[rows] = np.where(np.isnan(change), -np.inf, change)[rows]
         accept: npt.NDArray[np.bool_] = rung.log_uniform() < log_ratio
-        told = dict(info.statistics) | {"second_stage": np.exp(np.minimum(log_ratio, 0.0))}
+        statistics = dict(info.statistics) | {"second_stage": np.exp(np.minimum(log_ratio, 0.0))}
         first = np.zeros(len(log_ratio)) if info.log_ratio is None else info.log_ratio
         first = np.where(np.isposinf(rung.energy(there.estimate)), -np.inf, first)
         count = int(np.count_nonzero(accept[rows]))
-        ended = Info(first, count, info.clipped, told, info.acceptance, info.cliffs)
+        ended = Info(first, count, info.clipped, statistics, info.acceptance, info.cliffs)
         return decided(accept, there, here), kept | _memory(decided(accept, moved, start)), ended
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
@@ -122,70 +123,28 @@ class DelayedAcceptance(Wrapping):
 
 
 class _CoarseRung:
-    """A rung as a kernel sees it, but for whose energies it is told."""
+    """A rung as a kernel sees it, whose energies are those of a coarser fidelity; all else is the rung's."""
 
     def __init__(self, rung: ActiveRung, fidelity: str | int) -> None:
         self._rung, self._fidelity = rung, fidelity
 
-    @property
-    def warming(self) -> bool:
-        return self._rung.warming
-
-    @property
-    def free(self) -> bool:
-        return self._rung.free
-
-    @property
-    def step_scale(self) -> float:
-        return self._rung.step_scale
-
-    @property
-    def step_size(self) -> StepSize:
-        return self._rung.step_size
-
-    @property
-    def reference(self) -> Whitened:
-        return self._rung.reference
-
-    def contains(self, position: Array) -> npt.NDArray[np.bool_]:
-        return self._rung.contains(position)
-
-    def prior_draws(self) -> Array:
-        return self._rung.prior_draws()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rung, name)
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         return self._rung.solve(position, self._fidelity, gradient=True)
-
-    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> EvaluationRequests[Estimate]:
-        return self._rung.solve(position, fidelity, gradient=gradient)
 
     def energy(self, estimate: Estimate) -> Array:
         # any density will do as long as it is one: chains may stand, and move, where the coarse model fails
         return np.minimum(self._rung.energy(estimate), HIGHEST)
 
-    def gradient(self, estimate: Estimate) -> Array:
-        return self._rung.gradient(estimate)
-
-    def step_factor(self, estimate: Estimate) -> Array:
-        return self._rung.step_factor(estimate)
-
     def energy_noise(self, point: Point) -> Array | None:
         return None
 
-    def gradient_noise(self, point: Point) -> Array | None:
-        return None
-
-    def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
-        return self._rung.follow(position, straight, spent)
-
-    def normal(self) -> Array:
-        return self._rung.normal()
-
-    def log_uniform(self) -> Array:
-        return self._rung.log_uniform()
+    gradient_noise = energy_noise
 
 
-def _known(coarse: _CoarseRung, here: Point, memory: Memory) -> EvaluationRequests[Point]:
+def _known(coarse: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Point]:
     """What the coarse model says where the chains are: as it is remembered, or anew where they are elsewhere."""
     names = [name for name in Estimate._fields if f"{_OWN}{name}" in memory]
     new = np.flatnonzero((memory[f"{_OWN}position"] != here.position).any(axis=1))
@@ -199,7 +158,7 @@ def _known(coarse: _CoarseRung, here: Point, memory: Memory) -> EvaluationReques
 
 
 def _corrected(log_ratio: Array, coarse: Array) -> Array:
-    """The ratio of the fine law less that of the coarse one, by which proposals come already."""
+    """The ratio of the fine target less that of the coarse one, by which proposals come already."""
     return log_ratio - coarse
 
 

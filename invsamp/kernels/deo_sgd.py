@@ -120,12 +120,12 @@ class DeoSgd(Baseline):
         estimate = found.take(cold)
         if (stayed := np.flatnonzero(failed[:, 0])).size:
             estimate = estimate.replaced(stayed, here.estimate.take(stayed))
-        told = {
+        statistics = {
             "first_process": kept["replica"].argmin(axis=1),
             "process_round_trips": (kept["crossings"] // 2).sum(axis=1),
             "swap_rate": better.mean(axis=1),
         }
-        return Point(kept["position"][:, 0].copy(), estimate), kept, Info(statistics=told)
+        return Point(kept["position"][:, 0].copy(), estimate), kept, Info(statistics=statistics)
 
     def _begun(self, rung: Active, here: Point, memory: Memory) -> Memory:
         if memory["steps"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from invsamp.arguments import real, store
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
 from invsamp.protocols import Array
@@ -42,9 +41,6 @@ class Hamiltonian(Paths):
 
     length: float = 0.8
     name: ClassVar[str] = "hmc"
-
-    def __post_init__(self) -> None:
-        store(self, length=real("length", self.length, above=0))
 
     def __str__(self) -> str:
         return f"Hamiltonian Monte Carlo (mean path length {self.length:g})"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
 from invsamp.arguments import boolean, store
-from invsamp.evaluate.requests import EvaluationRequests, Memory
+from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import arrive, propose
@@ -61,17 +63,28 @@ class Langevin(KernelDefaults):
         return there, memory, Info(clipped=clipped) if clipped else NOTHING
 
     def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
-        noise, step_size = rung.normal(), rung.step_size
-        move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
-        end, velocity, failed = rung.follow(here.position, move)
-        there = tuple.__new__(Point, (end, (yield from rung.evaluate(end))))  # by name it takes twice as long
-        energies = rung.energy(here.estimate), rung.energy(there.estimate)
-        log_ratio = log_acceptance(energies, noise, velocity, rung.gradient(there.estimate), step_size)
-        if failed is not None:
-            log_ratio[failed] = -np.inf
+        step_size = rung.step_size
+        there, _, log_ratio = yield from leapfrog(rung, here, rung.normal(), lambda _: step_size)
         accept = rung.log_uniform() < log_ratio
         accepted = int(np.count_nonzero(accept))
-        return decided(accept, there, here, accepted), memory, Info(log_ratio, accepted, clipped)
+        return decided(accept, there, here, accepted), memory, Info(log_ratio, accepted)
+
+
+def leapfrog(
+    rung: ActiveRung, here: Point, noise: Array, step_size: Callable[[Estimate], StepSize]
+) -> EvaluationRequests[tuple[Point, Array, Array]]:
+    """A Langevin move by standard normal noise (chains, d): its end, the velocity there, and its log Metropolis ratio.
+
+    The step size belongs to where a move begins; the move back has that of the end.
+    """
+    move, _ = propose(rung.gradient(here.estimate), noise, step_size(here.estimate))
+    end, velocity, failed = rung.follow(here.position, move)
+    there = tuple.__new__(Point, (end, (yield from rung.evaluate(end))))  # by name it takes twice as long
+    energies, gradient = (rung.energy(here.estimate), rung.energy(there.estimate)), rung.gradient(there.estimate)
+    log_ratio = log_acceptance(energies, noise, velocity, gradient, step_size(there.estimate))
+    if failed is not None:
+        log_ratio[failed] = -np.inf
+    return there, velocity, log_ratio
 
 
 def log_acceptance(

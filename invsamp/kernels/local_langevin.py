@@ -1,4 +1,4 @@
-"""MALA with steps that are longer where the law is flatter."""
+"""MALA with steps that are longer where the target is flatter."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import numpy as np
 from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
-from invsamp.kernels.langevin import log_acceptance
-from invsamp.kernels.proposals import propose
+from invsamp.kernels.langevin import leapfrog
 from invsamp.stored import stored_dataclass
 
 
 @stored_dataclass
 class LocalLangevin(KernelDefaults):
-    r"""Metropolis-adjusted Langevin for a contour law, with the step that suits the temperature where a chain is.
+    r"""Metropolis-adjusted Langevin for a contour target, with the step that suits the temperature where a chain is.
 
     .. math:: w' = w - \eta(w) \nabla v(w) + N(0, 2 \eta(w) I), \qquad \eta(w) = \eta f(U(w)),
 
-    f the law's `step_factor`: of a contour law :math:`1 / v'(U)` within bounds, so that the drift is that of U with one
-    step for all, and the noise that of the local temperature. The ratio of the step sizes at both ends,
+    f the target's `step_factor`: of a contour target :math:`1 / v'(U)` within bounds, so that the drift is that of U
+    with one step for all, and the noise that of the local temperature. The ratio of the step sizes at both ends,
     :math:`(\eta(w) / \eta(w'))^{d/2}`, belongs to the Metropolis ratio. At f = 1 it is MALA.
     """
 
@@ -35,17 +34,11 @@ class LocalLangevin(KernelDefaults):
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
-        noise, longer = rung.normal(), rung.step_factor(here.estimate)
-        step_size = rung.step_size * longer[:, None]
-        move, _ = propose(rung.gradient(here.estimate), noise, step_size)
-        end, velocity, failed = rung.follow(here.position, move)
-        there = Point(end, (yield from rung.evaluate(end)))
-        back = rung.step_factor(there.estimate)
-        energies = rung.energy(here.estimate), rung.energy(there.estimate)
-        gradient = rung.gradient(there.estimate)
-        log_ratio = log_acceptance(energies, noise, velocity, gradient, rung.step_size * back[:, None])
-        log_ratio += 0.5 * noise.shape[1] * np.log(longer / back)
-        if failed is not None:
-            log_ratio[failed] = -np.inf
+        noise = rung.normal()
+        there, _, log_ratio = yield from leapfrog(
+            rung, here, noise, lambda at: rung.step_size * rung.step_factor(at)[:, None]
+        )
+        ratio = rung.step_factor(here.estimate) / rung.step_factor(there.estimate)
+        log_ratio += 0.5 * noise.shape[1] * np.log(ratio)
         accept = rung.log_uniform() < log_ratio
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp.arguments import real, store
 from invsamp.evaluate.requests import Memory
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
@@ -48,9 +47,6 @@ class Microcanonical(Paths):
 
     length: float = 1.0
     name: ClassVar[str] = "mams"
-
-    def __post_init__(self) -> None:
-        store(self, length=real("length", self.length, above=0))
 
     def __str__(self) -> str:
         return f"Metropolis-adjusted microcanonical sampler (mean path length {self.length:g} sqrt(d))"

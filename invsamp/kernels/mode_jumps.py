@@ -31,8 +31,9 @@ class ModeJumps(Wrapping):
 
     .. math:: x' = m_j + L_j L_i^{-1} (x - m_i),
 
-    accepted with probability :math:`\min(1, e^{v(x) - v(x')}\, r_j(x')\, |L_j| / (r_i(x)\, |L_i|))`. The law is exact
-    whatever the modes' Gaussians are worth: where they are bad, jumps are refused. One more evaluation for each step.
+    accepted with probability :math:`\min(1, e^{v(x) - v(x')}\, r_j(x')\, |L_j| / (r_i(x)\, |L_i|))`. The target is
+    exact whatever the modes' Gaussians are worth: where they are bad, jumps are refused. One more evaluation for each
+    step.
 
     Parameters
     ----------
@@ -120,8 +121,8 @@ class ModeJumps(Wrapping):
             log_ratio += self._shares(end)[second, chains] - shares[first, chains]
         log_ratio[~inside | np.isnan(log_ratio)] = -np.inf
         jumped: npt.NDArray[np.bool_] = rung.log_uniform() < log_ratio
-        told = dict(info.statistics) | {"jumped": jumped}
-        return decided(jumped, there, moved), memory, info._replace(statistics=told)
+        statistics = dict(info.statistics) | {"jumped": jumped}
+        return decided(jumped, there, moved), memory, info._replace(statistics=statistics)
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """As of the kernel."""

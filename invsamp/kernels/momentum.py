@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
-from invsamp.kernels.langevin import log_acceptance
+from invsamp.kernels.defaults import KernelDefaults
+from invsamp.kernels.langevin import leapfrog
 from invsamp.kernels.proposals import propose
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
@@ -21,7 +20,7 @@ THRESHOLD_STEP = 0.02
 
 
 @stored_dataclass
-class Momentum:
+class Momentum(KernelDefaults):
     r"""Langevin kernel with momentum: SGHMC or, Metropolis-adjusted, generalized Hamiltonian Monte Carlo.
 
     Unadjusted, in whitened coordinates w, with the unit masses that these stand for, the move u keeps a share of the
@@ -30,8 +29,8 @@ class Momentum:
     .. math:: u' = (1 - \alpha) u - \eta \nabla v(w) + N(0, 2 \alpha \eta I - \eta^2 S), \qquad w' = w + u',
 
     S the covariance of the gradient's noise if it is to be taken out, else 0. Kick, friction and noise enter at one
-    place, so that the budget is exact: with it, noisy Gaussian gradients give the law of exact ones. On a Gaussian of
-    curvature :math:`\lambda` that law has variance
+    place, so that the budget is exact: with it, noisy Gaussian gradients give the distribution of exact ones. On a
+    Gaussian of curvature :math:`\lambda` that distribution has variance
 
     .. math:: \frac{1}{\lambda} \Bigl(1 - \frac{\eta \lambda}{2 (2 - \alpha)}\Bigr)^{-1},
 
@@ -40,11 +39,12 @@ class Momentum:
     A wall turns u. Where a move is refused (no path was found, or the solve at its end failed), the chain stays and
     u is reversed: staying with u unchanged would not keep volume.
 
-    What is kept is :math:`r = u / \sqrt{\eta}`, whose law N(0, I) depends neither on the step size nor on the
-    preconditioner. At a swap positions move and momenta stay with their rungs: the joint law is the product of the
-    rungs' densities and of each rung's N(0, I), and exchanging positions leaves the second factor as it is. That
-    is so for the momentum at the position, :math:`r - \sqrt{\eta} \nabla v(w) / 2`: the u above belongs half a kick
-    earlier, and its correlation with w, of the order of :math:`\sqrt{\eta \lambda}`, would spoil the law at every swap.
+    What is kept is :math:`r = u / \sqrt{\eta}`, whose distribution N(0, I) depends neither on the step size nor on the
+    preconditioner. At a swap positions move and momenta stay with their rungs: the joint distribution is the product of
+    the rungs' densities and of each rung's N(0, I), and exchanging positions leaves the second factor as it is. That is
+    so for the momentum at the position, :math:`r - \sqrt{\eta} \nabla v(w) / 2`: the u above belongs half a kick
+    earlier, and its correlation with w, of the order of :math:`\sqrt{\eta \lambda}`, would spoil the target at every
+    swap.
 
     Adjusted, the momentum r belongs at the position. It is refreshed in part, then a leapfrog step of length
     :math:`\sqrt{2 \eta}` is accepted or refused, and turned back if refused:
@@ -52,8 +52,8 @@ class Momentum:
     .. math:: r' = (1 - \alpha) r + \sqrt{1 - (1 - \alpha)^2}\, \xi, \qquad
               w' = w - \eta \nabla v(w) + \sqrt{2 \eta}\, r'.
 
-    That is MALA's move, with its step size, whose noise remembers the last one. The law is exact at any step size. Long
-    paths survive only if refusals are rare and come close together, hence `persistent_acceptance`.
+    That is MALA's move, with its step size, whose noise remembers the last one. The target is exact at any step size.
+    Long paths survive only if refusals are rare and come close together, hence `persistent_acceptance`.
 
     Parameters
     ----------
@@ -77,12 +77,8 @@ class Momentum:
     friction: float = 0.1
     adjusted: bool = False
     #: Each refusal undoes the path so far: best in trials on a posterior of 64 unknowns, by a flat maximum.
-    target_acceptance: ClassVar[float] = 0.93
-    gradient: ClassVar[bool] = True
-    longest_step: ClassVar[float] = math.inf
-    short_step: ClassVar[float] = 0.1
-    statistics: ClassVar[Mapping[str, type]] = {}
-    ensemble_size: ClassVar[int | None] = 1
+    target_acceptance = 0.93
+    short_step = 0.1
 
     def __post_init__(self) -> None:
         store(
@@ -95,7 +91,7 @@ class Momentum:
         return "ghmc" if self.adjusted else "sghmc"
 
     @property
-    def stability_limit(self) -> float:
+    def stability_limit(self) -> float:  # type: ignore[override]
         """Largest step size times curvature at which the unadjusted kernel is stable."""
         return 2.0 * (2.0 - self.friction)
 
@@ -139,15 +135,9 @@ class Momentum:
     def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
         momentum = kept * memory["momentum"] + math.sqrt(1.0 - kept * kept) * rung.normal()
-        move, _ = propose(rung.gradient(here.estimate), momentum, step_size)
-        end, velocity, failed = rung.follow(here.position, move)
-        there = Point(end, (yield from rung.evaluate(end)))
-        energies, gradient = (rung.energy(here.estimate), rung.energy(there.estimate)), rung.gradient(there.estimate)
-        log_ratio = log_acceptance(energies, momentum, velocity, gradient, step_size)
-        if failed is not None:
-            log_ratio[failed] = -np.inf
+        there, velocity, log_ratio = yield from leapfrog(rung, here, momentum, lambda _: step_size)
         accept, threshold = persistent_acceptance(memory["threshold"], log_ratio)
-        at_end = end_momentum(velocity, gradient, step_size)
+        at_end = end_momentum(velocity, rung.gradient(there.estimate), step_size)
         kept_on = {"momentum": np.where(accept[:, None], at_end, -momentum), "threshold": threshold}
         accepted = int(np.count_nonzero(accept))
         return decided(accept, there, here, accepted), kept_on, Info(log_ratio, accepted)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from invsamp.arguments import real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepSize, decided, number
 from invsamp.kernels.defaults import KernelDefaults
@@ -17,7 +18,7 @@ LONGEST, LONGEST_IN_WARMUP = 256, 64
 #: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
 #: of the way: where it is convex there, it rises by at most what that at the end does.
 CLIFF, STEEPER = 1.0, 1.5
-#: Error of the energy above which a path is told as diverging.
+#: Error of the energy above which a path is reported as diverging.
 DIVERGING = 1000.0
 
 
@@ -45,6 +46,9 @@ class Paths(KernelDefaults, ABC):
     short_step = 0.25
     #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
     statistics = MappingProxyType({"n_steps": int, "diverging": bool})
+
+    def __post_init__(self) -> None:
+        store(self, length=real("length", self.length, above=0))
 
     @abstractmethod
     def fresh(self, normal: Array) -> Array:
@@ -116,9 +120,9 @@ def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], 
     rows = np.flatnonzero(cliff.any(axis=0) & (first > 0))
     if not len(rows):
         return None
-    told = log_ratio.copy()
-    told[rows] = -np.cumsum(error, axis=0)[first[rows] - 1, rows]
-    return told
+    smooth = log_ratio.copy()
+    smooth[rows] = -np.cumsum(error, axis=0)[first[rows] - 1, rows]
+    return smooth
 
 
 def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:

@@ -1,4 +1,4 @@
-"""Independent draws, for the rung whose law is the prior."""
+"""Independent draws, for the rung whose target is the prior."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PriorDraws(KernelDefaults):
 
 
 def prior_draws() -> PriorDraws:
-    """Kernel of a rung whose law is the prior, `tempered_likelihood(0)`: independent draws, in place of moves.
+    """Kernel of a rung whose target is the prior, `tempered_likelihood(0)`: independent draws, in place of moves.
 
     As the last rung of a ladder it forgets at once where a chain came from, so that modes which no walk connects get
     their share by swaps. Needs a problem whose prior can be drawn from (`invsamp.protocols.DrawablePrior`, as a
@@ -41,6 +41,6 @@ def prior_draws() -> PriorDraws:
     Raises
     ------
     ValueError
-        With another law, a problem without such a prior, or a boundary that changes it.
+        With another target, a problem without such a prior, or a boundary that changes it.
     """
     return PriorDraws()

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Any
+
 from invsamp.kernels.contract import Kernel
 
 
+def _of_kernel(name: str) -> Any:
+    return property(attrgetter(f"kernel.{name}"), doc="As of the kernel within.")
+
+
 class Wrapping:
-    """What a kernel tells of itself as the one within it does; what that one proposes is accepted or refused."""
+    """A kernel with the settings of the one within it, whose proposals it accepts or refuses."""
 
     kernel: Kernel
-
-    @property
-    def gradient(self) -> bool:
-        """As of the kernel within."""
-        return self.kernel.gradient
-
-    @property
-    def adjusted(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def friction(self) -> float:
-        """As of the kernel within."""
-        return self.kernel.friction
-
-    @property
-    def target_acceptance(self) -> float:
-        """As of the kernel within, of its own steps."""
-        return self.kernel.target_acceptance
-
-    @property
-    def stability_limit(self) -> float:
-        """As of the kernel within."""
-        return self.kernel.stability_limit
-
-    @property
-    def longest_step(self) -> float:
-        """As of the kernel within."""
-        return self.kernel.longest_step
-
-    @property
-    def short_step(self) -> float:
-        """As of the kernel within."""
-        return self.kernel.short_step
-
-    @property
-    def ensemble_size(self) -> int | None:
-        """As of the kernel within."""
-        return self.kernel.ensemble_size
+    adjusted = True
+    gradient: bool = _of_kernel("gradient")
+    friction: float = _of_kernel("friction")
+    target_acceptance: float = _of_kernel("target_acceptance")
+    stability_limit: float = _of_kernel("stability_limit")
+    longest_step: float = _of_kernel("longest_step")
+    short_step: float = _of_kernel("short_step")
+    ensemble_size: int | None = _of_kernel("ensemble_size")

@@ -1,4 +1,4 @@
-"""Why a sampler's draws are not exactly those of its laws: what its print and its report say of it."""
+"""Why a sampler's draws are not exactly those of its targets: what its print and its report say of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _of_rung(rung: Rung) -> Iterator[str]:
     target = rung.target
     if isinstance(target, Contour):
         if target.learning is not None and target.learning.forever:
-            yield "a law that is learned for ever"
+            yield "a target that is learned for ever"
         if target.weighting == "published":
             yield "the published weights"
 

@@ -31,12 +31,12 @@ class CorrectedExchange(Sampler):
         What warm-up learns, as of `invsamp.correct`.
     pairs : int
         Of solves that it learns from, at the least ten.
-    every : int, optional
+    exchange_interval : int, optional
         Steps of the coarse rungs between two exchanges. Default: by their autocorrelation and the costs.
-    local : int
+    local_move_interval : int
         Exchanges between two moves that the fine rung makes by itself.
     enhanced : bool
-        Whether the covariance of what the correction leaves is added to the noise of the coarse law.
+        Whether the covariance of what the correction leaves is added to the noise of the coarse target.
     alone : Sampler, optional
         What moves the coarse model. Default: chosen as `invsamp.sample` does.
     """
@@ -45,20 +45,24 @@ class CorrectedExchange(Sampler):
     swap: Swap = field(default_factory=lambda: Swap(product_target(), every=1))
     correct: Kind | Literal["auto"] = "auto"
     pairs: int = PAIRS
-    every: int | None = None
-    local: int = LOCAL
+    exchange_interval: int | None = None
+    local_move_interval: int = LOCAL
     enhanced: bool = False
     alone: Sampler | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("correct", self.correct, ("auto", *KINDS))
-        every = optional(integer, "every", self.every, least=1)
-        pairs, local = integer("pairs", self.pairs, least=LEAST_PAIRS), integer("local", self.local, least=1)
-        store(self, pairs=pairs, local=local, every=every, enhanced=boolean("enhanced", self.enhanced))
+        store(
+            self,
+            pairs=integer("pairs", self.pairs, least=LEAST_PAIRS),
+            exchange_interval=optional(integer, "exchange_interval", self.exchange_interval, least=1),
+            local_move_interval=integer("local_move_interval", self.local_move_interval, least=1),
+            enhanced=boolean("enhanced", self.enhanced),
+        )
 
     def __str__(self) -> str:
-        often = "as often as pays" if self.every is None else f"every {self.every} steps"
+        often = "as often as pays" if self.exchange_interval is None else f"every {self.exchange_interval} steps"
         moved = "what suits it" if self.alone is None else str(self.alone)
         return f"a coarse model, corrected by {self.pairs} pairs, moved by {moved}; the fine one decides {often}"
 
@@ -66,7 +70,7 @@ class CorrectedExchange(Sampler):
 def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:
     """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on.
 
-    Of ``fine`` what it is told about its energy, and how the variance of that is known.
+    ``fine`` gives the fine rung's estimator and variance model.
     """
     coarsest, *between = chain.levels
     rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]

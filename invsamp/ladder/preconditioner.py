@@ -67,4 +67,4 @@ def given(modes: Modes) -> Given:
         return Given(DenseMetric(np.linalg.cholesky(modes.covariances[best])))
     found = modes.gaussians[best]
     assert found is not None  # it has a share of the evidence
-    return Given(LowRankMetric(found.factor, found.vectors, found.values))
+    return Given(found.metric)

@@ -1,4 +1,4 @@
-"""One rung: a law with a fidelity, an estimator, a kernel and a step size; plain data, checked, never run."""
+"""One rung: a target distribution with a fidelity, an estimator, a kernel and a step size; plain, checked data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from invsamp.variances.models import Known, VarianceModel, known
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
 BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
-#: More levels below the finest than there are: the coarsest fidelity.
-COARSEST = 1000
+#: Words for fidelities by their place, as levels below the finest; the coarsest is as far below as there are any.
+PLACES = {"finest": 0, "coarsest": 1000}
 #: What parts are, in messages.
 ESTIMATOR = "an estimator, such as exact()"
 VARIANCE_MODEL = "a variance model, such as running_average()"
@@ -40,10 +40,10 @@ class GradientNoise:
     The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
     friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
     is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
-    the law becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
+    the target becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
 
     - ``"shrink"``: the rung's step size, given or found, is held below :math:`2 \tau / s^2`, with :math:`s^2` the
-      largest eigenvalue of S exceeded at one state in a thousand. The law stays that of the temperature.
+      largest eigenvalue of S exceeded at one state in a thousand. The target stays that of the temperature.
     - ``"effective_temperature"``, for hot rungs only: the step size stays and the rung takes the temperature at which
       its budget holds the noise, :math:`\eta s^2 / 2`, in its swaps too. (Nothing taken out at all would make
       it :math:`\tau + \eta s^2 / 2`, and another one at each state.)
@@ -59,39 +59,39 @@ class GradientNoise:
         How the covariance is known: `known`, `running_average` or `kernel_ridge`.
     structure : "isotropic", "diagonal" or "full"
         Its form.
-    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+    on_noise_overflow : "shrink", "effective_temperature", "refuse" or "clip"
         What is done where the noise exceeds the budget.
 
     Raises
     ------
     ValueError
-        If the structure or ``beyond`` is unknown.
+        If the structure or ``on_noise_overflow`` is unknown.
     """
 
     variance: VarianceModel = field(default_factory=known)
     structure: Structure = "isotropic"
-    beyond: Beyond = "shrink"
+    on_noise_overflow: Beyond = "shrink"
 
     def __post_init__(self) -> None:
         instance("variance", self.variance, VarianceModel, VARIANCE_MODEL)
         one_of("structure", self.structure, STRUCTURES)
-        one_of("beyond", self.beyond, BEYOND)
+        one_of("on_noise_overflow", self.on_noise_overflow, BEYOND)
 
 
 @stored_dataclass
 class Rung:
-    """One law with its chains.
+    """A target distribution at one level of the ladder, with its chains.
 
     Parameters
     ----------
-    law : Law, or float >= 1
+    target : TargetDistribution, or float >= 1
         What it samples: `tempered` (a number stands for that temperature), `tempered_likelihood`, or a
         `invsamp.extending.TargetDistribution` of your own.
     fidelity : str or int
-        Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
-        are not that many).
+        Name of a fidelity, "finest", "coarsest", or the number of levels below the finest (the coarsest if there are
+        not that many).
     estimator : Estimator
-        What it is told about the energy.
+        How energies and gradients are estimated.
     kernel : Langevin, Momentum, Hamiltonian, Microcanonical, or a `invsamp.extending.Kernel` of your own
         How it moves.
     step_size : float, Schedule or None
@@ -111,7 +111,7 @@ class Rung:
     """
 
     target: TargetDistribution = field(default_factory=Tempered)
-    fidelity: str | int = 0
+    fidelity: str | int = "finest"
     estimator: Estimator = field(default_factory=Exact)
     kernel: Kernel = field(default_factory=Langevin)
     step_size: float | Schedule | None = None
@@ -146,26 +146,29 @@ class Rung:
         follows = isinstance(self.target, Annealed) and not self.kernel.adjusted
         if self.target.factors is None and not follows and not gives_energies(self.estimator):
             raise ValueError(
-                f"a law that is not linear in the energies needs exact ones, got {self.target} and {self.estimator}"
+                f"a target that is not linear in the energies needs exact ones, got {self.target} and {self.estimator}"
             )
         if self.target.factors is None and self.gradient_noise is not None:
             raise ValueError(
-                f"gradient_noise must be None under a law that is not linear in the energies: {self.target}"
+                f"gradient_noise must be None for a target that is not linear in the energies: {self.target}"
             )
         if isinstance(self.kernel, LocalLangevin) and not isinstance(self.target, LocallyScaledTarget):
             raise ValueError(
-                f"local steps are for a law with a slope that changes, such as contour(), got {self.target}"
+                f"local steps are for a target with a slope that changes, such as contour(), got {self.target}"
             )
         if isinstance(self.kernel, PriorDraws) and self.target.factors != (1.0, 0.0):
-            raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.target}")
+            raise ValueError(f"prior_draws() is for the prior, tempered_likelihood(0), got {self.target}")
         if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
             raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
         noise = self.gradient_noise
-        if noise is not None and noise.beyond == "effective_temperature" and not isinstance(self.target, Tempered):
+        if noise is None or noise.on_noise_overflow != "effective_temperature":
+            return
+        if not isinstance(self.target, Tempered):
             raise ValueError(
-                f"beyond must not be 'effective_temperature' where the law has no temperature: {self.target}"
+                f"on_noise_overflow must not be {noise.on_noise_overflow!r} where the target has no temperature: "
+                f"{self.target}"
             )
-        if noise is not None and noise.beyond == "effective_temperature" and callable(self.step_size):
+        if callable(self.step_size):
             raise ValueError(
                 f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
                 "the temperature would change with it"
@@ -190,8 +193,9 @@ def gives_energies(estimator: Estimator) -> bool:
 def as_fidelity(name: str, value: str | int) -> str | int:
     """The name of a fidelity, or how many levels it is below the finest."""
     if isinstance(value, str) and value:
-        return value
-    return integer(name, value, least=0, also=" of levels below the finest, or the name of a fidelity")
+        return PLACES.get(value, value)
+    also = ' of levels below the finest, "finest", "coarsest" or the name of a fidelity'
+    return integer(name, value, least=0, also=also)
 
 
 def as_step_size(name: str, value: float | Schedule | None) -> float | Schedule | None:

@@ -94,7 +94,7 @@ class Sampler:
     Parameters
     ----------
     rungs : sequence of Rung
-        The law of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
+        The target of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
     swap : Swap
         Ignored with a single rung.
     preconditioner : None, "auto", "diagonal", "dense" or Modes
@@ -105,14 +105,14 @@ class Sampler:
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.domains.boundary`; `penalized` for the one with a strength).
     ladder : AutoLadder, optional
-        Warm-up finds how many rungs there are and their laws. The rungs given are then those of its first round; the
+        Warm-up finds how many rungs there are and their targets. The rungs given are then those of its first round; the
         first stays the first, the second one's parts are those of all others, and fidelities follow each other
         as they do here.
 
     Raises
     ------
     ValueError
-        If the first law is not the posterior or the next are not flatter, the preconditioner or the boundary is
+        If the first target is not the posterior or the next are not flatter, the preconditioner or the boundary is
         unknown, or the cold rung is to take an effective temperature. If the ladder is to be found, and there is one
         rung alone, or the step size follows a schedule.
     """
@@ -134,7 +134,7 @@ class Sampler:
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
-        # the same law of another fidelity: what meets there decides by both models
+        # the same target of another fidelity: what meets there decides by both models
         changes = [a.target != b.target or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
         check_ladder([rung.target for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
         for rung in self.rungs:
@@ -146,8 +146,10 @@ class Sampler:
                     f"{rung.target} in a sampler of {len(self.rungs)} rungs"
                 )
         noise = self.rungs[0].gradient_noise
-        if noise is not None and noise.beyond == "effective_temperature":
-            raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
+        if noise is not None and noise.on_noise_overflow == "effective_temperature":
+            raise ValueError(
+                "on_noise_overflow must not be 'effective_temperature' on the cold rung: it samples the posterior"
+            )
         if optional(instance, "ladder", self.ladder, AutoLadder, "an AutoLadder, as auto_ladder() returns it") is None:
             return
         if len(self.rungs) < 2:
@@ -158,8 +160,9 @@ class Sampler:
     def _check_apart(self, rung: Rung) -> None:
         if len(self.rungs) > 1 or self.preconditioner is not None or rung.step_size is None:
             raise ValueError(
-                "a law that each chain learns for itself is for one rung with a given step size and no preconditioner, "
-                f"got {rung.target} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
+                "a target that each chain learns for itself is for one rung with a given step size and no "
+                f"preconditioner, got {rung.target} in a sampler of {len(self.rungs)} rungs. Let the chains learn one "
+                "target together"
             )
 
     def preconditioner_at(self, dimension: int) -> str | Given | None:
@@ -187,22 +190,22 @@ class Sampler:
         return approximations(self.rungs, swap.rule, swap.scheme, swap.energies, self.boundary)
 
     def __str__(self) -> str:
-        return self.told(f"auto (dense up to {MOST_DENSE} parameters)")
+        return self.described(f"auto (dense up to {MOST_DENSE} parameters)")
 
-    def told(self, auto: str) -> str:
+    def described(self, auto: str) -> str:
         """Its parts in words, with what is said of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
         targets = dict.fromkeys(
             str(r.target) for r in self.rungs if not isinstance(r.target, Tempered | TemperedLikelihood)
         )
-        parts += [f"law {target}" for target in targets]
+        parts += [f"target {target}" for target in targets]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:
             rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
-            told = {"estimated": "", "exact": " with exact energies", "paired": " with one batch for both"}
-            energies = told[self.swap.energies]
+            words = {"estimated": "", "exact": " with exact energies", "paired": " with one batch for both"}
+            energies = words[self.swap.energies]
             often = "" if self.swap.fraction is None else f" at {self.swap.fraction:g} of the steps"
             rungs = f"{len(self.rungs)} rungs" if self.ladder is None else str(self.ladder)
             parts.append(f"{rungs}, swaps by {rule}{energies}{often}")
@@ -213,13 +216,13 @@ class Sampler:
         return "; ".join(parts)
 
 
-def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
-    """Temperatures from 1 to ``hottest`` in equal ratios.
+def geometric(max_temperature: float, rungs: int) -> tuple[float, ...]:
+    """Temperatures from 1 to ``max_temperature`` in equal ratios.
 
     Raises
     ------
     ValueError
-        Unless ``hottest`` > 1 and ``rungs`` >= 2.
+        Unless ``max_temperature`` > 1 and ``rungs`` >= 2.
     """
-    hottest, rungs = real("hottest", hottest, above=1), integer("rungs", rungs, least=2)
-    return tuple(float(hottest ** (k / (rungs - 1))) for k in range(rungs))
+    max_temperature, rungs = real("max_temperature", max_temperature, above=1), integer("rungs", rungs, least=2)
+    return tuple(float(max_temperature ** (k / (rungs - 1))) for k in range(rungs))

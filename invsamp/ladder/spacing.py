@@ -1,12 +1,12 @@
 r"""How many rungs a ladder has, and where: from what neighbors reject.
 
-A ladder is a path of laws from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that two
-neighbors' swap is rejected is, for neighbors that are close, the distance of their laws along the path,
+A ladder is a path of targets from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that
+two neighbors' swap is rejected is, for neighbors that are close, the distance of their targets along the path,
 
 .. math:: r(\beta, \beta') \approx \int_\beta^{\beta'} \lambda(b)\, db, \qquad
           \lambda(b) = \tfrac12 E|\Phi - \Phi'|,
 
-:math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the law
+:math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the target
 at b. Farther apart, where the log ratio of a swap is normal of variance s^2 and mean -s^2/2, :math:`r =
 \mathrm{erf}(s / \sqrt 8)` and the distance is :math:`s / \sqrt{2 \pi}`: it is taken from r by that. The sum of the
 distances over the ladder, its *barrier*, does not depend on where the rungs are, and round trips are most frequent
@@ -33,8 +33,8 @@ from invsamp.arguments import integer, real, store
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 
-#: Rejections are taken to lie within these: rungs whose laws are equal would have no distance to divide, and where all
-#: swaps are rejected it is not known.
+#: Rejections are taken to lie within these: rungs whose targets are equal would have no distance to divide, and where
+#: all swaps are rejected it is not known.
 LEAST_REJECTION, MOST_REJECTION = 0.01, 0.999
 
 
@@ -43,36 +43,36 @@ class AutoLadder:
     """Made by `auto_ladder`."""
 
     first: int = 8
-    least: int = 2
-    most: int = 32
-    flattest: float = 1e-3
+    min_rungs: int = 2
+    max_rungs: int = 32
+    min_beta: float = 1e-3
 
     def __post_init__(self) -> None:
-        least = integer("least", self.least, least=2)
-        most = integer("most", self.most, least=least)
+        min_rungs = integer("min_rungs", self.min_rungs, least=2)
+        max_rungs = integer("max_rungs", self.max_rungs, least=min_rungs)
         store(
             self,
             first=integer("first", self.first, least=2),
-            least=least,
-            most=most,
-            flattest=real("flattest", self.flattest, above=0.0, most=0.5),
+            min_rungs=min_rungs,
+            max_rungs=max_rungs,
+            min_beta=real("min_beta", self.min_beta, above=0.0, most=0.5),
         )
 
     def __str__(self) -> str:
-        return f"{self.least} to {self.most} rungs whose number and spacing warm-up finds"
+        return f"{self.min_rungs} to {self.max_rungs} rungs whose number and spacing warm-up finds"
 
     def start(self) -> tuple[float, ...]:
         """Betas of the first round, from 1 down to 0."""
         if self.first == 2:
             return 1.0, 0.0
-        return (*np.geomspace(1.0, self.flattest, self.first - 1).tolist(), 0.0)
+        return (*np.geomspace(1.0, self.min_beta, self.first - 1).tolist(), 0.0)
 
     def rungs(self, barrier: float) -> int:
         """How many a ladder of that barrier gets: rejections are then a half, or less."""
-        return int(np.clip(math.ceil(barrier / float(distances(0.5))) + 1, self.least, self.most))
+        return int(np.clip(math.ceil(barrier / float(distances(0.5))) + 1, self.min_rungs, self.max_rungs))
 
 
-def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: float = 1e-3) -> AutoLadder:
+def auto_ladder(*, first: int = 8, min_rungs: int = 2, max_rungs: int = 32, min_beta: float = 1e-3) -> AutoLadder:
     """A ladder whose number of rungs and spacing warm-up finds: ``ladder="auto"`` with limits of your own.
 
     It goes from the posterior to the prior, which is drawn from directly, by tempered likelihoods. A problem that does
@@ -89,22 +89,22 @@ def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: flo
     ----------
     first : int, >= 2
         Rungs of the first round.
-    least, most : int, >= 2
+    min_rungs, max_rungs : int, >= 2
         Limits on their number.
-    flattest : float in (0, 0.5]
+    min_beta : float in (0, 0.5]
         The least beta of the first round beside 0.
 
     Raises
     ------
     ValueError
-        If a number is out of range, or ``least`` exceeds ``most``.
+        If a number is out of range, or ``min_rungs`` exceeds ``max_rungs``.
 
     References
     ----------
     Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), JRSS B 84, Algorithm 4. Here beta is interpolated as a
     function of the barrier, on a logarithmic scale that ends at 0.
     """
-    return AutoLadder(first, least, most, flattest)
+    return AutoLadder(first, min_rungs, max_rungs, min_beta)
 
 
 def distances(rejections: npt.ArrayLike) -> Array:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 
 #: Of a Hessian, each with the steps that the last one tells.
@@ -23,14 +22,7 @@ RESOLVED = 64.0
 AXES, HALVINGS = 20, 16
 
 
-def hessian(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    at: Array,
-    energy: float,
-    gradient: Array,
-    scale: Array,
-    domain: Domain,
-) -> EvaluationRequests[tuple[Array, bool]]:
+def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> EvaluationRequests[tuple[Array, bool]]:
     """The Hessian (d, d) at a point by central differences of gradients, and whether walls or cliffs are in their way.
 
     Their steps are a hundredth of the conditional sds, which it tells itself: 2 d gradients for each of at most
@@ -38,19 +30,17 @@ def hessian(
 
     Parameters
     ----------
-    evaluate : callable
-        Positions (k, d) -> energies and gradients.
+    objective : Objective
+        No step is longer than its scale, unless it were but a few of the spacings of numbers there. Differences across
+        the domain's bounds, across cliffs, at which the energy jumps, and to where there is none, are one-sided, or 0
+        where no side is left.
     at : ndarray, shape (d,)
     energy : float
         There.
     gradient : ndarray, shape (d,)
         There.
-    scale : ndarray, shape (d,)
-        Of each coordinate: no step is longer, unless it were but a few of the spacings of numbers there.
-    domain : Domain
-        Differences across its walls, across cliffs, at which the energy jumps, and to where there is none, are
-        one-sided, or 0 where no side is left.
     """
+    evaluate, scale, domain = objective
     d, shortest = len(at), RESOLVED * np.spacing(np.abs(at))
     steps = np.maximum(1e-4 * scale, shortest)
     for _ in range(ROUNDS):
@@ -114,12 +104,7 @@ def extent_of(precision: Array, gradient: Array, at: Array, scale: Array, domain
 
 
 def confirmed_extent(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    at: Array,
-    energy: float,
-    extent: Array,
-    rise: float,
-    domain: Domain,
+    objective: Objective, at: Array, energy: float, extent: Array, rise: float
 ) -> EvaluationRequests[tuple[Array, bool]]:
     """A covariance (d, d) whose widest axes are halved until the energy confirms them, and whether none had to be.
 
@@ -133,9 +118,7 @@ def confirmed_extent(
     for _ in range(HALVINGS):
         moves = shares[waiting, None] * axes[waiting]
         ends = np.concatenate([at + moves, at - moves])
-        energies, inside = np.full(len(ends), energy), domain.contains(ends)
-        if inside.any():
-            energies[inside] = (yield from evaluate(ends[inside])).energy
+        energies = yield from objective.energies(ends, outside=energy)
         high = ~(energies - energy <= rise).reshape(2, -1).all(axis=0)
         waiting = waiting[high]
         if not len(waiting):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows
 from invsamp.modes.basins import LEFT, Basins
 from invsamp.modes.curvature import hessian
 from invsamp.modes.gauss_newton import CurvedPoints
+from invsamp.modes.objective import Objective
 from invsamp.modes.points import ENOUGH, TRIALS, Points
 from invsamp.protocols import Array
 from invsamp.stored import stored
@@ -40,31 +40,23 @@ class Descent(NamedTuple):
 
 def joined(one: Descent, other: Descent) -> Descent:
     """The points of both."""
-    return Descent(
-        np.concatenate([one.position, other.position]),
-        np.concatenate([one.energy, other.energy]),
-        np.concatenate([one.gradient, other.gradient]),
-        np.concatenate([one.evaluations, other.evaluations]),
-        np.concatenate([one.converged, other.converged]),
-    )
+    return Descent(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
 @stored
 class DescentResult(NamedTuple):
     """Where the descents of a rung's chains have ended."""
 
-    energies: Array  # (chains,) of its law, where each chain's own has ended
+    energies: Array  # (chains,) of its target, where each chain's own has ended
     moved: int  # chains that begin at another one's minimum, as their own lies far above
     unfinished: int  # descents that did not come to an end
     best: Array  # (d,) the lowest point
-    gradient: Array  # (d,) of its law's energy, there
+    gradient: Array  # (d,) of its target's energy, there
 
 
 def descend(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    objective: Objective,
     position: Array,
-    scale: Array,
-    domain: Domain,
     *,
     tolerance: float,
     most: int,
@@ -81,13 +73,12 @@ def descend(
 
     Parameters
     ----------
-    evaluate : callable
-        Positions (k, d) -> energies and gradients; with Gauss-Newton matrices, in the place of gradients' variances,
-        steps are by these (`invsamp.modes.gauss_newton`), in a box or without a domain.
+    objective : Objective
+        The first step of a round is at most as long as its scale, (d,) or (n, d). Coordinates of scale 0 stay as they
+        are. Where it evaluates Gauss-Newton matrices, in the place of gradients' variances, steps are by these
+        (`invsamp.modes.gauss_newton`), in a box or without a domain.
     position : ndarray, shape (n, d)
         Inside, of finite energy.
-    scale : ndarray, shape (d,) or (n, d)
-        Of each coordinate: the first step of a round is at most so long. Coordinates of scale 0 stay as they are.
     tolerance : float
         In units of energy.
     most : int
@@ -107,6 +98,7 @@ def descend(
     ----------
     Nocedal and Wright (2006), "Numerical optimization", Algorithms 3.1 and 7.4.
     """
+    evaluate, scale, domain = objective
     keys = [row.tobytes() for row in np.column_stack([position, np.broadcast_to(scale, position.shape)])]
     first = [keys.index(key) for key in keys]
     once = np.unique(first)
@@ -121,7 +113,7 @@ def descend(
         there = points.trial(rows, domain)
         points.take(rows, there, (yield from evaluate(there)))
         if basins is not None:
-            yield from _met(evaluate, points, rows, scale, domain, basins)
+            yield from _met(objective, points, rows, basins)
     same = np.searchsorted(once, first)
     evaluations = np.where(once[same] == np.arange(len(same)), points.evaluations[same], 0)
     return Descent(
@@ -129,14 +121,7 @@ def descend(
     )
 
 
-def _met(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    points: Points,
-    rows: Rows,
-    scale: Array,
-    domain: Domain,
-    basins: Basins,
-) -> EvaluationRequests[None]:
+def _met(objective: Objective, points: Points, rows: Rows, basins: Basins) -> EvaluationRequests[None]:
     """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin.
 
     Where a valley is long for its width the rounds of a descent gain little long before its lowest point: an end may
@@ -146,38 +131,31 @@ def _met(
         if len(points.end_within(np.array([row]), basins)):
             continue
         for basin, there in basins.towards(points.position[row], points.gradient[row]):
-            if domain.contains(there[None])[0]:
-                found = yield from evaluate(there[None])
+            if objective.domain.contains(there[None])[0]:
+                found = yield from objective.evaluate(there[None])
                 if basin.holds(there[None], found.energy, found.gradient, basins.height)[0]:
                     points.put(row, basin)
                     break
         else:
             if basins.worth(points.position.shape[1], int(points.moving.sum()), float(points.energy[row])):
-                yield from _polish(evaluate, points, row, scale, domain, basins)
+                yield from _polish(objective, points, row, basins)
     points.end_within(np.flatnonzero(points.moving), basins)
 
 
-def _polish(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    points: Points,
-    row: int,
-    scale: Array,
-    domain: Domain,
-    basins: Basins,
-) -> EvaluationRequests[None]:
+def _polish(objective: Objective, points: Points, row: int, basins: Basins) -> EvaluationRequests[None]:
     """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
     for _ in range(NEWTON):
         at = points.position[row], float(points.energy[row]), points.gradient[row]
-        basin = basins.basin(*at, *(yield from hessian(evaluate, *at, scale, domain)))
+        basin = basins.basin(*at, *(yield from hessian(objective, *at)))
         if basin is None:
             return
         if basin.left <= LEFT:
             basins.add(basin)
             return
         there = basin.position - basin.covariance @ basin.gradient
-        if not domain.contains(there[None])[0]:
+        if not objective.domain.contains(there[None])[0]:
             return
-        found = yield from evaluate(there[None])
+        found = yield from objective.evaluate(there[None])
         if not found.energy[0] <= basin.energy - 0.5 * basin.left:
             return
         points.position[row], points.energy[row], points.gradient[row] = there, found.energy[0], found.gradient[0]

@@ -95,7 +95,7 @@ class CurvedPoints(Points):
         self.end(np.union1d(stalled, rows[(self._idle[rows] >= IDLE) | (self._trials[rows] >= TRIALS)]))
 
     def _judge(self, rows: Rows, gain: Array) -> None:
-        """Which model told better what the last steps have gained."""
+        """Which model predicts better what the last steps have gained."""
         step, slope = self._step[rows], self.gradient[rows] * self._scale[rows]
         plain = _gain(self._matrix[rows], slope, step)
         added = plain - 0.5 * np.einsum("ni,nij,nj->n", step, self._added[rows], step)
@@ -111,9 +111,9 @@ class CurvedPoints(Points):
         along, added = (step * change).sum(axis=1), self._added[rows]
         wanted = change - np.einsum("nij,nj->ni", self._matrix[rows], step)
         known = np.abs(np.einsum("ni,nij,nj->n", step, added, step))
-        told = np.abs((step * wanted).sum(axis=1))
+        measured = np.abs((step * wanted).sum(axis=1))
         with np.errstate(divide="ignore", invalid="ignore"):
-            added = added * np.where(known > told, told / known, 1.0)[:, None, None]
+            added = added * np.where(known > measured, measured / known, 1.0)[:, None, None]
             off = wanted - np.einsum("nij,nj->ni", added, step)
             sides = off[:, :, None] * change[:, None, :] / along[:, None, None]
             twice = (off * step).sum(axis=1) / along**2

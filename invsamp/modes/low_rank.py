@@ -21,6 +21,7 @@ import numpy as np
 
 from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.kernels.metric import LowRankMetric
 from invsamp.protocols import Array, Reference
 
 #: Vectors that are multiplied at a time.
@@ -35,53 +36,39 @@ STEP, FIRST = 1e-2, 1e-4
 
 @dataclass(frozen=True, eq=False)
 class LowRankGaussian:
-    r"""A normal law of covariance :math:`L (I - V \operatorname{diag}(\lambda / (1 + \lambda)) V^T) L^T`.
+    r"""A normal distribution of covariance :math:`L (I - V \operatorname{diag}(\lambda / (1 + \lambda)) V^T) L^T`.
 
     Attributes
     ----------
     mean : ndarray, shape (d,)
-    factor : ndarray, shape (d,) or (d, d)
-        L, diagonal or lower triangular.
-    vectors : ndarray, shape (d, r)
-        V, orthonormal.
-    values : ndarray, shape (r,)
-        :math:`\lambda`, above -1.
+    metric : LowRankMetric
+        L, diagonal or lower triangular, its orthonormal V, and :math:`\lambda`, above -1.
     remainder : float
         What all directions that are left out may change the log evidence by, as random probes tell: minus a half of
         the sum of their eigenvalues.
     """
 
     mean: Array
-    factor: Array
-    vectors: Array
-    values: Array
+    metric: LowRankMetric
     remainder: float
 
     @property
     def log_volume(self) -> float:
         """Half the log of the covariance's determinant."""
-        sizes = self.factor if self.factor.ndim == 1 else np.diag(self.factor)
-        return float(np.log(np.abs(sizes)).sum() - 0.5 * np.log1p(self.values).sum())
+        factor, values = self.metric.factor, self.metric.values
+        sizes = factor if factor.ndim == 1 else np.diag(factor)
+        return float(np.log(np.abs(sizes)).sum() - 0.5 * np.log1p(values).sum())
 
     @property
     def variances(self) -> Array:
         """Of each coordinate, shape (d,)."""
-        narrowed = _times(self.factor, self.vectors)
-        whole = self.factor**2 if self.factor.ndim == 1 else np.square(self.factor).sum(axis=1)
-        return np.asarray(whole - np.square(narrowed) @ (self.values / (1.0 + self.values)))
+        factor, vectors, values = self.metric.factor, self.metric.vectors, self.metric.values
+        whole = factor**2 if factor.ndim == 1 else np.square(factor).sum(axis=1)
+        return np.asarray(whole - np.square(_times(factor, vectors)) @ (values / (1.0 + values)))
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
-        noise = rng.standard_normal((n, len(self.mean)))
-        shrunk = 1.0 / np.sqrt(1.0 + self.values) - 1.0
-        noise += ((noise @ self.vectors) * shrunk) @ self.vectors.T
-        return self.mean + _times(self.factor, noise.T).T
-
-    def solve(self, gradient: Array) -> Array:
-        """The covariance times a vector (d,): a Newton step."""
-        white = _transposed(self.factor, gradient)
-        white = white - self.vectors @ (self.values / (1.0 + self.values) * (white @ self.vectors))
-        return _times(self.factor, white)
+        return self.mean + self.metric.color(rng.standard_normal((n, len(self.mean))))
 
 
 def evidence(energies: Array, gaussians: Sequence[LowRankGaussian | None]) -> Array:
@@ -108,7 +95,7 @@ def low_rank(
         Positions (k, d) -> energies and gradients.
     at : ndarray, shape (d,)
     reference : Reference
-        The prior's Gaussian law in positions, or one like it.
+        The prior's Gaussian distribution in positions, or one like it.
     domain : Domain
     most : int
     rng : Generator
@@ -155,7 +142,7 @@ def low_rank(
     if found is None:
         return None
     mean = float((probes / np.linalg.norm(probes, axis=0) * found).sum(axis=0).mean())
-    return LowRankGaussian(at, reference.factor, vectors, values, -0.5 * mean * (d - len(values)))
+    return LowRankGaussian(at, LowRankMetric(reference.factor, vectors, values), -0.5 * mean * (d - len(values)))
 
 
 class _Products:

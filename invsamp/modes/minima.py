@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
-from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import confirmed_extent, covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
+from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
@@ -89,9 +89,7 @@ class Minima(NamedTuple):
         return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
 
 
-def confirmed(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]], found: Minima, rise: float, domain: Domain
-) -> EvaluationRequests[Minima]:
+def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationRequests[Minima]:
     """The same, where a Gaussian has to be as wide as the energy is; those that are not have an extent alone.
 
     Curvature along a ridge is rounding, or a bend: it may give such a Gaussian all the weight. Where one minimum lacks
@@ -100,7 +98,7 @@ def confirmed(
     covariances, extents = found.covariances.copy(), found.extents.copy()
     for k in np.flatnonzero(found.known):
         mode = found.position[k], float(found.energies[k]), extents[k]
-        extents[k], whole = yield from confirmed_extent(evaluate, *mode, rise, domain)
+        extents[k], whole = yield from confirmed_extent(objective, *mode, rise)
         if not whole:
             covariances[k] = np.nan
     return found._replace(covariances=covariances, extents=extents)
@@ -121,10 +119,8 @@ def lone(found: Minima, end: Descent, worse: float) -> int:
 
 
 def distinct(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
+    objective: Objective,
     end: Descent,
-    scale: Array,
-    domain: Domain,
     *,
     worse: float = math.inf,
     gaussian: bool = True,
@@ -134,13 +130,9 @@ def distinct(
 
     Parameters
     ----------
-    evaluate : callable
-        Positions (k, d) -> energies and gradients.
+    objective : Objective
     end : Descent
         Those that have not come to an end are left out.
-    scale : ndarray, shape (d,)
-        Of each coordinate.
-    domain : Domain
     worse : float
         Ends that lie so much above the lowest are left out, too.
     gaussian : bool
@@ -150,7 +142,7 @@ def distinct(
     """
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     ended = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
-    looking = _Looking(evaluate, end, scale, domain, gaussian, basins)
+    looking = _Looking(objective, end, gaussian, basins)
     for k in ended[np.argsort(end.energy[ended], kind="stable")].tolist():
         yield from looking.at(k)
     found = looking.found
@@ -180,17 +172,8 @@ class _Found:
 class _Looking:
     """What ends of descents are, one after the other from the lowest on; those that are led on are replaced."""
 
-    def __init__(
-        self,
-        evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-        end: Descent,
-        scale: Array,
-        domain: Domain,
-        gaussian: bool,
-        basins: Basins | None,
-    ) -> None:
-        self._evaluate, self._end, self._scale, self._domain = evaluate, end, scale, domain
-        self._gaussian, self._basins = gaussian, basins
+    def __init__(self, objective: Objective, end: Descent, gaussian: bool, basins: Basins | None) -> None:
+        self._objective, self._end, self._gaussian, self._basins = objective, end, gaussian, basins
         self.found: list[_Found] = []
 
     def at(self, k: int) -> EvaluationRequests[None]:
@@ -207,11 +190,11 @@ class _Looking:
             another = bool(self.found) and attempt == 0
             if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
                 break
-            yield from _continue_descent(self._evaluate, end, k, matrix, self._scale, self._domain)
+            yield from _continue_descent(self._objective, end, k, matrix)
         at, none = end.position[k], np.full_like(matrix, np.nan)
         covariance = extent = none if wall or not self._gaussian else covariance_of(matrix)
-        if self._gaussian and not _inside(covariance, at, self._domain):
-            extent = extent_of(matrix, end.gradient[k], at, self._scale, self._domain)
+        if self._gaussian and not _inside(covariance, at, self._objective.domain):
+            extent = extent_of(matrix, end.gradient[k], at, *self._objective[1:])
         precision = np.asarray(np.linalg.inv(extent)) if self._gaussian else matrix
         self.found.append(_Found(k, precision, covariance, extent, wall))
 
@@ -221,7 +204,7 @@ class _Looking:
         near = [each for each in self.found if _near(at - self._end.position[each.row], each.precision)]
         if not near and self.found:
             rows = [each.row for each in self.found]
-            joined = yield from _joined(self._evaluate, self._end, k, rows, self._domain)
+            joined = yield from _joined(self._objective, self._end, k, rows)
             near = [each for each, one in zip(self.found, joined, strict=True) if one]
         return near[0] if near else None
 
@@ -231,7 +214,7 @@ class _Looking:
         known = None if self._basins is None else self._basins.precision(at)
         if known is not None:
             return known, False
-        return (yield from hessian(self._evaluate, at, energy, gradient, self._scale, self._domain))
+        return (yield from hessian(self._objective, at, energy, gradient))
 
 
 def _inside(covariance: Array, at: Array, domain: Domain) -> bool:
@@ -245,17 +228,11 @@ def _left(precision: Array, gradient: Array) -> float:
     return float(0.5 * gradient @ covariance_of(precision) @ gradient)
 
 
-def _continue_descent(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    end: Descent,
-    k: int,
-    precision: Array,
-    scale: Array,
-    domain: Domain,
-) -> EvaluationRequests[None]:
+def _continue_descent(objective: Objective, end: Descent, k: int, precision: Array) -> EvaluationRequests[None]:
     """Let one descent go on from its end, which is replaced."""
-    widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), scale)
-    on = yield from descend(evaluate, end.position[k][None], widths, domain, tolerance=TOLERANCE, most=MOST)
+    widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), objective.scale)
+    narrow = objective._replace(scale=widths)
+    on = yield from descend(narrow, end.position[k][None], tolerance=TOLERANCE, most=MOST)
     for old, new in zip(end, on, strict=True):
         old[k] = new[0]
 
@@ -264,15 +241,10 @@ def _near(apart: Array, precision: Array) -> bool:
     return len(precision) == len(apart) and float(apart @ precision @ apart) < APART**2 * len(apart)
 
 
-def _joined(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]], end: Descent, k: int, found: list[int], domain: Domain
-) -> EvaluationRequests[list[bool]]:
+def _joined(objective: Objective, end: Descent, k: int, found: list[int]) -> EvaluationRequests[list[bool]]:
     """Whether the energy hardly rises on the straight way from an end to each of those before."""
     share = np.linspace(0.0, 1.0, POINTS + 2)[1:-1, None]
     ways = np.concatenate([end.position[k] + share * (end.position[j] - end.position[k]) for j in found])
-    inside = domain.contains(ways)
-    energy = np.full(len(ways), np.inf)
-    if inside.any():
-        energy[inside] = (yield from evaluate(ways[inside])).energy
+    energy = yield from objective.energies(ways)
     top = energy.reshape(len(found), POINTS).max(axis=1)
     return [bool(value <= end.energy[k] + BARRIER) for value in top]  # it lies no lower than those before

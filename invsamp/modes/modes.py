@@ -17,7 +17,7 @@ from invsamp.protocols import Array, ExpectedMisfit
 UNLIKELY = 1e-3
 #: Parameters of a mode that are printed.
 SHOWN = 20
-#: Share of the starts that came to a mode alone, from which on that is told.
+#: Share of the starts that came to a mode alone, from which on that is said.
 ALONE = 1.0 / 16.0
 
 
@@ -167,8 +167,8 @@ class Modes:
             lines.append(self._mode(k))
             if self.gaussians is not None and (found := self.gaussians[k]) is not None:
                 lines.append(
-                    f"  its Gaussian is the prior's but for {len(found.values)} directions; all others may change the "
-                    f"log evidence by {found.remainder:+.2g}"
+                    f"  its Gaussian is the prior's but for {len(found.metric.values)} directions; all others may "
+                    f"change the log evidence by {found.remainder:+.2g}"
                 )
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from invsamp.arguments import real
-from invsamp.estimators import exact
 from invsamp.kernels import DeoSgd, GradientDescent, RmsLangevin, Stein
 from invsamp.kernels.contract import Kernel
-from invsamp.ladder import Rung, Sampler
+from invsamp.ladder import Sampler
 from invsamp.samplers.options import BaselineOptions, preset
+from invsamp.samplers.shared import single
 
 
 @preset()
@@ -111,6 +111,4 @@ def sgd(step_size: float, *, momentum: float = 0.0, **options: Unpack[BaselineOp
 
 
 def _baseline(kernel: Kernel, step_size: float, options: BaselineOptions) -> Sampler:
-    size = real("step_size", step_size, above=0)
-    used = exact() if options["estimator"] is None else options["estimator"]
-    return Sampler((Rung(fidelity=options["fidelity"], kernel=kernel, estimator=used, step_size=size),))
+    return single(kernel, real("step_size", step_size, above=0), options)

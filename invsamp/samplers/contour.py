@@ -1,4 +1,4 @@
-"""Contour samplers: laws that are flat in the energy. See `invsamp.samplers` and `invsamp.tempering.contours`."""
+"""Contour samplers: targets that are flat in the energy. See `invsamp.samplers` and `invsamp.tempering.contours`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from invsamp.kernels import Langevin, LocalLangevin
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler
-from invsamp.ladder.rung import COARSEST
 from invsamp.samplers.options import ContourOptions, FixedLadderOptions, LearnedContourOptions, StepSizes, preset
-from invsamp.samplers.shared import columns, exchange, plain_kernel
+from invsamp.samplers.shared import columns, exchange, plain_kernel, single
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import sweep
 from invsamp.tempering import tempered
@@ -29,10 +28,10 @@ _PUBLISHED = Gain(1.0, 100.0, 0.6)
 
 @preset(swap_fraction=0.1)
 def contour_exchange(
-    hottest: float = 10.0,
+    max_temperature: float = 10.0,
     step_size: StepSizes = None,
     *,
-    knots: npt.ArrayLike | int = 24,
+    energy_bins: npt.ArrayLike | int = 24,
     log_psi: npt.ArrayLike | None = None,
     zeta: float = 1.0,
     rungs: int = 3,
@@ -45,19 +44,19 @@ def contour_exchange(
 
     The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
     posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
-    position on at every meeting. What warm-up learns of their laws can cost swaps, never the law of the draws.
+    position on at every meeting. What warm-up learns of their targets can cost swaps, never the target of the draws.
 
     Parameters
     ----------
-    hottest : float, > 1
+    max_temperature : float, > 1
         The temperature at which modes are to be connected, as of the hottest rung of a ladder.
-    knots, log_psi, zeta
+    energy_bins, log_psi, zeta
         As of `invsamp.tempering.contour`: by default what suits is found in warm-up.
     rungs : int, >= 1
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     kernel : Kernel, optional
         How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.kernels.LocalLangevin`, MALA
-        whose steps are longer where the law is flatter. The energy walks by these; by the paths of
+        whose steps are longer where the target is flatter. The energy walks by these; by the paths of
         `invsamp.kernels.Microcanonical`, at several evaluations of the coarse model in each step, it comes from one end
         to the other sooner.
     swap_fraction, scheme
@@ -74,16 +73,17 @@ def contour_exchange(
 
     References
     ----------
-    Deng, Lin and Liang (2020), NeurIPS, for the law; that it is a rung beside the posterior's, and adjusted, is ours.
+    Deng, Lin and Liang (2020), NeurIPS, for the target; that it is a rung beside the posterior's, and adjusted, is
+    ours.
     """
     count = integer("rungs", rungs, least=1)
-    target = contour(knots, log_psi, zeta, hottest=hottest)
+    target = contour(energy_bins, log_psi, zeta, max_temperature=max_temperature)
     adjusted = Langevin(adjusted=True)
-    levels = (0, COARSEST) if fidelities is None else fidelities
+    levels = ("finest", "coarsest") if fidelities is None else fidelities
     steps, levels, _ = columns(2, step_size, levels, exact())
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
     if not moves.adjusted:
-        raise ValueError(f"kernel must accept or refuse its steps, so that the law is exact, got {moves}")
+        raise ValueError(f"kernel must accept or refuse its steps, so that the target is exact, got {moves}")
     cold = Rung(tempered(1.0), levels[0], kernel=adjusted, step_size=steps[0])
     walking = Rung(target, levels[1], kernel=moves, step_size=steps[1])
     options["scheme"] = sweep() if options["scheme"] is None else options["scheme"]
@@ -98,8 +98,8 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
               M = 1 + \zeta \tau \frac{\log \theta_J - \log \theta_{J - 1}}{\Delta u},
 
     M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
-    published :math:`\theta_J^\zeta` belong to no continuous law (right weights of the modes .638 for .6 in the thesis's
-    mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the law that is simulated.
+    published :math:`\theta_J^\zeta` belong to no continuous target (right weights of the modes .638 for .6 in the
+    thesis's mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the target that is simulated.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[L
     r"""Interacting contour SGLD as published: `csgld` whose chains learn the masses together. Approximate.
 
     Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`: its fixed point is the bins' masses to
-    the power :math:`1 / \zeta`, so that the law that is simulated is flat whatever zeta is, a gain of learning only.
+    the power :math:`1 / \zeta`, so that the target that is simulated is flat whatever zeta is, a gain of learning only.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def awsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[C
     distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100, above the
     last end too, where it is that of the last two bins: it leaves
     modes by steps that overshoot, as a longer step would, and where :math:`\epsilon M` times the curvature passes 2 the
-    law is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
+    target is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
     1/\tau)}`).
 
     Parameters
@@ -191,6 +191,4 @@ def _published(field: Field, ends: npt.ArrayLike, options: ContourOptions, weigh
 def _single(target: Contour, step_size: float | Schedule, options: ContourOptions, friction: float = 1.0) -> Sampler:
     if step_size is None:
         raise ValueError("step_size must be given, a positive number or a schedule, got None")
-    used = exact() if options["estimator"] is None else options["estimator"]
-    rung = Rung(target, options["fidelity"], used, kernel=plain_kernel(friction), step_size=step_size)
-    return Sampler((rung,), boundary=options["boundary"])
+    return single(plain_kernel(friction), step_size, options, target)

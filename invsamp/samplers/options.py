@@ -119,7 +119,7 @@ DEFAULTS: Mapping[str, object] = {
     "energy_variance": None,
     "estimator": None,
     "fidelities": None,
-    "fidelity": 0,
+    "fidelity": "finest",
     "friction": 1.0,
     "gain": None,
     "gradient_noise": None,
@@ -155,7 +155,7 @@ DESCRIPTIONS: Mapping[str, tuple[str, str]] = {
         "1 or TargetDistribution",
         "`cold_posterior` or `annealed` sample another distribution than the posterior, and the run warns of it.",
     ),
-    "fidelity": ("str or int", "Fidelity of the rung, as in `invsamp.ladder.Rung`. Default: the finest."),
+    "fidelity": ("str or int", "Fidelity of the rung, as in `invsamp.ladder.Rung`."),
     "fidelities": (
         "sequence of str or int, optional",
         "One for each rung. Default: the finest on the cold rung, and one coarser on each hotter rung, down to the\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Unpack
 
 import numpy.typing as npt
@@ -19,13 +18,13 @@ from invsamp.kernels.contract import Kernel
 from invsamp.ladder import GradientNoise, Sampler
 from invsamp.ladder.rung import VARIANCE_MODEL, Beyond
 from invsamp.samplers.options import ExchangeOptions, NoisyExchangeOptions, NoisyLadderOptions, StepSizes, preset
-from invsamp.samplers.shared import exchange, graded, plain_kernel, rungs_of, targets_of
+from invsamp.samplers.shared import ladder_of, plain_kernel
 from invsamp.swaps import rules
 from invsamp.tempering.target_distribution import TargetDistribution
 from invsamp.variances.models import Known, VarianceModel, known, running_average
 
 #: Temperatures of a cold and a hot rung, where none are given.
-PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
+R2_PAIR = (1.0, 10.0)
 
 
 @preset()
@@ -67,9 +66,7 @@ def parallel_tempering(
         raise ValueError(f"kernel must be None where adjusted or friction say which, got {kernel!r} and {momentum!r}")
     if kernel is None:
         kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    rungs = rungs_of(targets, step_size, graded(fidelities, targets), None, kernel=kernel)
-    return exchange(rungs, targets.ladder, swap, options)
+    return ladder_of(temperatures, step_size, swap, options, fidelities=fidelities, kernel=kernel)
 
 
 @preset()
@@ -99,18 +96,10 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    fidelities = [0] * len(targets.targets) if options["fidelities"] is None else options["fidelities"]
-    rungs = rungs_of(
-        targets,
-        step_size,
-        graded(fidelities, targets),
-        options["estimator"],
-        energy_variance=_energy_variance(options),
-        kernel=plain_kernel(friction),
-    )
     rule = rules.noise_penalty() if swap is None else swap
-    return exchange(rungs, targets.ladder, rule, options, options["swap_energies"])
+    parts = {"energy_variance": _energy_variance(options), "kernel": plain_kernel(friction)}
+    fidelities = "finest" if options["fidelities"] is None else options["fidelities"]
+    return ladder_of(temperatures, step_size, rule, options, fidelities=fidelities, **parts)
 
 
 @preset()
@@ -170,16 +159,8 @@ def multi_variance_resgld(
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
     Bayesian PINN", eq. (11).
     """
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    rungs = rungs_of(
-        targets,
-        step_size,
-        graded(options["fidelities"], targets),
-        options["estimator"],
-        energy_variance=_energy_variance(options),
-    )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return exchange(rungs, targets.ladder, rule, options, options["swap_energies"])
+    return ladder_of(temperatures, step_size, rule, options, energy_variance=_energy_variance(options))
 
 
 @preset()
@@ -189,7 +170,7 @@ def fast_resgld(
     *,
     variance: VarianceModel | None = None,
     structure: Structure = "isotropic",
-    beyond: Beyond = "shrink",
+    on_noise_overflow: Beyond = "shrink",
     probes: int = 10,
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
@@ -207,7 +188,7 @@ def fast_resgld(
         Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
     structure : "isotropic", "diagonal" or "full"
         Form of the gradient noise's covariance.
-    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+    on_noise_overflow : "shrink", "effective_temperature", "refuse" or "clip"
         What is done where a gradient is noisier than the noise that the step injects
         (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
     probes : int
@@ -229,20 +210,12 @@ def fast_resgld(
     energy_variance = options["energy_variance"]
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    rungs = rungs_of(
-        targets,
-        step_size,
-        graded(options["fidelities"], targets),
-        options["estimator"],
-        energy_variance=energy_variance,
-        gradient_noise=GradientNoise(model, structure, beyond),
-        probes=probes,
-        kernel=plain_kernel(friction),
+    noise, kernel = GradientNoise(model, structure, on_noise_overflow), plain_kernel(friction)
+    parts = {"gradient_noise": noise, "probes": probes, "kernel": kernel}
+    fidelities = options["fidelities"]
+    return ladder_of(
+        temperatures, step_size, swap, options, fidelities=fidelities, energy_variance=energy_variance, **parts
     )
-    if beyond == "effective_temperature":
-        rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
-    return exchange(rungs, targets.ladder, swap, options, options["swap_energies"])
 
 
 @preset()
@@ -284,11 +257,9 @@ def vr_resgld(
     """
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    flat = [0] * len(targets.targets)
-    rungs = rungs_of(targets, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
     rule = rules.noise_penalty() if swap is None else swap
-    return exchange(rungs, targets.ladder, rule, options)
+    parts = {"estimator": estimator, "energy_variance": variance, "kernel": plain_kernel(friction)}
+    return ladder_of(temperatures, step_size, rule, options, fidelities="finest", **parts)
 
 
 @preset()
@@ -327,11 +298,9 @@ def paired_resgld(
     The exact form of `vr_resgld` is ours.
     """
     estimator = fixed_control(size, references, groups, order=order)
-    targets = targets_of(temperatures, options["ladder"], PAIR)
-    flat = [0] * len(targets.targets)
-    noise = GradientNoise(known(), structure)
-    rungs = rungs_of(targets, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
-    return exchange(rungs, targets.ladder, rules.state_dependent_penalty(), options, "paired")
+    noise, kernel = GradientNoise(known(), structure), plain_kernel(friction)
+    parts = {"estimator": estimator, "gradient_noise": noise, "kernel": kernel, "swap_energies": "paired"}
+    return ladder_of(temperatures, step_size, rules.state_dependent_penalty(), options, fidelities="finest", **parts)
 
 
 def _energy_variance(options: NoisyLadderOptions) -> VarianceModel:

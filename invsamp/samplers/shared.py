@@ -1,8 +1,9 @@
-"""Laws, rungs and swaps from the arguments that presets share."""
+"""Targets, rungs and swaps from the arguments that presets share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -11,16 +12,21 @@ from invsamp.arguments import instance, one_of, optional, real, sequence
 from invsamp.estimators import exact as exact_energies
 from invsamp.estimators.contract import Estimator
 from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels.contract import Kernel
+from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.rung import as_fidelity
 from invsamp.ladder.sampler import SWAP_ENERGIES, SWAP_RULE, SwapEnergies
 from invsamp.ladder.spacing import AutoLadder, auto_ladder
-from invsamp.samplers.options import FixedLadderOptions, Ladder, StepSizes
+from invsamp.samplers.options import Ladder, LadderOptions, StepSizes
 from invsamp.swaps import rules
 from invsamp.swaps.schemes import deo
 from invsamp.tempering.checks import as_ladder
-from invsamp.tempering.linear_targets import TemperedLikelihood
+from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
 from invsamp.tempering.target_distribution import TargetDistribution
+
+#: Temperatures of a cold and a hot rung, where none are given.
+PAIR = (1.0, 4.0)
 
 
 class Targets(NamedTuple):
@@ -36,12 +42,51 @@ def plain_kernel(friction: float) -> Langevin | Momentum:
     return Langevin() if momentum.friction == 1.0 else momentum
 
 
-def targets_of(
-    temperatures: Sequence[TargetDistribution | float] | None, ladder: Ladder, default: Sequence[float]
-) -> Targets:
-    """Laws as given, or those of the first round of a ladder that warm-up finds."""
+def single(
+    kernel: Kernel,
+    step_size: float | Schedule | None,
+    options: Mapping[str, Any],
+    target: TargetDistribution | None = None,
+) -> Sampler:
+    """The sampler of one rung, of the posterior unless another target is given."""
+    estimator = options.get("estimator")
+    rung = Rung(
+        Tempered() if target is None else target,
+        options.get("fidelity", "finest"),
+        exact_energies() if estimator is None else estimator,
+        kernel=kernel,
+        step_size=step_size,
+        gradient_noise=options.get("gradient_noise"),
+    )
+    return Sampler((rung,), preconditioner=options.get("preconditioner"), boundary=options.get("boundary", "reflect"))
+
+
+def ladder_of(
+    temperatures: Sequence[TargetDistribution | float] | None,
+    step_size: StepSizes,
+    swap: rules.SwapRule | None,
+    options: LadderOptions,
+    *,
+    fidelities: Sequence[str | int] | str | None = None,
+    **parts: Any,
+) -> Sampler:
+    """The sampler of a ladder of rungs that are alike; parts that are not given are those among the options."""
+    given = {**options, **parts}
+    targets = _targets_of(temperatures, options["ladder"])
+    levels = _graded(given.pop("fidelities", None) if fidelities is None else fidelities, targets)
+    names = ("kernel", "energy_variance", "gradient_noise", "probes")
+    found = {name: given[name] for name in names if name in given}
+    rungs = _rungs_of(targets, step_size, levels, given.get("estimator"), found)
+    noise = rungs[0].gradient_noise
+    if noise is not None and noise.on_noise_overflow == "effective_temperature":  # the cold rung has to be at 1
+        rungs = (replace(rungs[0], gradient_noise=replace(noise, on_noise_overflow="shrink")), *rungs[1:])
+    return exchange(rungs, targets.ladder, swap, given, given.get("swap_energies", "estimated"))
+
+
+def _targets_of(temperatures: Sequence[TargetDistribution | float] | None, ladder: Ladder) -> Targets:
+    """Targets as given, or those of the first round of a ladder that warm-up finds."""
     if ladder is None:
-        return Targets(as_ladder(default if temperatures is None else temperatures), None)
+        return Targets(as_ladder(PAIR if temperatures is None else temperatures), None)
     if temperatures is not None:
         raise ValueError(f"temperatures must be None where warm-up finds the ladder (ladder=...), got {temperatures!r}")
     found = auto_ladder() if isinstance(ladder, str) and ladder == "auto" else ladder
@@ -49,33 +94,34 @@ def targets_of(
     return Targets(tuple(map(TemperedLikelihood, found.start())), found)
 
 
-def graded(fidelities: Sequence[str | int] | None, targets: Targets) -> Sequence[str | int]:
-    """One coarser from rung to rung, or as given: all of them, or where rungs are to be found the first ones."""
+def _graded(fidelities: Sequence[str | int] | str | None, targets: Targets) -> Sequence[str | int]:
+    """One coarser from rung to rung, or as given: one for all, all, or where rungs are to be found the first ones."""
     n = len(targets.targets)
     if fidelities is None:
         return range(n)
+    if fidelities == "finest":
+        return ["finest"] * n
     given = sequence("fidelities", fidelities)
     if targets.ladder is None or not given:
         return given
     return [*given, *[given[-1]] * (n - len(given))][:n]
 
 
-def rungs_of(
+def _rungs_of(
     targets: Targets,
     step_size: StepSizes,
     fidelities: Sequence[str | int],
     estimator: Estimator | Sequence[Estimator] | None,
-    **parts: object,
+    parts: Mapping[str, Any],
 ) -> tuple[Rung, ...]:
-    """Rungs of these laws; ``parts`` are the same for all."""
+    """Rungs of these targets; ``parts`` are the same for all."""
     if targets.ladder is not None:
         for name, column in (("step_size", step_size), ("estimator", estimator)):
             if _is_sequence(column):
                 raise ValueError(f"{name} must be one for all rungs where warm-up finds the ladder, got {column!r}")
     by_rung = columns(len(targets.targets), step_size, fidelities, exact_energies() if estimator is None else estimator)
     return tuple(
-        Rung(target, f, e, step_size=h, **parts)  # type: ignore[arg-type]
-        for target, h, f, e in zip(targets.targets, *by_rung, strict=True)
+        Rung(target, f, e, step_size=h, **parts) for target, h, f, e in zip(targets.targets, *by_rung, strict=True)
     )
 
 
@@ -106,7 +152,7 @@ def exchange(
     rungs: tuple[Rung, ...],
     ladder: AutoLadder | None,
     swap: rules.SwapRule | None,
-    options: FixedLadderOptions,
+    options: Mapping[str, Any],
     swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:
     """The sampler of some rungs that swap."""

@@ -6,13 +6,12 @@ from typing import Unpack
 
 from invsamp.arguments import real
 from invsamp.domains.boundary import Boundary
-from invsamp.estimators import exact
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
-from invsamp.ladder import Rung, Sampler
+from invsamp.ladder import Sampler
 from invsamp.samplers.options import NoisyRungOptions, RungOptions, preset
-from invsamp.samplers.shared import plain_kernel
+from invsamp.samplers.shared import plain_kernel, single
 from invsamp.tempering.cooling import of_temperature
 
 
@@ -20,7 +19,8 @@ from invsamp.tempering.cooling import of_temperature
 def sgld(step_size: float | Schedule | None = None, **options: Unpack[NoisyRungOptions]) -> Sampler:
     r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
 
-    Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
+    Its stationary distribution is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along
+    curvature
     :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
 
     In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
@@ -70,9 +70,9 @@ def sghmc(
 ) -> Sampler:
     r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
 
-    Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
-    relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
-    is :math:`\alpha` times what it is there.
+    Its stationary distribution and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction
+    of small curvature relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the
+    injected noise is :math:`\alpha` times what it is there.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOption
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
     """
-    return _exact(Langevin(adjusted=True), step_size, options)
+    return single(Langevin(adjusted=True), step_size, options)
 
 
 @preset()
@@ -119,7 +119,7 @@ def ghmc(
     ----------
     Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
     """
-    return _exact(Momentum(friction, adjusted=True), step_size, options)
+    return single(Momentum(friction, adjusted=True), step_size, options)
 
 
 @preset()
@@ -141,7 +141,7 @@ def hmc(step_size: float | Schedule | None = None, *, length: float = 0.8, **opt
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
     """
-    return _exact(Hamiltonian(length), step_size, options)
+    return single(Hamiltonian(length), step_size, options)
 
 
 @preset()
@@ -162,12 +162,12 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
     """
-    return _exact(Microcanonical(length), step_size, options)
+    return single(Microcanonical(length), step_size, options)
 
 
 @preset()
 def pcn(
-    step_size: float | Schedule | None = None, *, fidelity: str | int = 0, boundary: Boundary | str = "reflect"
+    step_size: float | Schedule | None = None, *, fidelity: str | int = "finest", boundary: Boundary | str = "reflect"
 ) -> Sampler:
     r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
 
@@ -188,21 +188,8 @@ def pcn(
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return _exact(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
-
-
-def _exact(kernel: Kernel, step_size: float | Schedule | None, options: RungOptions) -> Sampler:
-    rung = Rung(fidelity=options["fidelity"], kernel=kernel, step_size=step_size)
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])
+    return single(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
 
 
 def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:
-    rung = Rung(
-        of_temperature(options["temperature"]),
-        options["fidelity"],
-        exact() if options["estimator"] is None else options["estimator"],
-        kernel=kernel,
-        step_size=step_size,
-        gradient_noise=options["gradient_noise"],
-    )
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=options["boundary"])
+    return single(kernel, step_size, options, of_temperature(options["temperature"]))

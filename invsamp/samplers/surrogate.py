@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.domains.boundary import as_boundary
 from invsamp.estimators.contract import Estimator
 from invsamp.estimators.exact_energies import Exact
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Langevin, Momentum
@@ -14,9 +13,10 @@ from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
-from invsamp.ladder.rung import COARSEST, ESTIMATOR, VARIANCE_MODEL, as_fidelity
+from invsamp.ladder.rung import ESTIMATOR, VARIANCE_MODEL, as_fidelity
 from invsamp.modes import Modes
 from invsamp.samplers.options import MoveOptions, preset
+from invsamp.samplers.shared import single
 from invsamp.surrogates.learning import LEAST_PAIRS
 from invsamp.surrogates.pairs import KINDS, Kind
 from invsamp.swaps.rules import product_target
@@ -38,12 +38,12 @@ def surrogate_exchange(
     correct: Kind | Literal["auto"] | None = None,
     enhanced: bool = False,
     pairs: int = PAIRS,
-    every: int | None = None,
-    local: int = LOCAL,
+    exchange_interval: int | None = None,
+    local_move_interval: int = LOCAL,
     estimator: Estimator | None = None,
     energy_variance: VarianceModel | None = None,
     kernel: Kernel | None = None,
-    coarse: str | int = COARSEST,
+    coarse: str | int = "coarsest",
     preconditioner: str | Modes | None = "auto",
 ) -> Sampler:
     r"""Few fine solves: a coarse model does the moving, the fine one only decides. Exact.
@@ -52,7 +52,7 @@ def surrogate_exchange(
 
     .. math:: \log S = U_f(t_f) - U_f(t_c) + U_c(t_c) - U_c(t_f),
 
-    which keeps both laws whatever the coarse model is. An attempt takes one fine energy, and no gradient. The coarse
+    which keeps both targets whatever the coarse model is. An attempt takes one fine energy, and no gradient. The coarse
     rung may be the cold end of a ladder, all of it on the coarse model. Swaps are accepted where its energy is off by
     less than about 1, up to a constant, over the posterior: so warm-up is to correct that model (``correct="auto"``),
     unless that was done before (`invsamp.correct`).
@@ -63,27 +63,27 @@ def surrogate_exchange(
 
     Parameters
     ----------
-    temperatures : sequence of float or Law, optional
+    temperatures : sequence of float or TargetDistribution, optional
         Of the coarse rungs, from 1 upwards. (1, 3, 9, 27) lets them cross between modes. None, with ``correct``: what
         moves the coarse model is chosen as `invsamp.sample` does, with a ladder where it has several modes.
     correct : "auto", "none", "offset", "affine" or "polynomial", optional
         What warm-up learns of the difference between the two models, as of `invsamp.correct`; "polynomial" is for few
         unknowns. None: nothing, and none of its pairs are solved.
     enhanced : bool
-        With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse law,
-        as of `invsamp.correct`.
+        With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse
+        posterior, as of `invsamp.correct`.
     pairs : int
         Fine solves that it learns from, at the least ten.
-    every : int, optional
+    exchange_interval : int, optional
         Steps of the coarse rungs between two exchanges: about as many as it takes these to forget where they were, if
         that costs less than a fine solve. Default: 20, or with ``correct`` what costs least by the autocorrelation of
-        the coarse chains and the ratio of costs. Without ``correct``, ``thin=every`` makes each draw one after an
-        exchange.
-    local : int
+        the coarse chains and the ratio of costs. Without ``correct``, ``thin=exchange_interval`` makes each draw one
+        after an exchange.
+    local_move_interval : int
         The fine rung moves by itself after so many exchanges (one step of preconditioned Crank-Nicolson, one fine
         energy), so that no chain stands for ever where the coarse model is far off.
     estimator : Estimator, optional
-        What the fine rung is told about its energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
+        Of the fine rung's energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
         own for a model with Monte Carlo inside) are drawn afresh at both ends of an exchange, and of the rung's own
         moves, which pay for their variances; the coarse rungs' are exact. Pairs are solved without the estimator.
     energy_variance : VarianceModel, optional
@@ -91,7 +91,7 @@ def surrogate_exchange(
     kernel : Kernel, optional
         Of the coarse rungs. Default: that of ``ghmc(0.1)``.
     coarse : str or int
-        Fidelity of the coarse rungs, as in `invsamp.ladder.Rung`: the coarsest by default.
+        Fidelity of the coarse rungs, as in `invsamp.ladder.Rung`, but not the finest.
 
     Raises
     ------
@@ -106,7 +106,8 @@ def surrogate_exchange(
     """
     if correct is not None:
         one_of("correct", correct, ("auto", *KINDS))
-    often, local = optional(integer, "every", every, least=1), integer("local", local, least=1)
+    often = optional(integer, "exchange_interval", exchange_interval, least=1)
+    local = integer("local_move_interval", local_move_interval, least=1)
     integer("pairs", pairs, least=LEAST_PAIRS)
     if boolean("enhanced", enhanced) and correct is None:
         raise ValueError("enhanced must be False where correct is None: nothing is learned, got True")
@@ -114,19 +115,17 @@ def surrogate_exchange(
         raise ValueError("temperatures must be given where correct is None, got None")
     if temperatures is None and kernel is not None:
         raise ValueError(f"kernel must be None where it is chosen with the temperatures, got {kernel!r}")
-    level = as_fidelity("coarse", coarse)
-    if level == 0:
-        raise ValueError("coarse must be another fidelity than the finest, got 0")
+    level = _coarse_level(coarse)
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Momentum(...)") or Momentum(_FRICTION, True)
     coarse_rungs = [
         Rung(target, level, kernel=moves) for target in as_ladder((1.0,) if temperatures is None else temperatures)
     ]
     steps = OFTEN_UNMEASURED if often is None else often
     # the coarse pairs' rule by default: they are of one fidelity, for which `product_target` is the same
-    told = optional(instance, "estimator", estimator, Estimator, ESTIMATOR) or Exact()
+    estimates = optional(instance, "estimator", estimator, Estimator, ESTIMATOR) or Exact()
     variance = optional(instance, "energy_variance", energy_variance, VarianceModel, VARIANCE_MODEL) or known()
     own = CrankNicolson(steps * local)
-    rungs = [Rung(tempered(1.0), 0, told, own, energy_variance=variance), *coarse_rungs]
+    rungs = [Rung(tempered(1.0), 0, estimates, own, energy_variance=variance), *coarse_rungs]
     swap = Swap(product_target(), every=steps)
     if correct is None:
         return Sampler(rungs, swap, preconditioner)
@@ -137,8 +136,8 @@ def surrogate_exchange(
         preconditioner,
         correct=correct,
         pairs=pairs,
-        every=often,
-        local=local,
+        exchange_interval=often,
+        local_move_interval=local,
         enhanced=enhanced,
         alone=alone,
     )
@@ -149,7 +148,7 @@ def two_stage(
     step_size: float | Schedule | None = None,
     *,
     kernel: Kernel | None = None,
-    coarse: str | int = COARSEST,
+    coarse: str | int = "coarsest",
     steps: int = 1,
     **options: Unpack[MoveOptions],
 ) -> Sampler:
@@ -166,7 +165,7 @@ def two_stage(
     kernel : Kernel, optional
         What moves on the coarse model, adjusted and reversible. Default: MALA.
     coarse : str or int
-        Its fidelity, the coarsest by default.
+        Its fidelity, as in `invsamp.ladder.Rung`, but not the finest.
     steps : int
         Of the kernel for each fine solve.
 
@@ -180,10 +179,13 @@ def two_stage(
     Christen and Fox (2005), JCGS 14(4); Efendiev, Hou and Luo (2006), SIAM Journal on Scientific Computing 28(2),
     Algorithm II; Lykkegaard et al. (2023), SIAM/ASA JUQ 11(1).
     """
+    moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
+    delayed = DelayedAcceptance(moves or Langevin(adjusted=True), _coarse_level(coarse), steps)
+    return single(delayed, step_size, options)
+
+
+def _coarse_level(coarse: str | int) -> str | int:
     level = as_fidelity("coarse", coarse)
     if level == 0:
-        raise ValueError("coarse must be another fidelity than the finest, got 0")
-    moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
-    delayed = DelayedAcceptance(Langevin(adjusted=True) if moves is None else moves, level, steps)
-    rung = Rung(kernel=delayed, step_size=step_size)
-    return Sampler((rung,), preconditioner=options["preconditioner"], boundary=as_boundary(options["boundary"]))
+        raise ValueError(f"coarse must be another fidelity than the finest, got {coarse!r}")
+    return level

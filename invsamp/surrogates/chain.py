@@ -50,7 +50,7 @@ class Chain(NamedTuple):
 
 
 def acceptance(sd: float) -> float:
-    r"""Of an exchange between laws whose energies differ by a normal number of that sd: :math:`2\Phi(-s/\sqrt2)`."""
+    r"""Of an exchange between targets whose energies differ by a normal number of that sd: :math:`2\Phi(-s/\sqrt2)`."""
     return float(2.0 * ndtr(-sd / math.sqrt(2.0)))
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from invsamp.posing.posterior.posterior import Posterior
 
-#: How many times dearer than the fidelity before it one is taken for, where nothing tells.
+#: How many times more expensive than the fidelity before it one is taken for, where costs are unknown.
 ASSUMED = 10.0
 
 Source = Literal["stated", "counted", "assumed"]

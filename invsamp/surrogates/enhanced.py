@@ -1,4 +1,4 @@
-r"""The enhanced error model: what a corrected model leaves is added to the noise of its law, as one more covariance.
+r"""The enhanced error model: what a corrected model leaves is one more covariance in the noise of its posterior.
 
 With noise of covariance :math:`\Gamma` and residuals of covariance R, the misfit of the wider noise is that of other
 observations under the noise as it is,

@@ -50,7 +50,7 @@ class LevelCorrection:
         Standard deviation of the fine energy less the corrected one's over pairs that were held out; the kinds that
         were not asked for, or that do not fit the model, are not among them.
     efficiency : float in (0, 1]
-        Of importance weights of the corrected law's draws for the fine one, over the same pairs: the share of
+        Of importance weights of the corrected target's draws for the fine one, over the same pairs: the share of
         independent draws of the coarse posterior that are worth a draw of the fine one.
     pairs : int
         Pairs of solves that were used.
@@ -60,7 +60,7 @@ class LevelCorrection:
         How many times cheaper than the finest one it is.
     source : "stated", "counted" or "assumed"
         How that is known: of the posterior's ``costs``, of what models count, or of neither, for which each fidelity is
-        taken for ten times as dear as the one before it.
+        taken for ten times as expensive as the one before it.
     outputs : int
         Data that the map predicts.
     enhanced : bool
@@ -108,7 +108,7 @@ class LevelCorrection:
 
 def cheaper(ratio: float) -> str:
     """How much, in words."""
-    return f"{ratio:.3g} times cheaper" if ratio >= 1.0 else f"{1.0 / ratio:.3g} times dearer"
+    return f"{ratio:.3g} times cheaper" if ratio >= 1.0 else f"{1.0 / ratio:.3g} times more expensive"
 
 
 class Learned(NamedTuple):
@@ -191,10 +191,10 @@ def learned(
         found = wider.of_map(found)
         errors[best] = pairs.energies(pairs.fine) - pairs.energies(wider(pairs.corrected(best, rng)))
         sd[best] = float(errors[best].std(ddof=1))
-    told = {str(one): value for one, value in sd.items()}
+    by_kind = {str(one): value for one, value in sd.items()}
     known = np.full(len(rows), np.nan)
     known[rows] = errors[best]
-    return Learned(best, told, _efficiency(errors[best]), count, len(rows) - count, found, missing, known, enhanced)
+    return Learned(best, by_kind, _efficiency(errors[best]), count, len(rows) - count, found, missing, known, enhanced)
 
 
 def check_kind(kind: str, name: str, unknowns: int, pairs: int) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional
 from invsamp.errors import ModelError
@@ -49,6 +48,10 @@ class Method(Protocol):
         ...
 
 
+def _of_coarse(name: str, description: str) -> Any:
+    return property(lambda self: getattr(self.coarse, name, None), doc=description)
+
+
 @dataclass(frozen=True)
 class Surrogate:
     r"""A coarse model, or nothing, plus what was fitted to the difference.
@@ -59,20 +62,10 @@ class Surrogate:
     coarse: ForwardModel | None
     found: Fitted | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    @property
-    def data_indices(self) -> npt.NDArray[np.intp] | None:
-        """Of the data that the coarse model predicts; None: of all."""
-        return getattr(self.coarse, "data_indices", None)
-
-    @property
-    def work(self) -> float | None:
-        """That of the coarse model, where it counts its own."""
-        return getattr(self.coarse, "work", None)
-
-    @property
-    def cost(self) -> float | None:
-        """That of the coarse model, where it states one."""
-        return getattr(self.coarse, "cost", None)
+    data_indices = _of_coarse("data_indices", "Of the data that the coarse model predicts; None: of all.")
+    work = _of_coarse("work", "That of the coarse model, where it counts its own.")
+    cost = _of_coarse("cost", "That of the coarse model, where it states one.")
+    message = _of_coarse("message", "What the coarse model's last failure said, where it keeps it.")
 
     @property
     def derivative_error(self) -> float:
@@ -88,11 +81,6 @@ class Surrogate:
     def no_derivatives(self) -> str | None:
         """That of the coarse model."""
         return None if self.coarse is None else no_derivatives(self.coarse)
-
-    @property
-    def message(self) -> str | None:
-        """What the coarse model's last failure said, where it keeps it."""
-        return getattr(self.coarse, "message", None)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (n, m)."""
@@ -161,7 +149,7 @@ def polynomial_model(
     All products of at most ``degree`` standardized unknowns, by a ridge regression whose ridge is that of least
     generalized cross-validation. It has ``fit(theta, observations)``, so that as a coarse fidelity it is fitted to the
     pairs of solves that `invsamp.correct` or a run gathers, and judged on pairs that it was not fitted to; what it does
-    not know costs acceptance in an exchange, never the law. The affine map of `correct` is what it has to beat.
+    not know costs acceptance in an exchange, never the target. The affine map of `correct` is what it has to beat.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@ r"""The difference between two rungs' energies, learned as a function of the pos
 
 A coarse model is off by about the same amount at neighboring positions. What is known of that from the states at which
 both models were solved anyway lets the coarse one, corrected, judge swaps almost as the fine one would. A wrong guess
-costs swaps, never the law: the second stage of delayed acceptance takes back what the first one put in.
+costs swaps, never the target: the second stage of delayed acceptance takes back what the first one put in.
 """
 
 from __future__ import annotations

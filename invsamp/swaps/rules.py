@@ -1,20 +1,20 @@
 r"""Swap rules: the log acceptance of exchanging the positions of two neighboring rungs.
 
 Every rule is a sum over at most four energies, those of both rungs' models at both positions, of the values that the
-two rungs' laws give them, less a penalty for their noise. With the colder rung c at position t_c, the hotter rung h at
-t_h, their laws :math:`L_c` and :math:`L_h`, and weights w,
+two rungs' targets give them, less a penalty for their noise. With the colder rung c at position t_c, the hotter rung h
+at t_h, their targets :math:`L_c` and :math:`L_h`, and weights w,
 
 .. math:: \log S = \sum_{e} w_{ce} L_c(e) + w_{he} L_h(e) - \frac{1}{2F} \sum_{e} k_e^2 v_e, \qquad
           e \in \{U_c(t_c), U_c(t_h), U_h(t_h), U_h(t_c)\},
 
-v_e the variance of the noise of energy e. The noise is in the misfit: where the laws are linear, with factors b of the
-misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`; other laws need exact energies. For
-Gaussian noise of known variance that is the same for the forward and the reverse swap, F = 1 keeps detailed balance
+v_e the variance of the noise of energy e. The noise is in the misfit: where the targets are linear, with factors b of
+the misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`; other targets need exact energies.
+For Gaussian noise of known variance that is the same for the forward and the reverse swap, F = 1 keeps detailed balance
 exactly (Ceperley and Dewing 1999). Rules with all four energies have the same variance both ways by construction; those
 with each rung's own energy have it where the two variances are constant or the same function, and are equalized where
-they are not (see `state_dependent_penalty`).
-A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before. Each
-stage draws its noisy energies afresh and pays its own penalty, so that each keeps detailed balance by itself.
+they are not (see `state_dependent_penalty`). A rule with several stages accepts if every stage accepts, and evaluates a
+stage only after the one before. Each stage draws its noisy energies afresh and pays its own penalty, so that each keeps
+detailed balance by itself.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from invsamp.swaps.discrepancy import Discrepancy
 
 
 class Weights(NamedTuple):
-    """What is taken of the value that the colder rung's law gives an energy, and of the hotter one's."""
+    """What is taken of the value that the colder rung's target gives an energy, and of the hotter one's."""
 
     cold: float = 0.0
     hot: float = 0.0
 
 
 class Stage(NamedTuple):
-    """One stage's log acceptance: a model's energy at a position enters by both laws.
+    """One stage's log acceptance: a model's energy at a position enters by both targets.
 
-    What was learned of the difference of the energies enters as a misfit does in the colder rung's law.
+    What was learned of the difference of the energies enters as a misfit does in the colder rung's target.
     """
 
     cold_at_cold: Weights = Weights()
@@ -82,21 +82,28 @@ class SwapRule(Protocol):
         ...
 
 
-@stored_dataclass
-class OwnEnergies:
-    r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
+class _Unbiased:
+    """Rules of one stage, without a penalty's factor, for rungs of equal mean energies."""
 
-    name: str
     factor: float = 1.0
-    assume_unbiased: bool = False
+    assume_unbiased: bool
     equalize: bool = False
-
     discrepancy: ClassVar[None] = None
 
     @property
     def needs_common_energy(self) -> bool:
         """True unless the user vouches for equal mean energies."""
         return not self.assume_unbiased
+
+
+@stored_dataclass
+class OwnEnergies(_Unbiased):
+    r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
+
+    name: str
+    factor: float = 1.0
+    assume_unbiased: bool = False
+    equalize: bool = False
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage."""
@@ -108,20 +115,11 @@ class OwnEnergies:
 
 
 @stored_dataclass
-class MultiVariance:
+class MultiVariance(_Unbiased):
     """m-reSGLD: a weighted mean of the energy differences that the two rungs see."""
 
     weight: float | None = None
     assume_unbiased: bool = False
-
-    factor: ClassVar[float] = 1.0
-    equalize: ClassVar[bool] = False
-    discrepancy: ClassVar[None] = None
-
-    @property
-    def needs_common_energy(self) -> bool:
-        """True unless the user vouches for equal mean energies."""
-        return not self.assume_unbiased
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies."""
@@ -139,7 +137,7 @@ class MultiVariance:
 
 @stored_dataclass
 class ProductTarget:
-    """Metropolis rule of the product of two rungs' laws, of different models, in one stage or two."""
+    """Metropolis rule of the product of two rungs' targets, of different models, in one stage or two."""
 
     delayed: bool = False
     discrepancy: Discrepancy | None = None
@@ -274,7 +272,7 @@ def product_target() -> SwapRule:
 
     .. math:: \log S = (U_c(t_c) - U_c(t_h)) / \tau_c + (U_h(t_h) - U_h(t_c)) / \tau_h
 
-    Keeps both rungs' laws exactly whatever the coarse model is. Costs one solve of each fidelity for each
+    Keeps both rungs' targets exactly whatever the coarse model is. Costs one solve of each fidelity for each
     attempt. Noisy energies carry the penalty of their variances.
     """
     return ProductTarget()
@@ -286,7 +284,7 @@ def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
     .. math:: \log S_1 = \delta (U_h(t_c) - U_h(t_h)) + (m(t_c) - m(t_h)) / \tau_c, \qquad
               \log S_2 = (D(t_c) - m(t_c) - D(t_h) + m(t_h)) / \tau_c, \quad D = U_c - U_h
 
-    Stage 2 is tried only where stage 1 accepted. Keeps the same law as `product_target` (Christen and Fox 2005)
+    Stage 2 is tried only where stage 1 accepted. Keeps the same target as `product_target` (Christen and Fox 2005)
     whatever m is, with a fine solve at those attempts only that pass the first stage. Where a swap is accepted and the
     cold rung's energies are exact, that solve is the one of its next step. Noisy energies are drawn afresh for each
     stage, which carries the penalty of its own. Stage 1 takes those of the hot rung times :math:`\delta`, the one stage

@@ -115,7 +115,7 @@ class DeterministicEvenOdd(SwapScheme):
 class Upwards(SwapScheme):
     """The first ``count`` pairs, one at a time: a pair meets once in ``often`` + 1 meetings of those below it.
 
-    Of rungs on models that are dearer and dearer, so that the cheap ones have come to something new by then.
+    Of rungs on more and more expensive models, so that the cheap ones have come to something new by then.
     """
 
     often: int

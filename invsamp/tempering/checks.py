@@ -1,4 +1,4 @@
-"""What a user gives as a rung's law, or as those of a ladder; and what a law leaves to the noise of gradients."""
+"""What a user gives as a rung's target, or as those of a ladder; and what a target leaves to the noise of gradients."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from invsamp.tempering.target_distribution import TargetDistribution
 
 
 def as_target(name: str, value: TargetDistribution | float) -> TargetDistribution:
-    """A law, or the one that a temperature stands for."""
+    """A target, or the one that a temperature stands for."""
     if isinstance(value, TargetDistribution):
         return value
-    return Tempered(real(name, value, least=1, also=", or a law such as tempered_likelihood(0.3)"))
+    return Tempered(real(name, value, least=1, also=", or a target such as tempered_likelihood(0.3)"))
 
 
 def as_ladder(temperatures: Sequence[TargetDistribution | float]) -> tuple[TargetDistribution, ...]:
-    """Laws from cold to hot; `ValueError` unless the first is the posterior's and each next one is flatter."""
-    given = sequence("temperatures", temperatures, "a sequence of temperatures or laws")
+    """Targets from cold to hot; `ValueError` unless the first is the posterior's and each next one is flatter."""
+    given = sequence("temperatures", temperatures, "a sequence of temperatures or targets")
     if any(isinstance(entry, TargetDistribution) for entry in given):
         targets = tuple(as_target(f"temperatures[{k}]", entry) for k, entry in enumerate(given))
         check_ladder(targets)
@@ -28,9 +28,9 @@ def as_ladder(temperatures: Sequence[TargetDistribution | float]) -> tuple[Targe
 
 
 def check_ladder(targets: Sequence[TargetDistribution]) -> None:
-    """`ValueError` unless the first law is the posterior and each next one that is linear takes less of the misfit.
+    """`ValueError` unless the first target is the posterior and each next one that is linear takes less of the misfit.
 
-    A first law that is not linear may be another one, and so may a cold posterior.
+    A first target that is not linear may be another one, and so may a cold posterior.
     """
     if all(isinstance(target, Tempered) for target in targets):
         check_temperatures([target.temperature for target in targets if isinstance(target, Tempered)])
@@ -38,13 +38,13 @@ def check_ladder(targets: Sequence[TargetDistribution]) -> None:
     first = targets[0].factors
     if first is not None and not first[0] == first[1] >= 1.0:  # of others the engine asks for weights
         raise ValueError(
-            f"the first law must be the posterior, tempered(1) or tempered_likelihood(1), got {targets[0]!r}: the "
+            f"the first target must be the posterior, tempered(1) or tempered_likelihood(1), got {targets[0]!r}: the "
             "draws are those of the first rung"
         )
     for k, (colder, hotter) in enumerate(itertools.pairwise(targets), start=1):
         if colder.factors and hotter.factors and not colder.factors[1] > hotter.factors[1]:
             raise ValueError(
-                f"laws must take less of the misfit from rung to rung, got {colder} before {hotter} at index {k}"
+                f"targets must take less of the misfit from rung to rung, got {colder} before {hotter} at index {k}"
             )
 
 
@@ -60,13 +60,13 @@ def check_temperatures(temperatures: Sequence[float]) -> tuple[float, ...]:
 
 
 def temperatures_of(targets: Sequence[TargetDistribution]) -> list[float] | None:
-    """Their temperatures; None where a law has none."""
+    """Their temperatures; None where a target has none."""
     found = [target.temperature for target in targets if isinstance(target, Tempered)]
     return found if len(found) == len(targets) else None
 
 
 def noise_room(target: TargetDistribution) -> float:
-    r"""What a tempered law's temperature is to the noise of gradients, for any law that is linear.
+    r"""What a tempered target's temperature is to the noise of gradients, for any target that is linear.
 
     A step :math:`\eta`, as given, injects noise of variance :math:`2 \eta s` into the coordinates, s the step scale,
     and gradients of noise variance V bring :math:`(\eta s b)^2 V` along: room for :math:`\eta V < 2 / (s b^2)`.

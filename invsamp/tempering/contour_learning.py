@@ -44,15 +44,15 @@ class Gain:
     scale: float
     offset: float = 0.0
     exponent: float = 1.0
-    most: float = 0.5
+    max_gain: float = 0.5
 
     def __call__(self, k: int) -> float:
         """Gain of the ``k``-th step that is learned from, counted from 1."""
-        return min(self.most, self.scale / (k**self.exponent + self.offset))
+        return min(self.max_gain, self.scale / (k**self.exponent + self.offset))
 
 
-def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float = 0.5) -> Gain:
-    r"""Gain by which a contour law learns, :math:`w_k = \min(w_0, a / (k^\alpha + b))`.
+def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, max_gain: float = 0.5) -> Gain:
+    r"""Gain by which a contour target learns, :math:`w_k = \min(w_0, a / (k^\alpha + b))`.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float =
         b.
     exponent : float in (1/2, 1]
         :math:`\alpha`. Where it is not above 1/2, what is learned never settles.
-    most : float in (0, 1]
+    max_gain : float in (0, 1]
         :math:`w_0`.
 
     Raises
@@ -74,13 +74,13 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, most: float =
         real("scale", scale, above=0),
         real("offset", offset, least=0),
         real("exponent", exponent, above=0.5, most=1),
-        real("most", most, above=0, most=1),
+        real("max_gain", max_gain, above=0, most=1),
     )
 
 
 @stored_dataclass
 class Learning:
-    """How a contour law learns.
+    """How a contour target learns.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Learning:
     gain : Gain, optional
         Default: the number of bins over the number of steps, at most 1/2.
     forever : bool
-        Whether it goes on after warm-up, as published. Draws are then those of a law that changes as it is sampled.
+        Whether it goes on after warm-up, as published. Draws are then those of a target that changes as it is sampled.
     shared : bool
         Whether all chains learn the same masses, from all of them. False: each its own.
     """
@@ -149,8 +149,8 @@ RANGE_STEPS = 100
 
 
 class Range:
-    r"""The range of energies that a contour law flattens, where nobody gives it: from the posterior's to a hotter
-    law's.
+    r"""The range of energies that a contour target flattens, where nobody gives it: from the posterior's to a hotter
+    target's.
 
     The energies :math:`u_1` at temperature 1 and :math:`u_T` at the hottest T, on average, tell the inverse temperature
     between them as that of a Gaussian of any dimension,

@@ -1,10 +1,10 @@
-r"""Contour laws: a rung whose histogram of energies is flattened, so that it crosses what lies between modes.
+r"""Contour targets: a rung whose histogram of energies is flattened, so that it crosses what lies between modes.
 
 With bins of the energy U and their masses :math:`\Psi`, learned or given,
 
 .. math:: v(u) = u / \tau + \zeta \log \Psi(u), \qquad \nabla v = v'(U) \nabla U,
 
-:math:`\log \Psi` continuous and piecewise linear in u. Any :math:`\Psi` makes an exact law: its draws are the
+:math:`\log \Psi` continuous and piecewise linear in u. Any :math:`\Psi` makes an exact target: its draws are the
 posterior's by the weights :math:`e^{v(U) - U}`, and swaps with other rungs know it. How it is learned:
 `invsamp.tempering.contour_learning`.
 """
@@ -33,31 +33,31 @@ GAIN = "a gain, as made by invsamp.tempering.gain(...)"
 
 
 def contour(
-    knots: npt.ArrayLike | int = 24,
+    energy_bins: npt.ArrayLike | int = 24,
     log_psi: npt.ArrayLike | None = None,
     zeta: float = 1.0,
     *,
-    hottest: float = 10.0,
+    max_temperature: float = 10.0,
     gain: Gain | None = None,
 ) -> Contour:
-    r"""A law that is flat in the energy, or partly so, between the posterior's energies and those of a hotter law.
+    r"""A target that is flat in the energy, or partly so, from the posterior's energies to those of a hotter target.
 
-    :math:`\log \Psi` is linear between ``knots``, each the middle of a bin of energies (bins end half-way between
+    :math:`\log \Psi` is linear between ``energy_bins``, each the middle of a bin of energies (bins end half-way between
     them); below the first v has slope 1, the posterior's, and above the last 1 / T, that of the hottest temperature. It
     is learned in warm-up by all chains of the rung together, and frozen after. Needs exact energies.
 
     Parameters
     ----------
-    knots : array_like of float (m,), m >= 3, or int
-        Rising energies. A number of knots: where they are is found in the first 200 steps of warm-up, half of them at
-        the posterior's temperature and half at the hottest.
+    energy_bins : array_like of float (m,), m >= 3, or int
+        Rising energies, the knots. A number of knots: their energies are found in the first 200 steps of warm-up, half
+        of them at the posterior's temperature and half at the hottest.
     log_psi : array_like of float (m,), optional
         Values at the knots, up to a constant; then nothing is learned. By default v begins with the slope of a
-        Gaussian's law, from 1 at the first knot to 1 / T at the last.
+        Gaussian's, from 1 at the first knot to 1 / T at the last.
     zeta : float, > 0
         :math:`\zeta`. 1: all bins are visited alike. Less: in proportion to :math:`\Psi^{1 - \zeta}`. 0 would be the
         posterior.
-    hottest : float, > 1
+    max_temperature : float, > 1
         T, at which modes are to be connected: as of the hottest rung of a ladder.
     gain : Gain, optional
         Of what is learned. Default: the number of bins over that of the steps, at most 1/2.
@@ -74,29 +74,34 @@ def contour(
     continuous Psi, and another way to learn it.
     """
     learning = Learning(gain=optional(instance, "gain", gain, Gain, GAIN))
-    if isinstance(knots, int | np.integer) or not np.iterable(knots):
-        number = integer("knots", knots, least=3, also=", or rising energies")
+    if isinstance(energy_bins, int | np.integer) or not np.iterable(energy_bins):
+        number = integer("energy_bins", energy_bins, least=3, also=", or rising energies")
         if log_psi is not None:
             raise ValueError(f"log_psi must be None where knots are found in warm-up, got {log_psi!r}")
-        return Contour(number, zeta=zeta, hottest=hottest, learning=learning)
-    target = Contour(tuple(increasing("knots", knots).tolist()), zeta=zeta, hottest=hottest, learning=learning)
+        return Contour(number, zeta=zeta, max_temperature=max_temperature, learning=learning)
+    target = Contour(
+        tuple(increasing("energy_bins", energy_bins).tolist()),
+        zeta=zeta,
+        max_temperature=max_temperature,
+        learning=learning,
+    )
     return target if log_psi is None else target.frozen(log_psi)
 
 
 @stored_dataclass
 class Contour:
-    r"""A contour law. Made by `contour`, and by the presets of the literature.
+    r"""A contour target. Made by `contour`, and by the presets of the literature.
 
     Parameters
     ----------
-    knots : tuple of float, or int
+    energy_bins : tuple of float, or int
         Energies at which log Psi is known: the middles of m bins, or with ``placed="ends"`` the m - 1 upper ends of all
         but the last.
     log_psi : tuple of float (m,), optional
         Of each bin.
     zeta, temperature : float, > 0
         :math:`\zeta` and :math:`\tau`.
-    hottest : float
+    max_temperature : float
         1 / the slope of v above the last knot. Below the first it is :math:`1 / \tau`.
     placed : "centers" or "ends"
         "ends": as published, :math:`\log \Psi = \log \theta_i` at the upper end of bin i, constant in the first and the
@@ -111,11 +116,11 @@ class Contour:
         Psi, which leads down from there; one that decreases would drive chains away.
     """
 
-    knots: tuple[float, ...] | int
+    energy_bins: tuple[float, ...] | int
     log_psi: tuple[float, ...] | None = None
     zeta: float = 1.0
     temperature: float = 1.0
-    hottest: float = 10.0
+    max_temperature: float = 10.0
     placed: Placed = "centers"
     weighting: Weighting = "exact"
     learning: Learning | None = field(default_factory=Learning)
@@ -128,52 +133,55 @@ class Contour:
             self,
             zeta=real("zeta", self.zeta, above=0),
             temperature=real("temperature", self.temperature, above=0),
-            hottest=real("hottest", self.hottest, above=0),
+            max_temperature=real("max_temperature", self.max_temperature, above=0),
         )
         one_of("weighting", self.weighting, WEIGHTING)
-        if self.placed == "centers" and not self.hottest > self.temperature:
-            raise ValueError(f"hottest must be above the temperature {self.temperature:g}, got {self.hottest:g}")
-        if not isinstance(self.knots, int) and len(self.knots) < 3:
-            raise ValueError(f"knots must be at least three energies, got {self.knots}")
+        if self.placed == "centers" and not self.max_temperature > self.temperature:
+            raise ValueError(
+                f"max_temperature must be above the temperature {self.temperature:g}, got {self.max_temperature:g}"
+            )
+        if not isinstance(self.energy_bins, int) and len(self.energy_bins) < 3:
+            raise ValueError(f"energy_bins must be at least three energies, got {self.energy_bins}")
 
     def __str__(self) -> str:
         zeta = "" if self.zeta == 1.0 else f", zeta {self.zeta:g}"
         hot = "" if self.temperature == 1.0 else f", T = {self.temperature:.3g}"
-        if isinstance(self.knots, int):
-            return f"contour ({self.knots} knots up to T = {self.hottest:.3g}{zeta}{hot})"
-        return f"contour ({len(self.knots)} knots from {self.knots[0]:.4g} to {self.knots[-1]:.4g}{zeta}{hot})"
+        if isinstance(self.energy_bins, int):
+            return f"contour ({self.energy_bins} knots up to T = {self.max_temperature:.3g}{zeta}{hot})"
+        low, high = self.energy_bins[0], self.energy_bins[-1]
+        return f"contour ({len(self.energy_bins)} knots from {low:.4g} to {high:.4g}{zeta}{hot})"
 
     @property
     def step_scale(self) -> float:
-        """The temperature, as of a tempered law: published step sizes are those of U."""
+        """The temperature, as of a tempered target: published step sizes are those of U."""
         return self.temperature
 
     @property
     def bins(self) -> int:
         """m."""
-        if isinstance(self.knots, int):
-            return self.knots
-        return len(self.knots) + (self.placed == "ends")
+        if isinstance(self.energy_bins, int):
+            return self.energy_bins
+        return len(self.energy_bins) + (self.placed == "ends")
 
     @property
     def together(self) -> bool:
-        """Whether the law is one for all chains."""
+        """Whether the target is one for all chains."""
         return self.learning is None or self.learning.shared
 
     @property
     def least_warmup(self) -> int:
         """Steps of warm-up that it needs."""
-        return 5 * RANGE_STEPS if isinstance(self.knots, int) else 0
+        return 5 * RANGE_STEPS if isinstance(self.energy_bins, int) else 0
 
     def frozen(self, log_psi: npt.ArrayLike) -> Contour:
-        """The same law with known log masses (m,), which learns nothing."""
+        """The same target with known log masses (m,), which learns nothing."""
         values = tuple(array("log_psi", log_psi, (self.bins,)).tolist())
         return replace(self, log_psi=values, learning=None)
 
     def init(self) -> Memory:
         """Knots (NaN until they are found), log masses, and what was counted of the draws."""
-        found = isinstance(self.knots, int)
-        knots = np.full(self.knots, np.nan) if isinstance(self.knots, int) else np.array(self.knots)
+        found = isinstance(self.energy_bins, int)
+        knots = np.full(self.energy_bins, np.nan) if isinstance(self.energy_bins, int) else np.array(self.energy_bins)
         return {
             "knots": knots,
             "log_psi": np.zeros((1, self.bins)) if found else self._begun(knots),
@@ -214,7 +222,7 @@ class Contour:
     def step_factor(self, estimate: Estimate, memory: Memory) -> Array:
         """How much longer steps may be where each chain is (chains,), as v is flatter there: from 1 to T / tau."""
         tau = self.temperature
-        return np.asarray(1.0 / np.clip(tau * self.slope(estimate, memory), tau / self.hottest, 1.0))
+        return np.asarray(1.0 / np.clip(tau * self.slope(estimate, memory), tau / self.max_temperature, 1.0))
 
     def updated(self, memory: Memory, estimate: Estimate, iteration: int, warming: bool) -> Memory:
         """What was learned with one more step; after warm-up, what was counted."""
@@ -245,7 +253,7 @@ class Contour:
         ends = knots if self.placed == "ends" else 0.5 * (knots[1:] + knots[:-1])
         return np.searchsorted(ends, energy)
 
-    def told(self, memory: Memory) -> Plain:
+    def report(self, memory: Memory) -> Plain:
         """What a report says of it: the bins, what was learned, and what was counted of the draws."""
         wanted = shares(memory["log_psi"], self.zeta).mean(axis=0)
         ratio = memory["mode_occupancy"] / np.maximum(wanted, 1e-300)
@@ -264,7 +272,7 @@ class Contour:
         if self.extrapolated:
             rise = (log_psi[:, -1:] - log_psi[:, -2:-1]) / (knots[-1] - knots[-2])
             return np.asarray(1.0 / self.temperature + self.zeta * rise)
-        return np.full((len(log_psi), 1), 1.0 / (self.temperature if self.placed == "ends" else self.hottest))
+        return np.full((len(log_psi), 1), 1.0 / (self.temperature if self.placed == "ends" else self.max_temperature))
 
     def _begun(self, knots: Array) -> Array:
         if self.log_psi is not None:
@@ -272,7 +280,7 @@ class Contour:
         if self.placed == "ends":
             assert self.learning is not None
             return self.learning.begun(self.bins)
-        return self._started(knots, hyperbolic(knots, (knots[0], knots[-1]), self.hottest / self.temperature))
+        return self._started(knots, hyperbolic(knots, (knots[0], knots[-1]), self.max_temperature / self.temperature))
 
     def _started(self, knots: Array, value: Array) -> Array:
         """Log masses (1, m) with which v is ``value`` at the knots."""
@@ -286,7 +294,7 @@ class Contour:
 
     def _searching(self, memory: Memory) -> float:
         """Temperature at which energies are looked at before there are knots."""
-        return self.hottest if memory["hot"] else self.temperature
+        return self.max_temperature if memory["hot"] else self.temperature
 
     def _searched(self, memory: Memory, energy: Array, iteration: int, warming: bool) -> Memory:
         if not warming:
@@ -294,8 +302,8 @@ class Contour:
         sums = Range.step(memory["range"], energy, iteration)
         if iteration < 2 * RANGE_STEPS:
             return memory | {"range": sums, "hot": np.asarray(iteration >= RANGE_STEPS)}
-        assert isinstance(self.knots, int)
-        knots, value = Range.found(sums, self.hottest, self.knots)
+        assert isinstance(self.energy_bins, int)
+        knots, value = Range.found(sums, self.max_temperature, self.energy_bins)
         return memory | {
             "range": sums,
             "since": np.asarray(iteration),
@@ -321,8 +329,8 @@ class Contour:
 def published(
     ends: npt.ArrayLike, learning: Learning, *, zeta: float, temperature: float, weighting: Weighting
 ) -> Contour:
-    """The law of a published contour sampler: theta(i) at the upper end of bin i; in the top bin the multiplier is 1,
-    but for AWSGLD's, whose theta increases."""
+    """A published contour sampler's target: theta(i) at the upper end of bin i; in the top bin the multiplier is 1, but
+    for AWSGLD's, whose theta increases."""
     energies = tuple(increasing("ends", ends).tolist())
     if len(energies) < 3:
         raise ValueError(f"ends must be at least three energies, got {energies}")
@@ -337,7 +345,7 @@ def _rows(table: Array, energy: Array) -> npt.NDArray[np.intp] | int:
     if len(table) == 1:
         return 0
     if len(table) != len(energy):
-        raise ValueError(f"each of the {len(table)} chains has a law of its own, so one must be asked for each of them")
+        raise ValueError(f"each of the {len(table)} chains has its own target: energies must be one for each of them")
     return np.arange(len(energy))
 
 

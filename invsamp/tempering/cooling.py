@@ -1,4 +1,4 @@
-r"""Laws below temperature 1, and temperatures that fall: what networks are sampled at in the literature.
+r"""Targets below temperature 1, and temperatures that fall: what networks are sampled at in the literature.
 
 Neither is the posterior, and a run of one says so. At a temperature below 1 draws crowd around modes, the more so the
 lower it is; what they predict may be better, which tells of the prior or of the likelihood, not of the sampler.
@@ -83,7 +83,7 @@ class Annealed:
         """None."""
         return None
 
-    def told(self, memory: Memory) -> Plain:
+    def report(self, memory: Memory) -> Plain:
         """The temperature that was reached."""
         return {"temperature": float(memory["temperature"])}
 
@@ -134,17 +134,17 @@ def annealed(temperature: Schedule, final: float = 1.0) -> Annealed:
 
 
 def of_temperature(temperature: float | TargetDistribution) -> TargetDistribution:
-    """The law that an argument of a preset of one rung means."""
+    """The target that an argument of a preset of one rung means."""
     if isinstance(temperature, TargetDistribution):
         return temperature
-    right = ", or a law: cold_posterior(0.1), annealed(exponential(100, 0.99))"
+    right = ", or a target: cold_posterior(0.1), annealed(exponential(100, 0.99))"
     if real("temperature", temperature, also=right) != 1.0:
         raise ValueError(f"temperature must be 1{right}, got {temperature!r}")
     return Tempered(1.0)
 
 
 def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
-    """What a run has to say of draws of a first law that is not the posterior; None where there is nothing.
+    """What a run has to say of draws of a first target that is not the posterior; None where there is nothing.
 
     ``iteration`` steps were made, of which the last ``steps`` led to draws.
     """
@@ -156,7 +156,10 @@ def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
     if isinstance(target, Annealed):
         first, last = target.at(max(0, iteration - steps)), target.at(max(0, iteration - 1))
         if first != last:
-            return f"the temperature fell from {first:.3g} to {last:.3g} while draws were kept: they have no common law"
+            return (
+                f"the temperature fell from {first:.3g} to {last:.3g} while draws were kept: they have no common "
+                "distribution"
+            )
         if last != 1.0:
             return f"the draws are those of temperature {last:.3g}, not 1, which is the posterior's"
     return None

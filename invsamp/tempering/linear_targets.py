@@ -1,4 +1,4 @@
-"""Laws linear in the energies: the posterior at a temperature, and the prior with a part of the data."""
+"""Targets linear in the energies: the posterior at a temperature, and the prior with a part of the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.stored import stored_dataclass
 
 
 class Linear:
-    """What laws share whose v is a sum a (prior energy) + b (misfit) with constants: they learn nothing."""
+    """What targets share whose v is a sum a (prior energy) + b (misfit) with constants: they learn nothing."""
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -43,7 +43,7 @@ class Linear:
 
 
 class AtTemperature(Linear):
-    """What laws share whose v is the energy, prior and misfit together, over a temperature."""
+    """What targets share whose v is the energy, prior and misfit together, over a temperature."""
 
     temperature: float
     needs_prior: ClassVar[bool] = False
@@ -111,7 +111,7 @@ def tempered(temperature: float) -> Tempered:
     Parameters
     ----------
     temperature : float, >= 1
-        T. 1 is the posterior. A number in place of a law stands for this one.
+        T. 1 is the posterior. A number in place of a target stands for this one.
 
     Raises
     ------
@@ -124,8 +124,8 @@ def tempered(temperature: float) -> Tempered:
 def tempered_likelihood(beta: float) -> TemperedLikelihood:
     r"""The prior and a part of the data: :math:`v = U_0 + \beta \Phi`, :math:`U_0` the prior energy, Phi the misfit.
 
-    A ladder of these ends at the prior, a proper law that can be drawn from directly. Tempering the prior too lets hot
-    rungs wander where nothing is; a rung of this law stays within the prior. Its step size is that of v.
+    A ladder of these ends at the prior, a proper target that can be drawn from directly. Tempering the prior too lets
+    hot rungs wander where nothing is; a rung of this target stays within the prior. Its step size is that of v.
 
     Parameters
     ----------
@@ -144,10 +144,10 @@ def tempered_likelihood(beta: float) -> TemperedLikelihood:
 def combined(a: float, b: float, whole: Array, prior: Array | None) -> Array:
     """The sum a (prior) + b (whole - prior), of energies or of gradients.
 
-    What has factor 0 takes no part, even where it is infinite: the prior's law knows nothing of a solve that failed.
+    What has factor 0 takes no part, even where it is infinite: the prior's target knows nothing of a solve that failed.
     """
     if a == b:
         return whole if b == 1.0 else b * whole
-    assert prior is not None  # laws that take it apart are refused where it is not told
+    assert prior is not None  # targets that take it apart are refused where it is unknown
     rest = (a - b) * prior
     return rest if b == 0.0 else rest + b * whole

@@ -1,7 +1,7 @@
-r"""Laws: what a rung samples, a density :math:`e^{-v}`, v a function of prior energy and misfit.
+r"""Targets: what a rung samples, a density :math:`e^{-v}`, v a function of prior energy and misfit.
 
-A law is a frozen dataclass of settings, which prints, compares and pickles. One that learns keeps what it has learned
-in its memory, plain arrays by name, which is saved and resumed with the rung.
+A target is a frozen dataclass of settings, which prints, compares and pickles. One that learns keeps what it has
+learned in its memory, plain arrays by name, which is saved and resumed with the rung.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from invsamp.protocols import Array, Plain
 
 @runtime_checkable
 class TargetDistribution(Protocol):
-    """The law of a rung.
+    """The target of a rung.
 
     ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum; then the rung's energies
     must be exact, as no penalty makes up for noise in a function of them that is not linear
     (`invsamp.tempering.annealed`, whose factors fall, may have noise where a kernel follows gradients alone).
     ``needs_prior``: whether it takes the prior energy apart, so that estimates have to tell it, with its gradient.
     ``step_scale``: how much longer than given the steps are that the kernel makes in v; the temperature of a tempered
-    law, for which published step sizes are those of U. ``log_weight`` of a law whose draws stand for the posterior by
-    weights.
+    target, for which published step sizes are those of U. ``log_weight`` of a target whose draws stand for the
+    posterior by weights.
     """
 
     @property
@@ -49,7 +49,7 @@ class TargetDistribution(Protocol):
     def updated(self, memory: Memory, estimate: Estimate, iteration: int, warming: bool) -> Memory:
         """Memory after a step to ``estimate``, the rung's ``iteration``-th; called only where `init` is not empty.
 
-        ``warming`` is whether the run is warming up. What is not frozen after that is a law that changes as it is
+        ``warming`` is whether the run is warming up. What is not frozen after that is a target that changes as it is
         sampled.
         """
         ...
@@ -61,7 +61,7 @@ class TargetDistribution(Protocol):
 
 @runtime_checkable
 class LocallyScaledTarget(TargetDistribution, Protocol):
-    """A law whose slope in the energy changes from place to place, so that longer steps fit here than there."""
+    """A target whose slope in the energy changes from place to place, so that longer steps fit here than there."""
 
     def step_factor(self, estimate: Estimate, memory: Memory) -> Array:
         """How much longer (chains,): a positive function of the energy, bounded."""
@@ -70,7 +70,7 @@ class LocallyScaledTarget(TargetDistribution, Protocol):
 
 @runtime_checkable
 class ScheduledTarget(TargetDistribution, Protocol):
-    """A law whose steps change their length with what is in its memory."""
+    """A target whose steps change their length with what is in its memory."""
 
     def scale(self, memory: Memory) -> float:
         """What stands in the place of ``step_scale``."""
@@ -79,8 +79,8 @@ class ScheduledTarget(TargetDistribution, Protocol):
 
 @runtime_checkable
 class ReportingTarget(TargetDistribution, Protocol):
-    """A law of which a run's report tells what was learned, and what was counted of the draws."""
+    """A target of which a run's report tells what was learned, and what was counted of the draws."""
 
-    def told(self, memory: Memory) -> Plain:
+    def report(self, memory: Memory) -> Plain:
         """That, by name, in plain types."""
         ...

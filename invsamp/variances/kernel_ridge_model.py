@@ -36,7 +36,7 @@ class KernelRidge:
     states: int = 100
     length_scale: float | None = None
     ridge: float | None = None
-    most: int = 500
+    max_states: int = 500
 
     def init(self, shape: Shape) -> KernelRidgeState:
         """State before any data."""
@@ -45,10 +45,10 @@ class KernelRidge:
     def update(
         self, state: KernelRidgeState, position: Array, sample_variance: Array, degrees_of_freedom: int
     ) -> KernelRidgeState:
-        """Add rows to the pilot, up to ``most``; fit when ``states`` are there, and again as it grows by a quarter."""
+        """Add rows to the pilot, up to ``max_states``; fit at ``states`` rows, and again as it grows by a quarter."""
         samples = checked_samples(sample_variance, state.shape, degrees_of_freedom)
         position = np.asarray(position, dtype=float)
-        kept = np.flatnonzero(finite_rows(samples))[: self.most - len(state.degrees_of_freedom)]
+        kept = np.flatnonzero(finite_rows(samples))[: self.max_states - len(state.degrees_of_freedom)]
         if not len(kept):
             return state
         state = state._replace(
@@ -73,8 +73,8 @@ class KernelRidge:
         return np.asarray(sd[:, :, None] * state.correlation * sd[:, None, :])
 
     def wants_samples(self, state: KernelRidgeState, position: Array) -> Mask:
-        """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``most`` states."""
-        if len(state.degrees_of_freedom) >= self.most:
+        """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``max_states``."""
+        if len(state.degrees_of_freedom) >= self.max_states:
             return np.zeros(len(position), dtype=bool)
         return ~self.covers(state, position)
 

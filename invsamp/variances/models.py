@@ -212,7 +212,7 @@ def running_average(smoothing: float | None = None) -> RunningAverage:
 
 
 def kernel_ridge(
-    states: int = 100, length_scale: float | None = None, ridge: float | None = None, *, most: int | None = None
+    states: int = 100, length_scale: float | None = None, ridge: float | None = None, *, max_states: int | None = None
 ) -> KernelRidge:
     r"""Variance as a function of the position, by kernel ridge regression on a pilot.
 
@@ -246,7 +246,7 @@ def kernel_ridge(
     ridge : float, > 0, optional
         Penalty, in units of the kernel's variance 1.
         What is not given of these two is chosen on a grid by the closed-form leave-one-out error.
-    most : int, >= states, optional
+    max_states : int, >= states, optional
         Number of states at which the pilot ends, covering or not. Default: five times ``states``.
 
     Raises
@@ -259,7 +259,7 @@ def kernel_ridge(
         first,
         optional(real, "length_scale", length_scale, above=0),
         optional(real, "ridge", ridge, above=0),
-        5 * first if most is None else integer("most", most, least=first),
+        5 * first if max_states is None else integer("max_states", max_states, least=first),
     )
 
 

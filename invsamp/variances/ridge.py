@@ -8,7 +8,7 @@ The error at point i of a fit about any constant c without point i is ``(M^-1 (y
 the block inverse of M. With c the mean of the other targets it is the error of this regression, so nothing
 has to be fitted twice.
 
-Many inputs are too dear for both: the settings are then chosen on some of them, and the fit is that of functions
+Many inputs are too expensive for both: the settings are then chosen on some of them, and the fit is that of functions
 ``k(x)^T weights`` with the kernel at some of the inputs only, the centers, to all targets (Rasmussen and Williams
 2006, section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
 interpolation.

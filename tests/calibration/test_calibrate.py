@@ -147,7 +147,7 @@ def test_an_evaluator_evaluates_for_one_run_after_the_other():
     ("name", "sampler"),
     {
         "delayed": iv.samplers.parallel_tempering(),
-        "surrogate": iv.samplers.surrogate_exchange(every=2),
+        "surrogate": iv.samplers.surrogate_exchange(exchange_interval=2),
         "likelihood": iv.samplers.parallel_tempering((1.0, iv.tempering.tempered_likelihood(0.2))),
         "pcn": iv.pcn(),
     }.items(),

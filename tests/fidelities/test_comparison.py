@@ -111,7 +111,7 @@ class TestSwaps:
             draw(problem, parallel_tempering(ladder, swap=rule), draws=600, thin=2, warmup=800)
             for rule in (delayed_acceptance(), product_target())
         )
-        (pair,) = compare(problem, run, most=8000).pairs
+        (pair,) = compare(problem, run, max_states=8000).pairs
         assert (pair.cold, pair.hot, pair.cold_temperature, pair.hot_temperature) == ("fine", "coarse", 1.0, 3.0)
         # 31,000 attempts, not quite independent, and 4,000 states of each rung: about 0.006
         found, products = (one.report["swap_accepts"][0] / one.report["swap_attempts"][0] for one in (run, product))
@@ -184,7 +184,7 @@ class TestAdvice:
     def test_a_temperature_is_named(self, draw, within):
         """2 / (1 + 9) is a fifth."""
         run = draw(target(), parallel_tempering((1.0, 20.0), swap=product_target()), draws=40, thin=20)
-        found = compare(target(), run, temperatures=(1.0, 3.0), most=4000)
+        found = compare(target(), run, temperatures=(1.0, 3.0), max_states=4000)
         # 400 draws of each rung: .015 of the rate, .08 of the logarithm; steps of .18
         assert within(np.log(found.hot_temperatures["coarse"] / 9.0), 0.5)
         assert any("Hotter needs a rung between" in sentence for sentence in found.advice)
@@ -238,7 +238,7 @@ def test_plots_one_parameter_and_states_that_tell_nothing():
         ({"estimator": {"middle": noisy()}}, "estimator must be given for fidelities out of"),
         ({"estimator": minibatch(5)}, "minibatch needs a potential with data terms"),
         ({"probes": 1}, "probes must be an integer >= 2, got 1"),
-        ({"most": 5}, "most must be an integer >= 10, got 5"),
+        ({"max_states": 5}, "max_states must be an integer >= 10, got 5"),
     ],
 )
 def test_bad_input(arguments, message):

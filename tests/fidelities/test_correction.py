@@ -207,7 +207,9 @@ class TestCorrect:
 class TestExchange:
     def test_draws_the_fine_posterior_whatever_the_coarse_model_is(self, draw, agrees) -> None:
         mean, covariance = exact()
-        sampler = iv.samplers.surrogate_exchange(every=3, local=4, kernel=iv.kernels.Langevin(adjusted=True))
+        sampler = iv.samplers.surrogate_exchange(
+            exchange_interval=3, local_move_interval=4, kernel=iv.kernels.Langevin(adjusted=True)
+        )
 
         def moments(posterior: iv.Posterior, sampler: object) -> np.ndarray:
             run = draw(posterior, sampler, draws=120, warmup=300, thin=3, start=states(256))
@@ -231,7 +233,7 @@ class TestExchange:
         posterior = iv.correct(posed(coarse=COARSE, fine=iv.with_jacobian(fine, slopes)), states()).posterior
         run = iv.sample(
             posterior,
-            iv.samplers.surrogate_exchange(every=5, local=4),
+            iv.samplers.surrogate_exchange(exchange_interval=5, local_move_interval=4),
             draws=100,
             warmup=100,
             thin=5,
@@ -249,7 +251,7 @@ class TestExchange:
         with pytest.warns(UserWarning, match=r"chains \d .*, \d .* exchanged with the coarse model in fewer than 10%"):
             iv.sample(
                 posed(coarse=far, fine=iv.with_jacobian(fine, fine_slopes)),
-                iv.samplers.surrogate_exchange(every=5),
+                iv.samplers.surrogate_exchange(exchange_interval=5),
                 draws=100,
                 warmup=100,
                 thin=5,
@@ -261,7 +263,7 @@ class TestExchange:
     def test_bad_input_is_told(self) -> None:
         with pytest.raises(ValueError, match="coarse must be another fidelity"):
             iv.samplers.surrogate_exchange(coarse=0)
-        with pytest.raises(ValueError, match="every must"):
-            iv.samplers.surrogate_exchange(every=0)
+        with pytest.raises(ValueError, match="exchange_interval must"):
+            iv.samplers.surrogate_exchange(exchange_interval=0)
         with pytest.raises(ValueError, match="every must be None where fraction"):
             iv.ladder.Swap(fraction=0.5, every=3)

@@ -105,7 +105,7 @@ class TestNoiseBudget:
 
     def test_budget_of_sgld_is_too_large(self, draw):
         """Friction makes it smaller: 2 alpha tau / eta."""
-        noise = GradientNoise(known(), beyond="clip")
+        noise = GradientNoise(known(), on_noise_overflow="clip")
         sampler = sghmc(0.5, friction=0.1, estimator=noisy(0.0, 1.0), gradient_noise=noise)
         assert draw(gaussian(1.0), sampler, draws=50, warmup=0).report["clipped_noise"] == [1.0]
 

@@ -67,7 +67,7 @@ class TestLaw:
 
 class TestRefused:
     def test_another_law(self):
-        with pytest.raises(ValueError, match=r"prior_draws\(\) is for the law of the prior.* got beta = 0.3"):
+        with pytest.raises(ValueError, match=r"prior_draws\(\) is for the prior.* got beta = 0.3"):
             iv.ladder.Rung(LAWS[1], kernel=iv.kernels.prior_draws())
 
     def test_a_problem_without_a_prior(self):

@@ -23,7 +23,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def modes(problem):
-    return iv.maximize(problem[0], starts=1, seed=1, directions=10)
+    return iv.maximize(problem[0], starts=1, seed=1, rank=10)
 
 
 @pytest.mark.parametrize("dense", [False, True])

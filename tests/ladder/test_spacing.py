@@ -35,7 +35,7 @@ def test_equal_laws_leave_the_rungs_where_they_are_in_order():
 
 
 def test_numbers_of_rungs():
-    settings = AutoLadder(least=3, most=10)
+    settings = AutoLadder(min_rungs=3, max_rungs=10)
     assert [settings.rungs(barrier) for barrier in (0.1, 1.2, 2.2, 4.4, 4.6, 50.0)] == [3, 4, 6, 10, 10, 10]
 
 
@@ -73,9 +73,9 @@ def test_another_hottest_beta():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"least": 1}, "least must be an integer >= 2, got 1"),
-        ({"least": 9, "most": 8}, "most must be an integer >= 9, got 8"),
-        ({"flattest": 0.0}, "flattest must be"),
+        ({"min_rungs": 1}, "min_rungs must be an integer >= 2, got 1"),
+        ({"min_rungs": 9, "max_rungs": 8}, "max_rungs must be an integer >= 9, got 8"),
+        ({"min_beta": 0.0}, "min_beta must be"),
         ({"first": 1}, "first must be an integer >= 2, got 1"),
     ],
 )

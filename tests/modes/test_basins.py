@@ -11,6 +11,7 @@ from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.basins import Basins
 from invsamp.modes.descent import descend, joined
 from invsamp.modes.minima import distinct
+from invsamp.modes.objective import Objective
 from invsamp.modes.points import LEAST
 
 CENTERS, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
@@ -42,7 +43,8 @@ class Counted:
 
 def led(function, position, **settings):
     counted = Counted(function)
-    asking = descend(counted, position, np.ones(position.shape[1]), Unbounded(), tolerance=0.1, most=500, **settings)
+    objective = Objective(counted, np.ones(position.shape[1]), Unbounded())
+    asking = descend(objective, position, tolerance=0.1, most=500, **settings)
     return answered(asking, None), counted
 
 
@@ -61,7 +63,7 @@ def test_the_same_minima_by_fewer_evaluations(function):
         assert end.converged.all()
         np.testing.assert_allclose(end.energy, alone.energy, atol=0.2)
         minima = [
-            answered(distinct(Counted(function), of, np.ones(d), Unbounded(), basins=known), None)
+            answered(distinct(Objective(Counted(function), np.ones(d), Unbounded()), of, basins=known), None)
             for of, known in ((alone, None), (end, basins))
         ]
         assert minima[0].counts.tolist() == minima[1].counts.tolist()

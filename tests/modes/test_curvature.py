@@ -7,6 +7,7 @@ import numpy as np
 from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.curvature import confirmed_extent
+from invsamp.modes.objective import Objective
 
 
 def confirmed(function, center, extent, domain=None):
@@ -14,7 +15,9 @@ def confirmed(function, center, extent, domain=None):
         return Estimate(function(at), np.zeros_like(at))
         yield
 
-    asking = confirmed_extent(evaluate, np.array(center), 0.0, extent, 10.0, domain or Unbounded())
+    asking = confirmed_extent(
+        Objective(evaluate, np.ones(len(extent)), domain or Unbounded()), np.array(center), 0.0, extent, 10.0
+    )
     return answered(asking, None)
 
 

@@ -10,6 +10,7 @@ from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes import gauss_newton
 from invsamp.modes.descent import descend
+from invsamp.modes.objective import Objective
 
 
 def squares(residuals, jacobian, curved=True):
@@ -51,7 +52,7 @@ BOX = Box([-6.0, -6.0, -3.0], [6.0, 6.0, 3.0])
 def led(evaluate, position, domain, **settings):
     given = {"tolerance": 1e-6, "most": 400} | settings
     scale = given.pop("scale", np.ones(position.shape[1]))
-    return answered(descend(evaluate, position, scale, domain, **given), None)
+    return answered(descend(Objective(evaluate, scale, domain), position, **given), None)
 
 
 def test_steps_within_bounds_satisfy_the_conditions_of_a_minimum():

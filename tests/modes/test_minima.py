@@ -8,6 +8,7 @@ import pytest
 from invsamp.domains import Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.minima import Minima, confirmed
+from invsamp.modes.objective import Objective
 
 
 def minima(energies, flat=()):
@@ -53,7 +54,7 @@ def test_a_gaussian_that_the_energy_does_not_confirm_is_none():
         return Estimate(0.5 * np.square(at - 10.0 * np.round(at / 10.0)).sum(axis=1) + (at[:, 0] > 15.0) * 50.0, None)
         yield
 
-    held = answered(confirmed(evaluate, found, 10.0, Unbounded()), None)
+    held = answered(confirmed(Objective(evaluate, np.ones(found.position.shape[1]), Unbounded()), found, 10.0), None)
     assert held.known.tolist() == [True, False]
     assert found.weights[1] > 0.99
     assert 0.4 < held.weights[1] < 0.9

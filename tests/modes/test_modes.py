@@ -16,6 +16,7 @@ from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.curvature import extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.minima import Minima, distinct, lone
+from invsamp.modes.objective import Objective
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 
 CENTERS, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
@@ -48,7 +49,7 @@ def led(function, position, domain=None, tolerance=1e-6, most=2000):
 
     domain = Unbounded() if domain is None else domain
     scale = np.ones(position.shape[1])
-    return answered(descend(evaluate, position, scale, domain, tolerance=tolerance, most=most), None)
+    return answered(descend(Objective(evaluate, scale, domain), position, tolerance=tolerance, most=most), None)
 
 
 class TestMinima:
@@ -67,7 +68,7 @@ class TestMinima:
             return 0.5 * (x**2).sum(axis=1) + 4000.0 * beyond, x + 500.0 * beyond[:, None]
 
         at = np.zeros(2)
-        asking = hessian(self.evaluate(function), at, 0.0, at, np.ones(2), Unbounded())
+        asking = hessian(Objective(self.evaluate(function), np.ones(2), Unbounded()), at, 0.0, at)
         matrix, walled = answered(asking, None)
         np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
         assert walled
@@ -80,7 +81,7 @@ class TestMinima:
             return 0.5 * np.square(x - far).sum(axis=1) / 4.0, (x - far) / 4.0
 
         at = np.full(2, far)
-        asking = hessian(self.evaluate(function), at, 0.0, np.zeros(2), np.full(2, far), Unbounded())
+        asking = hessian(Objective(self.evaluate(function), np.full(2, far), Unbounded()), at, 0.0, np.zeros(2))
         np.testing.assert_allclose(answered(asking, None)[0], np.eye(2) / 4.0, atol=0.01)
 
     def test_an_end_above_its_minimum_is_led_on(self):
@@ -94,7 +95,7 @@ class TestMinima:
 
         energy, gradient = wells(ends)
         end = Descent(ends, energy, gradient, np.ones(3, dtype=int), np.ones(3, dtype=bool))
-        found = answered(distinct(self.evaluate(wells), end, np.ones(2), Unbounded()), None)
+        found = answered(distinct(Objective(self.evaluate(wells), np.ones(2), Unbounded()), end), None)
         np.testing.assert_allclose(found.position, [[0.0, 0.0], [9.0, 0.0]], atol=0.1)
         assert found.counts.tolist() == [2, 1]
 
@@ -111,7 +112,7 @@ class TestMinima:
         ends = np.array([[1e-3, 4.0], [15.0, 0.0]])
         end = Descent(ends, *function(ends), np.ones(2, dtype=int), np.ones(2, dtype=bool))
         scale = (high - low) / (2.0 * 1.349)
-        found = answered(distinct(self.evaluate(function), end, scale, Box(low, high)), None)
+        found = answered(distinct(Objective(self.evaluate(function), scale, Box(low, high)), end), None)
         assert np.isnan(found.covariances[0]).all()
         one, other = 18.0 / 3.0, 2.0 * np.pi * 0.04 * np.exp(-1.0)
         np.testing.assert_allclose(found.weights, np.array([one, other]) / (one + other), rtol=0.1)
@@ -247,7 +248,7 @@ class TestModes:
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
         told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
         with pytest.raises(RuntimeError, match=told):
-            iv.maximize(target, 3, seed=1, most=100)
+            iv.maximize(target, 3, seed=1, max_evaluations=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
         told = r"gradient of fidelity 'target' .*Descents follow gradients"
@@ -256,7 +257,7 @@ class TestModes:
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
         falls = iv.Target(iv.extending.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
         with pytest.raises(iv.ModelError, match=told):
-            iv.maximize(falls, 3, seed=1, most=100)
+            iv.maximize(falls, 3, seed=1, max_evaluations=100)
 
     def test_an_end_that_looks_like_a_minimum_is_told_too(self):
         """A gradient of the prior alone led to its mode, whose Gaussian looked like any other's."""
@@ -451,8 +452,8 @@ class TestLikelihood:
             iv.maximize(iv.Target(gaussian(np.eye(2))), of="likelihood")
         with pytest.raises(ValueError, match=r"of must be one of .*, got 'evidence'"):
             iv.maximize(self.fitted()[0], of="evidence")
-        with pytest.raises(ValueError, match=r"directions must be None with of='likelihood'.*got 3"):
-            iv.maximize(self.fitted()[0], of="likelihood", directions=3)
+        with pytest.raises(ValueError, match=r"rank must be None with of='likelihood'.*got 3"):
+            iv.maximize(self.fitted()[0], of="likelihood", rank=3)
 
     def test_misfit_is_the_energy_without_the_prior(self):
         posterior, _, _ = self.fitted(transforms={"slope": "logit"})

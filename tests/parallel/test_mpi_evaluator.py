@@ -29,7 +29,10 @@ NOISY = iv.estimators.noisy(0.3, 0.3)
 SAMPLERS = layout_runs.SAMPLERS | {
     "adjusted momentum": iv.samplers.parallel_tempering(TEMPERATURES, friction=0.3),
     "noise of one fidelity": iv.samplers.fast_resgld(
-        TEMPERATURES, fidelities=[0] * 4, estimator=[iv.estimators.noisy(0.1 * k, 0.3) for k in range(4)], beyond="clip"
+        TEMPERATURES,
+        fidelities=[0] * 4,
+        estimator=[iv.estimators.noisy(0.1 * k, 0.3) for k in range(4)],
+        on_noise_overflow="clip",
     ),
     "pilots of two fidelities": iv.samplers.fast_resgld(
         TEMPERATURES, estimator=NOISY, fidelities=[0, 0, 1, 1], variance=iv.variances.kernel_ridge()

@@ -71,7 +71,7 @@ def test_weights_count():
 def run(monkeypatch, tmp_path):
     monkeypatch.setattr(Run, "warnings", lambda self: [])
     sampler = iv.samplers.surrogate_exchange(
-        correct="auto", pairs=30, every=10, local=5, kernel=iv.kernels.Langevin(adjusted=True)
+        correct="auto", pairs=30, exchange_interval=10, local_move_interval=5, kernel=iv.kernels.Langevin(adjusted=True)
     )
     settings = {"draws": 30, "warmup": 100, "chains": 64, "seed": 2, "progress": False}
     made = iv.sample(posed(), sampler, **settings)

@@ -217,7 +217,7 @@ def test_states_to_compare_fidelities_at_are_taken_by_weight():
     posterior = iv.Posterior(
         model.prior, {"coarse": model.forward["model"], "model": model.forward["model"]}, [0.0, 0.0], model.noise
     )
-    found = iv.fidelities.compare(posterior, weighted(draws=1500), most=600)
+    found = iv.fidelities.compare(posterior, weighted(draws=1500), max_states=600)
     np.testing.assert_allclose((found.states.theta**2).mean(axis=0), 1.0, atol=0.3)
-    plain = iv.fidelities.compare(posterior, weighted(keep=False), most=600)
+    plain = iv.fidelities.compare(posterior, weighted(keep=False), max_states=600)
     assert (plain.states.theta**2).mean() > 2.5

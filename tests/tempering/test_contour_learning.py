@@ -69,11 +69,11 @@ def test_chains_learn_together_or_apart():
 def test_gains():
     assert [Gain(12.0)(k) for k in (1, 24, 48)] == [0.5, 0.5, 0.25]
     assert iv.tempering.gain(1.0, 100.0, 0.6)(1) == 1.0 / 101.0
-    assert iv.tempering.gain(0.1, most=0.01)(1) == 0.01
+    assert iv.tempering.gain(0.1, max_gain=0.01)(1) == 0.01
     for wrong in (
         {"scale": 0.0},
         {"scale": 1.0, "exponent": 0.5},
-        {"scale": 1.0, "most": 2.0},
+        {"scale": 1.0, "max_gain": 2.0},
         {"scale": 1, "offset": -1},
     ):
         with pytest.raises(ValueError, match=f"{list(wrong)[-1]} must be"):

@@ -22,7 +22,7 @@ from invsamp.tempering.target_distribution import LocallyScaledTarget, Reporting
 MIXTURE = two_modes()
 TARGET = iv.Target(MIXTURE)
 KNOTS, LOG_PSI = (1.5, 4.0, 9.0, 18.0), (0.0, -2.0, -6.5, -15.0)
-KNOWN = contour(KNOTS, LOG_PSI, hottest=8.0)
+KNOWN = contour(KNOTS, LOG_PSI, max_temperature=8.0)
 ENDS = np.arange(2.5, 21.0, 1.0)  # the first above the lowest energies, .74 and 1.48
 PUBLISHED = iv.samplers.csgld(0.1, ENDS, zeta=0.75, log_psi=np.linspace(0.0, -14.0, len(ENDS) + 1)).rungs[0].target
 
@@ -111,13 +111,13 @@ class TestLaw:
             alone = memory | {"log_psi": memory["log_psi"][k : k + 1]}
             np.testing.assert_allclose(target.energy(at(u), memory)[k], target.energy(at(u), alone)[k], rtol=1e-13)
             np.testing.assert_allclose(target.slope(at(u), memory)[k], target.slope(at(u), alone)[k], rtol=1e-13)
-        with pytest.raises(ValueError, match="each of the 3 chains has a law of its own"):
+        with pytest.raises(ValueError, match="each of the 3 chains has its own target"):
             target.energy(at(u[:2]), memory)
 
     def test_is_a_law_that_tells(self):
         assert isinstance(KNOWN, LocallyScaledTarget) and isinstance(KNOWN, ReportingTarget)
         assert str(KNOWN) == "contour (4 knots from 1.5 to 18)"
-        assert str(contour(12, zeta=0.5, hottest=3.0)) == "contour (12 knots up to T = 3, zeta 0.5)"
+        assert str(contour(12, zeta=0.5, max_temperature=3.0)) == "contour (12 knots up to T = 3, zeta 0.5)"
         factor = KNOWN.step_factor(at([0.0, 30.0]), KNOWN.init())
         np.testing.assert_allclose(factor, [1.0, 8.0])
 
@@ -189,7 +189,7 @@ class TestRungs:
         """Walls at -1 and 1; the contour rung has a model of its own, of which the cold rung's law knows nothing."""
         potentials = {"coarse": gaussian(3.0, 0.4), "fine": gaussian(1.0, 0.2)}
         target = iv.Target(potentials, domain=iv.Box([-1.0], [1.0]))
-        sampler = iv.samplers.contour_exchange(4.0, (0.3, 0.3), knots=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
+        sampler = iv.samplers.contour_exchange(4.0, (0.3, 0.3), energy_bins=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
         run = draw(target, sampler, draws=300, thin=2, warmup=300)
         assert run.report["fidelities"] == ["fine", *["coarse"] * 3]
         theta = run.theta[..., 0]
@@ -263,7 +263,7 @@ class TestPublished:
         for _ in range(60):  # theta_i goes as E[theta_J^zeta 1(i = J)]
             known = target.frozen(np.log(theta))
             value = known.energy(told, known.init())
-            density, bins = np.exp(value.min() - value), known.bin_of(told.energy, np.array(target.knots))
+            density, bins = np.exp(value.min() - value), known.bin_of(told.energy, np.array(target.energy_bins))
             theta = np.bincount(bins, density * theta[bins] ** target.zeta, minlength=target.bins)
             theta = np.maximum(theta / theta.sum(), 1e-300)
         found = []
@@ -292,7 +292,7 @@ class TestPublished:
         target = (
             iv.samplers.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].target
         )
-        assert target.told(target.init())["least_over_most"] == 0.0
+        assert target.report(target.init())["least_over_most"] == 0.0
 
     @pytest.mark.parametrize("preset", [iv.samplers.csgld, iv.samplers.icsgld, iv.samplers.awsgld])
     def test_they_learn_for_ever(self, draw, preset):
@@ -366,11 +366,11 @@ class TestRefused:
                     preset(0.1, ENDS, estimator=estimator)
 
     def test_noise_taken_out(self):
-        with pytest.raises(ValueError, match="gradient_noise must be None under a law that is not linear"):
+        with pytest.raises(ValueError, match="gradient_noise must be None for a target that is not linear"):
             iv.ladder.Rung(KNOWN, estimator=iv.estimators.noisy(0.0, 0.1), gradient_noise=iv.ladder.GradientNoise())
 
     def test_local_steps_of_a_law_that_is_the_same_everywhere(self):
-        with pytest.raises(ValueError, match=r"local steps are for a law with a slope that changes.*T = 2"):
+        with pytest.raises(ValueError, match=r"local steps are for a target with a slope that changes.*T = 2"):
             iv.ladder.Rung(2.0, kernel=LocalLangevin())
 
     def test_laws_of_chains_apart_on_a_ladder(self):
@@ -389,13 +389,13 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda: contour([1.0, 0.5, 2.0]), "knots must increase"),
-            (lambda: contour([1.0, 2.0]), "knots must be at least three energies"),
-            (lambda: contour(2), "knots must be an integer >= 3, or rising energies"),
+            (lambda: contour([1.0, 0.5, 2.0]), "energy_bins must increase"),
+            (lambda: contour([1.0, 2.0]), "energy_bins must be at least three energies"),
+            (lambda: contour(2), "energy_bins must be an integer >= 3, or rising energies"),
             (lambda: contour(5, [1.0, 2.0]), "log_psi must be None where knots are found"),
             (lambda: contour(KNOTS, [1.0, 2.0]), r"log_psi must have shape \(4,\), got \(2,\)"),
             (lambda: contour(zeta=0.0), "zeta must be a positive"),
-            (lambda: contour(hottest=1.0), "hottest must be above the temperature 1, got 1"),
+            (lambda: contour(max_temperature=1.0), "max_temperature must be above the temperature 1, got 1"),
             (lambda: contour(gain=0.1), "gain must be a gain, as made by"),
             (lambda: iv.samplers.csgld(None, ENDS), "step_size must be given"),
             (lambda: iv.samplers.csgld(0.1, [1.0, 2.0]), "ends must be at least three energies"),
@@ -423,7 +423,7 @@ class TestRefused:
 def test_warnings_of_bins_and_trips(draw):
     """Bins below the lowest energy are never visited; a rung that hardly moves makes no trips."""
     knots = [-8.0, -6.0, *KNOTS]
-    run = draw(TARGET, iv.samplers.contour_exchange(8.0, 1e-4, knots=knots), draws=40, warmup=20, chains=4)
+    run = draw(TARGET, iv.samplers.contour_exchange(8.0, 1e-4, energy_bins=knots), draws=40, warmup=20, chains=4)
     found = [m for m in diagnose(run.summary(), run.report) if "rung 1 (contour" in m or "rung 1" in m[:7]]
     assert len(found) == 2
     assert "visited unevenly, the least 0.000 times" in found[0] and "begin above the lowest energy" in found[0]

@@ -47,7 +47,7 @@ def test_annealing_ends_at_the_posterior(draw, agrees):
     )
     assert not agrees(squares(early), 1 / (1 - STEP / 2))
     (line,) = early.report["warnings"]
-    assert line.startswith("the temperature fell from 18.3 to 4.09") and "no common law" in line
+    assert line.startswith("the temperature fell from 18.3 to 4.09") and "no common distribution" in line
 
 
 def test_noise_is_that_of_the_temperature_of_each_step(draw):
@@ -108,12 +108,12 @@ def test_a_temperature_that_falls_is_resumed(draw, tmp_path):
         (lambda: iv.tempering.annealed(lambda k: -1.0), "must be a positive finite number, got -1.0"),
         (
             lambda: iv.samplers.sgld(0.1, temperature=0.1),
-            r"temperature must be 1, or a law: cold_posterior\(0.1\).* got 0.1",
+            r"temperature must be 1, or a target: cold_posterior\(0.1\).* got 0.1",
         ),
         (lambda: iv.samplers.sghmc(0.1, temperature="cold"), "temperature must be"),
         (
             lambda: iv.resgld((1.0, iv.tempering.cold_posterior(0.5)), 0.1),
-            "laws must take less of the misfit from rung to rung",
+            "targets must take less of the misfit from rung to rung",
         ),
         (
             lambda: iv.resgld((iv.tempering.annealed(iv.kernels.schedules.exponential(5, 0.9)), 10.0), 0.1),

@@ -252,7 +252,7 @@ class TestRefused:
         [
             (
                 [iv.tempering.tempered_likelihood(0.5)],
-                r"first law must be the posterior.* got TemperedLikelihood\(beta=0.5\)",
+                r"first target must be the posterior.* got TemperedLikelihood\(beta=0.5\)",
             ),
             (
                 [1.0, iv.tempering.tempered_likelihood(1.0)],
@@ -261,7 +261,7 @@ class TestRefused:
             ([1.0, iv.tempering.tempered_likelihood(0.2), 2.0], "got beta = 0.2 before T = 2 at index 2"),
             (
                 [1.0, "hot", iv.tempering.tempered_likelihood(0.2)],
-                r"temperatures\[1\] must be a finite number >= 1, or a law",
+                r"temperatures\[1\] must be a finite number >= 1, or a target",
             ),
         ],
     )
@@ -270,8 +270,8 @@ class TestRefused:
             iv.samplers.parallel_tempering(targets)
 
     def test_effective_temperature_of_a_law_that_has_none(self):
-        noise = iv.ladder.GradientNoise(beyond="effective_temperature")
-        with pytest.raises(ValueError, match=r"where the law has no temperature: beta = 0\.5"):
+        noise = iv.ladder.GradientNoise(on_noise_overflow="effective_temperature")
+        with pytest.raises(ValueError, match=r"where the target has no temperature: beta = 0\.5"):
             iv.ladder.Rung(iv.tempering.tempered_likelihood(0.5), gradient_noise=noise, step_size=0.1)
 
 

@@ -189,13 +189,13 @@ def posing_calls() -> dict[str, Call]:
         "parallel.distributed": Call(parallel.distributed, {"build": line}),
         "maximize": Call(
             iv.maximize,
-            {"problem": posterior, "starts": 2, "of": "posterior", "seed": 1, "most": 100, "directions": 2},
+            {"problem": posterior, "starts": 2, "of": "posterior", "seed": 1, "max_evaluations": 100, "rank": 2},
             {"of": {"text"}},
         ),
         "modes.Modes.draws": Call(iv.maximize(posterior, starts=2, seed=1).draws, {"n": 2, "seed": 1}),
         "profile": Call(
             iv.profile,
-            {"problem": posterior, "of": "likelihood", "level": 0.5, "most": 50, "seed": 1},
+            {"problem": posterior, "of": "likelihood", "level": 0.5, "max_evaluations": 50, "seed": 1},
             {"of": {"text"}},
         ),
         "information": Call(iv.information, {"posterior": posterior, "at": None, "datasets": 10, "seed": 1}),
@@ -224,7 +224,9 @@ def samplers_calls() -> dict[str, Call]:
     fidelities = {"fidelity": LEVELS, "fidelities": {"entries", "repeated", "none"}, "begin": {"integer"}}
     preconditioner = {"preconditioner": {"none"}, "boundary": {"part"}, "energies": {"part"}, "structure": {"part"}}
     preconditioner["target"] = {"integer", "real"}  # a temperature
-    preset = fidelities | preconditioner | {"beyond": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
+    preset = (
+        fidelities | preconditioner | {"on_noise_overflow": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
+    )
     parts = {
         **{
             name: {}
@@ -272,13 +274,13 @@ def samplers_calls() -> dict[str, Call]:
         "exponential": {"step_size": 0.1, "rate": 0.9},
         "cyclic_cosine": {"step_size": 0.1, "cycle": 10},
         "cyclic_sgld": {"step_size": 0.1},
-        "geometric": {"hottest": 4.0, "rungs": 3},
+        "geometric": {"max_temperature": 4.0, "rungs": 3},
         "auto_ladder": {},
         "tempered": {"temperature": 2.0},
         "cold_posterior": {"temperature": 0.5},
         "annealed": {"temperature": iv.kernels.schedules.exponential(10.0, 0.9)},
         "tempered_likelihood": {"beta": 0.5},
-        "contour": {"knots": [1.0, 2.0, 5.0]},
+        "contour": {"energy_bins": [1.0, 2.0, 5.0]},
         "gain": {"scale": 1.0},
         "contour_exchange": {},
         "surrogate_exchange": {},
@@ -305,7 +307,12 @@ def samplers_calls() -> dict[str, Call]:
         "penalized": {"strength": 1.0},
         "Sampler": {"rungs": rungs},
     }
-    energies = {"knots": {"integer", "numbers"}, "ends": {"numbers"}, "log_psi": {"none", "numbers"}, "gain": {"none"}}
+    energies = {
+        "energy_bins": {"integer", "numbers"},
+        "ends": {"numbers"},
+        "log_psi": {"none", "numbers"},
+        "gain": {"none"},
+    }
     batches = {name: {"integer"} for name in ("size", "refresh")} | {"groups": {"none", "any shape"}, "order": {"part"}}
     batches["references"] = {"signed", "numbers"}
     special = {

@@ -72,9 +72,11 @@ SAMPLERS = {
         [[0.3, 0.2]], THREE, 0.01, size=6, order="gauss_newton", swap_fraction=0.5
     ),
     "table of terms": iv.samplers.sgld(0.01, estimator=iv.estimators.saga(6)),
-    "surrogate exchange": iv.samplers.surrogate_exchange((1.0, 3.0), every=3, local=2),
-    "corrected coarse model": iv.samplers.surrogate_exchange((1.0, 3.0), correct="auto", pairs=10, every=3, local=2),
-    "contour": iv.samplers.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
+    "surrogate exchange": iv.samplers.surrogate_exchange((1.0, 3.0), exchange_interval=3, local_move_interval=2),
+    "corrected coarse model": iv.samplers.surrogate_exchange(
+        (1.0, 3.0), correct="auto", pairs=10, exchange_interval=3, local_move_interval=2
+    ),
+    "contour": iv.samplers.contour_exchange(8.0, energy_bins=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
     "interacting contours": iv.samplers.icsgld(0.01, [9.0, 10.0, 12.0]),
     "multi-variance": iv.samplers.multi_variance_resgld(
         THREE, 0.01, estimator=NOISY, fidelities=["fine"] * 3, swap_fraction=0.5

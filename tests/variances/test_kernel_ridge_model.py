@@ -127,7 +127,7 @@ def test_every_state_counts_in_the_correlation_whatever_its_variance(within) -> 
 
 def test_pilot_fills_up_and_then_stays() -> None:
     rng = np.random.default_rng(9)
-    model = kernel_ridge(states=10, most=12)
+    model = kernel_ridge(states=10, max_states=12)
     empty = model.init(())
     position, samples = rng.normal(size=(8, 2)), rng.gamma(2.0, size=8)
     samples[0], samples[1] = np.nan, np.inf
@@ -176,7 +176,7 @@ def learned(model: KernelRidge, position: np.ndarray, truth: np.ndarray, seed: i
 def test_a_pilot_grows_until_it_covers_what_is_visited(within) -> None:
     position, truth = mode_occupancy(np.random.default_rng(12), 400)
     # a length scale learned from one mode alone, where the variance is constant, would be anything
-    model, first_only = kernel_ridge(100, length_scale=0.5), kernel_ridge(100, most=100, length_scale=0.5)
+    model, first_only = kernel_ridge(100, length_scale=0.5), kernel_ridge(100, max_states=100, length_scale=0.5)
     grown, stuck = learned(model, position, truth), learned(first_only, position, truth)
     modes, sizes = np.array([[-4.0], [3.0]]), np.array([1.0, 100.0])
     # some ten states of nine degrees of freedom stand behind each prediction: 0.16 is the sd of its log, four of them
@@ -193,7 +193,7 @@ def test_a_pilot_grows_until_it_covers_what_is_visited(within) -> None:
 def test_a_pilot_ends_at_most_there() -> None:
     rng = np.random.default_rng(14)
     position = 1e3 * rng.normal(size=(60, 3))
-    state = learned(kernel_ridge(10, length_scale=0.01, most=40), position, np.ones(60))
+    state = learned(kernel_ridge(10, length_scale=0.01, max_states=40), position, np.ones(60))
     assert len(state.degrees_of_freedom) == state.fitted == 40
 
 

@@ -108,7 +108,7 @@ def test_settings_compare_hash_and_follow_the_protocol() -> None:
         (lambda: running_average(1.5), "smoothing"),
         (lambda: kernel_ridge(2), "states must be an integer >= 3, got 2"),
         (lambda: kernel_ridge(10.5), "states"),  # type: ignore[arg-type]
-        (lambda: kernel_ridge(10, most=9), "most must be an integer >= 10, got 9"),
+        (lambda: kernel_ridge(10, max_states=9), "max_states must be an integer >= 10, got 9"),
         (lambda: kernel_ridge(length_scale=0.0), "length_scale must be a positive finite number, got 0.0"),
         (lambda: kernel_ridge(ridge=-1.0), "ridge must be a positive finite number"),
         (lambda: _update(running_average(), np.ones((2, 3)), 4), r"shape \(n, \*\(\)\), got \(2, 3\)"),

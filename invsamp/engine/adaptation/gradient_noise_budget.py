@@ -4,7 +4,7 @@ A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gr
 
 .. math:: s^2 \le 2 \alpha \tau / \eta,
 
-:math:`\alpha` the friction, 1 without momentum; other laws as `invsamp.tempering.checks.noise_room` says. See
+:math:`\alpha` the friction, 1 without momentum; other targets as `invsamp.tempering.checks.noise_room` says. See
 `invsamp.ladder.GradientNoise` for what can be done beyond it.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.kernels.metric import Metric
 from invsamp.protocols import Array
 from invsamp.tempering.checks import noise_room
 from invsamp.tempering.linear_targets import Tempered
@@ -43,7 +44,7 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         self._positions, self._stated, self._before = [], [], (counts.steps, counts.clipped)
         variance = self._rung.gradient_variance()
         if variance is not None:
-            self._fit(float(self._largest(variance).max()))
+            self._fit(float(largest_whitened(self._rung.metric, variance).max()))
 
     def record(self) -> None:
         """After a step of the last window: keep its states, unless enough are kept."""
@@ -58,25 +59,27 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         Raises
         ------
         RuntimeError
-            If the last window exceeded the budget more often than ``beyond`` lets it.
+            If the last window exceeded the budget more often than ``on_noise_overflow`` lets it.
         """
         rung, noise = self._rung, self._rung.settings.gradient_noise
         if noise is None or not self._positions or rung.gradient_variance() is None:
             return
         found = [rung.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
-        largest = np.concatenate([self._largest(variance) for variance in found if variance is not None])
+        largest = np.concatenate(
+            [largest_whitened(self._rung.metric, variance) for variance in found if variance is not None]
+        )
         variance = float(np.quantile(largest, FITTING, method="higher"))
         self._fit(variance)
         counts = rung.counts
         steps = (counts.steps - self._before[0]) * len(rung.position)
         clipped = (counts.clipped - self._before[1]) / steps
-        allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.beyond, math.inf)
+        allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.on_noise_overflow, math.inf)
         if clipped > allowed:
             raise RuntimeError(
-                f"the gradient noise of the rung of law {rung.target} exceeded what a step injects "
+                f"the gradient noise of the rung of target {rung.target} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
                 f"{self._longest(variance):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
-                "beyond='shrink'"
+                "on_noise_overflow='shrink'"
             )
 
     def uncovered(self) -> float | None:
@@ -86,14 +89,14 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
     def _fit(self, variance: float) -> None:
         rung, noise = self._rung, self._rung.settings.gradient_noise
         assert noise is not None  # there are variances
-        if noise.beyond == "shrink":
+        if noise.on_noise_overflow == "shrink":
             rung.longest_step = self._longest(variance)
             given = rung.settings.step_size
             if given is None:
                 rung.step_size = np.minimum(rung.step_size, rung.longest_step)[()]
             elif not callable(given):  # a schedule is held back at every step
                 rung.step_size = min(float(given), rung.longest_step)
-        elif noise.beyond == "effective_temperature":
+        elif noise.on_noise_overflow == "effective_temperature":
             affords = float(np.max(rung.step_size)) * variance / (2.0 * rung.settings.kernel.friction)
             target = rung.settings.target
             assert isinstance(target, Tempered)  # or the rung is refused
@@ -103,9 +106,10 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         budget = 2.0 * self._rung.settings.kernel.friction * noise_room(self._rung.settings.target)
         return budget / variance if variance > 0.0 else math.inf
 
-    def _largest(self, variance: Array) -> Array:
-        """Largest variance of the whitened gradients in any direction, shape (n,)."""
-        white = self._rung.metric.whiten_covariance(variance)
-        if white.ndim == 3:
-            return np.asarray(np.linalg.eigvalsh(white)[:, -1])
-        return white if white.ndim == 1 else white.max(axis=1)
+
+def largest_whitened(metric: Metric, variance: Array) -> Array:
+    """Largest eigenvalues (n,) of covariances of gradients in whitened coordinates."""
+    white = metric.whiten_covariance(variance)
+    if white.ndim == 3:
+        return np.asarray(np.linalg.eigvalsh(white)[:, -1])
+    return white if white.ndim == 1 else white.max(axis=1)

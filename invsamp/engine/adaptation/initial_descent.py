@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from invsamp.engine.adaptation.metric_estimation import far
@@ -12,8 +10,8 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.kernels.metric import DenseMetric, Metric
-from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
+from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 
 #: Energy that a descent leaves to gain at the most, and its evaluations at the most.
@@ -40,7 +38,7 @@ def starts_by_descent(rung: RungChains) -> bool:
 def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[DescentResult]:
     """Lead the chains to minima of v; those whose own lies far above the lowest begin at one that does not."""
     rng, d = rung.streams["start"], rung.position.shape[1]
-    end = yield from descend(of(rung), rung.position, scale, rung.domain, tolerance=TOLERANCE, most=MOST)
+    end = yield from descend(objective_of(rung, scale), rung.position, tolerance=TOLERANCE, most=MOST)
     lowest = int(np.argmin(end.energy))
     near = end.energy <= end.energy[lowest] + WORSE + 0.5 * d
     chosen = np.flatnonzero(near)
@@ -50,13 +48,6 @@ def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[Descent
     return DescentResult(
         end.energy, int(np.count_nonzero(~near)), unfinished, end.position[lowest], end.gradient[lowest]
     )
-
-
-def curvature(rung: RungChains, led: DescentResult, scale: Array) -> EvaluationRequests[Array]:
-    """The Hessian (d, d) of v times the step scale, at the lowest point."""
-    lowest = float(np.min(led.energies))
-    matrix, _ = yield from hessian(of(rung), led.best, lowest, led.gradient, scale, rung.domain)
-    return matrix * rung.step_scale
 
 
 def shortened_along_axes(
@@ -72,9 +63,7 @@ def shortened_along_axes(
     lowest, waiting = float(np.min(led.energies)), np.arange(2 * count)
     for _ in range(HALVINGS):
         ends = led.best + shares[waiting, None] * moves[waiting]
-        energy, inside = np.full(len(ends), np.inf), rung.domain.contains(ends)
-        if inside.any():
-            energy[inside] = (yield from of(rung)(ends[inside])).energy
+        energy = yield from objective_of(rung, scale).energies(ends)
         waiting = waiting[~(energy - lowest <= RISE)]
         shares[waiting] *= 0.5
         if not len(waiting):
@@ -97,28 +86,25 @@ def spread(rung: RungChains) -> EvaluationRequests[None]:
     moves = rung.metric.color(rng.standard_normal((chains, d))) * np.sqrt(rung.step_scale)
     waiting = np.arange(chains)
     for _ in range(HALVINGS):
-        inside = rung.domain.contains(rung.position[waiting] + moves[waiting])
-        tried = waiting[inside]
-        if len(tried):
-            there = rung.position[tried] + moves[tried]
-            energy = (yield from of(rung)(there)).energy
-            good = energy - least[tried] <= far(d)
-            place[tried[good]] = there[good]
-            waiting = np.setdiff1d(waiting, tried[good])
+        there = rung.position[waiting] + moves[waiting]
+        energy = yield from objective_of(rung, np.ones(d)).energies(there)
+        good = energy - least[waiting] <= far(d)
+        place[waiting[good]] = there[good]
+        waiting = waiting[~good]
         if not len(waiting):
             break
         moves *= 0.5
     yield from _put(rung, place)
 
 
-def of(rung: RungChains) -> Callable[[Array], EvaluationRequests[Estimate]]:
-    """What evaluates v and its gradient at any positions."""
+def objective_of(rung: RungChains, scale: Array) -> Objective:
+    """The energy v of the rung's target, with its gradient."""
 
     def evaluate(at: Array) -> EvaluationRequests[Estimate]:
         found = yield from rung.evaluate(at)
         return Estimate(rung.reduced_energy(found), rung.reduced_gradient(found), failed=found.failed)
 
-    return evaluate
+    return Objective(evaluate, scale, rung.domain)
 
 
 def _put(rung: RungChains, position: Array) -> EvaluationRequests[None]:

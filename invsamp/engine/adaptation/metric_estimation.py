@@ -1,7 +1,7 @@
 r"""What the chains of a rung teach its metric in a window of warm-up: their draws, and the gradients there.
 
-With A the covariance of the draws and B that of the gradients, both are those of a Gaussian's metric where the law is
-Gaussian, :math:`A = B^{-1}`; elsewhere their geometric mean
+With A the covariance of the draws and B that of the gradients, both are those of a Gaussian's metric where the target
+is Gaussian, :math:`A = B^{-1}`; elsewhere their geometric mean
 
 .. math:: A \mathbin{\#} B^{-1} = A^{1/2} (A^{-1/2} B^{-1} A^{-1/2})^{1/2} A^{1/2}
 
@@ -33,8 +33,8 @@ APART = 4.0
 #: Draws from which variances are learned, all chains together, times d^(1/3), in which a Langevin step relaxes: fewer
 #: only scatter the scales.
 INDEPENDENT = 50
-#: Share of the moves that walls have turned, above which the draws alone tell how wide a law is: gradients do not know
-#: of walls.
+#: Share of the moves that walls have turned, above which the draws alone tell how wide a target is: gradients do not
+#: know of walls.
 REFLECTED = 0.05
 
 
@@ -50,7 +50,7 @@ class _MetricEstimator(Lasting, ABC):
         self._energies: list[Array] = []
 
     def stationarity(self) -> Stationarity:
-        """Whether these chains are where the law is; its virial is that of those that teach."""
+        """Whether these chains are where the target is; its virial is that of those that teach."""
         arrived_chains = self.arrived_chains()
         position, gradient, product = (part[arrived_chains] for part in self._products())
         mean, variance, _ = self._sequences(arrived_chains)

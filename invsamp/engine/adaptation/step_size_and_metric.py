@@ -7,8 +7,8 @@ comes of the gradients of v alone,
 
 .. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
-(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the law's step scale s: with
-s = T of a tempered law that is the curvature of U. It does not grow with the distance between modes, as a covariance
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the target's step scale s: with
+s = T of a tempered target that is the curvature of U. It does not grow with the distance between modes, as a covariance
 does. With noisy gradients, and while energies still fall, it comes from Hessians, by differences of gradients at the
 chains' positions: common random numbers cancel the noise in differences, not in outer products.
 
@@ -33,10 +33,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget
+from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
-    curvature,
     descend_chains,
+    objective_of,
     shortened_along_axes,
     spread,
     starts_by_descent,
@@ -55,6 +55,7 @@ from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
 from invsamp.ladder.preconditioner import Given
+from invsamp.modes.curvature import hessian
 from invsamp.protocols import Array, Problem, StartsAround
 from invsamp.tempering.checks import noise_room
 
@@ -65,7 +66,7 @@ STABILITY_FRACTION = 0.05
 FIRST_PART, FEWEST = 0.3, 10
 #: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
 UNCHANGED = 0.5
-#: Nothing new is told only by chains whose R-hats in a window are below this.
+#: A window has shown nothing new only if the chains' R-hats in it are below this.
 AGREED = 1.15
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
@@ -228,7 +229,7 @@ class Tuner(
         return np.where(spread > 0.0, spread, 1.0)
 
     def _starting_points(self, count: int) -> Array:
-        """Points of the problem's, or near the chains where it finds none and these were told where to start."""
+        """Points of the problem's, or near the chains where it finds none and these have given starts."""
         rng = self.rung.streams["start"]
         try:
             return self._problem.sample_start(rng, count)
@@ -252,8 +253,9 @@ class Tuner(
         if self._diagonal:
             yield from self._take_hessians()
         else:
-            found = yield from curvature(rung, led, self._scale)
-            metric = metric_of(found, self._scale, at_minimum=not rung.bounded) or rung.metric
+            objective, lowest = objective_of(rung, self._scale), float(np.min(led.energies))
+            found, _ = yield from hessian(objective, led.best, lowest, led.gradient)
+            metric = metric_of(found * rung.step_scale, self._scale, at_minimum=not rung.bounded) or rung.metric
             metric = narrowed(metric, self._starts, self._scale) if rung.bounded else metric
             rung.metric = yield from shortened_along_axes(rung, led, metric, self._scale)
         yield from spread(rung)
@@ -300,7 +302,7 @@ class Tuner(
         self._curvature[:] = 0.0
 
     def _settle_down(self, old: Metric, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator) -> None:
-        """Whether this window has told nothing new."""
+        """Whether this window has shown nothing new."""
         before, self._median_energy = self._median_energy, metric_estimator.median_energy()
         d = metric_estimator.dimension
         still = abs(before - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
@@ -323,7 +325,7 @@ class Tuner(
         """Mean over these chains of v's Hessian times the step scale, by differences of gradients.
 
         Each without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian manifold
-        Hamiltonian Monte Carlo"): off the modes those of few chains cancel, and a law seems far wider than it is.
+        Hamiltonian Monte Carlo"): off the modes those of few chains cancel, and a target seems far wider than it is.
         """
         rung = self.rung
         chains, d = len(rows), rung.position.shape[1]
@@ -356,8 +358,8 @@ class Tuner(
     ) -> EvaluationRequests[tuple[Array, npt.NDArray[np.bool_]]]:
         """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
 
-        Of all chains, or of those of these numbers. The gradient is that of v times the step scale: of a tempered law,
-        that of U. A move out of the domain is made backwards, and the change taken with the other sign.
+        Of all chains, or of those of these numbers. The gradient is that of v times the step scale: of a tempered
+        target, that of U. A move out of the domain is made backwards, and the change taken with the other sign.
         """
         d = self.rung.position.shape[1]
         of = np.arange(len(self.rung.position)) if of is None else of
@@ -395,8 +397,7 @@ class Tuner(
         step = STABILITY_FRACTION * kernel.stability_limit / np.maximum(curvature, least)
         noise = rung.gradient_variance()
         if noise is not None:
-            white = rung.metric.whiten_covariance(noise)
-            largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
+            largest = largest_whitened(rung.metric, noise).max()
             # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
             step = np.minimum(step, kernel.friction * noise_room(rung.settings.target) / max(float(largest), 1e-300))
         return step

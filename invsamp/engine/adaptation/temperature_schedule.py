@@ -37,7 +37,7 @@ class WarmStart(NamedTuple):
     step_size: float | None  # None: to be found from the beginning
 
 
-class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_start_energy")):
+class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_rounds", "_start_energy")):
     """The rounds, and the ladder of the present one.
 
     Parameters
@@ -64,14 +64,14 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
         self.lengths = rounds(warmup, shortest)
         betas = self._settings.start()
         if not self.to_prior:
-            betas = tuple(np.geomspace(1.0, self._settings.flattest, self._settings.first).tolist())
+            betas = tuple(np.geomspace(1.0, self._settings.min_beta, self._settings.first).tolist())
         self.betas = betas
         self._names = list(dict.fromkeys(fidelities))
         #: The beta from which on a fidelity is used, by how many it is below the finest.
         self._used_from = [1.0] * len(self._names)
         self.round = 0
         #: Of the rounds that are over, in plain types.
-        self.told: list[Round] = []
+        self.measured_rounds: list[Round] = []
         self._start_energy = math.nan
 
     @property
@@ -106,7 +106,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
         place = np.linspace(0.0, sum(steps), count)
         self.round += 1
         return [
-            self._warm_start(z, beta, old, self.told[-1]["betas"], rungs)
+            self._warm_start(z, beta, old, self.measured_rounds[-1]["betas"], rungs)
             for z, beta in zip(place.tolist(), self.betas, strict=True)
         ]
 
@@ -115,7 +115,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
         rejections, first_stage, error = exchange.measured
         apart = distances(np.nan_to_num(first_stage, nan=0.5))  # where none met in so few steps
         barrier = float(apart.sum())
-        self.told.append(
+        self.measured_rounds.append(
             {
                 "steps": self.length,
                 "betas": list(self.betas),
@@ -132,8 +132,8 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "told", "_s
             "path": "likelihood" if self._split else "temperature",
             "betas": list(self.betas),
             "hottest_is_prior": self.to_prior,
-            "limited": len(self.betas) == self._settings.most,
-            "rounds": [one.copy() for one in self.told],
+            "limited": len(self.betas) == self._settings.max_rungs,
+            "rounds": [one.copy() for one in self.measured_rounds],
         }
 
     def _rung(self, k: int, beta: float) -> Rung:

@@ -176,7 +176,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
 
 
 def _alone(rungs: Sequence[RungChains]) -> bool:
-    """Whether draws tell how wide the law is; not where swaps or jumps bring them from mode to mode."""
+    """Whether draws tell how wide the target is; not where swaps or jumps bring them from mode to mode."""
     return len(rungs) == 1 and not isinstance(rungs[0].settings.kernel, ModeJumps)
 
 

@@ -92,7 +92,7 @@ class Phases(
         self._chosen, widest = bound.stages[0], bound.stages[-1]
         check_swaps(widest, [bound.fidelity(rung.fidelity) for rung in widest.rungs])
         self._preconditioner = widest.preconditioner_at(bound.dimension)
-        most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
+        most = len(widest.rungs) if widest.ladder is None else widest.ladder.max_rungs
         check_memory(self._preconditioner, most, plan.chains, bound.dimension)
         self.evaluation_budget = EvaluationBudget(plan, bound.potentials, self._allowed(most))
         self.unlooked = False

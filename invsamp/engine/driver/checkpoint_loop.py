@@ -207,7 +207,7 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
     segment = directory.header.about["segment"]
     chains, d = engine.rungs[0].position.shape
-    rungs = engine.sampler.ladder.most if engine.sampler.ladder else len(engine.rungs)
+    rungs = engine.sampler.ladder.max_rungs if engine.sampler.ladder else len(engine.rungs)
     recorded = engine.record.of(engine.problem, engine.rungs[0].position)
     numbers = chains * rungs * ((d if engine.record.whole else 0) + len(kinds_of(engine)))
     numbers += sum(values.size for values in recorded.values())

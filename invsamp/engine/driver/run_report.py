@@ -34,12 +34,12 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
     preconditioner = sampler.preconditioner_at(dimension)
     why = f" ({dimension} parameters, dense up to {MOST_DENSE})" if preconditioner == "diagonal" else ""
     return {
-        "sampler": sampler.told(auto=f"{preconditioner}{why}"),
+        "sampler": sampler.described(auto=f"{preconditioner}{why}"),
         "sampler_settings": repr(sampler),
         "preconditioner": None if preconditioner is None else str(preconditioner),
         "targets": [str(r.target) for r in rungs],
         "learned_targets": [
-            r.target.told(r.target_memory) if isinstance(r.target, ReportingTarget) else None for r in rungs
+            r.target.report(r.target_memory) if isinstance(r.target, ReportingTarget) else None for r in rungs
         ],
         "temperatures": temperatures_of([r.target for r in rungs]),
         "target_factors": [None if r.target.factors is None else list(r.target.factors) for r in rungs],

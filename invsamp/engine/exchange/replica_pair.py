@@ -17,7 +17,7 @@ from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import Discrepancy
 from invsamp.swaps.rules import SwapRule, delayed_acceptance, state_dependent_penalty
 
-#: Chains that are told by their numbers.
+#: Chains that are named by their numbers.
 WORST = 8
 
 
@@ -233,5 +233,5 @@ def _rule(swap: Swap, cold: RungChains, hot: RungChains) -> SwapRule:
         return swap.rule
     if cold.potential is hot.potential:
         return state_dependent_penalty()
-    # what was learned of a difference of misfits is no difference of a law's values where that is not linear
+    # what was learned of a difference of misfits is no difference of a target's values where that is not linear
     return delayed_acceptance(Discrepancy() if cold.target.factors else None)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from invsamp.engine.exchange.swap_energies import Side, Wanted, energies
+from invsamp.engine.exchange.swap_energies import Side, Taken, energies
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.contract import Pairing, remembered
 from invsamp.estimators.injected_noise import Noisy
@@ -122,45 +122,35 @@ class Meeting:
             return np.zeros(len(estimate.energy)), 0.0
         return combined(prior, misfit, estimate.energy, estimate.prior), misfit
 
-    def _taken(
-        self, stage: Stage, rows: Rows
-    ) -> EvaluationRequests[dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]]]:
+    def _taken(self, stage: Stage, rows: Rows) -> EvaluationRequests[dict[tuple[str, str], Taken]]:
         """Energies of a stage by rung and position, each with its variances before and after the swap."""
         if self._paired:
             return (yield from self._both(rows))
-        asked: dict[str, list[tuple[str, str]]] = {"cold": [], "hot": []}
-        found: dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]] = {}
+        missing: dict[str, list[str]] = {}
+        found: dict[tuple[str, str], Taken] = {}
         for (rung, at), _ in _wanted(stage):
             if self._sides[rung].estimate is not None and (rung == at or self._same):
                 found[rung, at] = energies(self._known[rung, at][1], rows), None, None
             else:
-                asked[rung].append((rung, at))
-        after = self._added is not None
-        pending = {rung: keys for rung, keys in asked.items() if keys}
-        if not pending:
+                missing.setdefault(rung, []).append(at)
+        if not missing:
             return found
-        answers = yield from gathered(
-            [
-                self._sides[rung].answer([Wanted(rung != at, after) for _, at in keys], rows)
-                for rung, keys in pending.items()
-            ]
-        )
-        for (rung, keys), told in zip(pending.items(), answers, strict=True):
-            for key, answer in zip(keys, told, strict=True):
-                found[key] = answer.estimate, answer.variance, answer.after
+        after = self._added is not None
+        asking = [self._sides[rung].answer([rung != at for at in ats], rows, after) for rung, ats in missing.items()]
+        for (rung, ats), answers in zip(missing.items(), (yield from gathered(asking)), strict=True):
+            for at, taken in zip(ats, answers, strict=True):
+                found[rung, at] = taken
                 # the first time it was for all the chains that a later stage may ask for
-                if not (self._sides[rung].noise_free and key in self._known):
-                    self._known[key] = rows, answer.estimate
+                if not (self._sides[rung].noise_free and (rung, at) in self._known):
+                    self._known[rung, at] = rows, taken[0]
         return found
 
-    def _both(
-        self, rows: Rows
-    ) -> EvaluationRequests[dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]]]:
-        """Each rung's energy at its own position, by one batch: the difference is told, and its noise is at one of
+    def _both(self, rows: Rows) -> EvaluationRequests[dict[tuple[str, str], Taken]]:
+        """Each rung's energy at its own position, by one batch: the difference is known, and its noise is at one of
         them."""
         cold, hot = self._cold, self._hot
         estimator, prior = cold.rung.estimator, hot.rung.estimate.prior
-        assert isinstance(estimator, Pairing) and prior is not None  # others are refused; of batches it is told
+        assert isinstance(estimator, Pairing) and prior is not None  # others are refused; of batches it is known
         memory = [known for side in (cold, hot) for known in remembered(side.rung.estimator_memory, rows)]
         found = yield from estimator.pair(cold.rung.streams["swap"], cold.position[rows], hot.position[rows], *memory)
         there = Estimate(prior[rows], None, prior=prior[rows])  # type: ignore[arg-type]

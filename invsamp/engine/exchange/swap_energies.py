@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,20 +13,8 @@ from invsamp.kernels.contract import Point
 from invsamp.protocols import Array, Gradients
 from invsamp.variances.models import Known
 
-
-class Wanted(NamedTuple):
-    """An energy that a stage takes from a rung."""
-
-    across: bool  # at the other rung's positions, not its own
-    after: bool  # with the variance of the energy that takes its place after the swap
-
-
-class Answer(NamedTuple):
-    """An estimate of an energy (k,), its variance (None: it is exact) and that after the swap (None: not asked for)."""
-
-    estimate: Estimate
-    variance: Array | None
-    after: Array | None
+#: An energy estimate (k,), its variance (None: it is exact), and the variance after the swap (None: not asked for).
+Taken = tuple[Estimate, Array | None, Array | None]
 
 
 class Side:
@@ -51,18 +38,16 @@ class Side:
         self.estimate = rung.estimate if rung.estimator.exact else None
         #: Whether swaps get its energies without noise.
         self.noise_free = whole or rung.estimator.exact_energy
-        # the estimate at the other rung's positions, where it is exact
-        self._crossed: tuple[Rows, Estimate] | None = None
-        # energies without noise of an estimator that has some, by whether they are at the other rung's positions
-        self._drawn: dict[bool, tuple[Rows, Estimate]] = {}
+        # energies without noise, by whether they are at the other rung's positions
+        self._solved: dict[bool, tuple[Rows, Estimate]] = {}
 
-    def answer(self, wanted: Sequence[Wanted], rows: Rows) -> EvaluationRequests[list[Answer]]:
-        """Energies for the chains ``rows``."""
-        answers = []
-        for across, after in wanted:
+    def answer(self, where: Sequence[bool], rows: Rows, after: bool) -> EvaluationRequests[list[Taken]]:
+        """Energies for the chains ``rows``, across or at its own positions; ``after``: with both variances."""
+        answers: list[Taken] = []
+        for across in where:
             estimate, variance = yield from self._estimate(across, rows)
             back = (yield from self._variance_after(across, rows)) if after and variance is not None else None
-            answers.append(Answer(estimate, variance, back))
+            answers.append((estimate, variance, back))
         return answers
 
     def arrive(self, rows: Rows, estimate: Estimate | None) -> EvaluationRequests[None]:
@@ -72,8 +57,8 @@ class Side:
         position[rows] = self._there[rows]
         memory = remembered(self._memory_there, rows) if self._travels else ()
         # what was cached under another fidelity is of no use: take the crossed solve, or solve again
-        if estimate is None and self._crossed is not None:
-            solved, crossed = self._crossed
+        if estimate is None and rung.estimator.exact and True in self._solved:
+            solved, crossed = self._solved[True]
             estimate, memory = crossed.take(np.searchsorted(solved, rows)), ()
         if estimate is not None:
             rung.point = Point(position, before.replaced(rows, estimate))
@@ -85,31 +70,22 @@ class Side:
         rung.arrived(rows, before)
 
     def _estimate(self, across: bool, rows: Rows) -> EvaluationRequests[tuple[Estimate, Array | None]]:
-        rung = self.rung
-        if not rung.estimator.exact:
-            return (yield from self._fresh(across, rows))
-        if not across:
+        rung, exact = self.rung, self.rung.estimator.exact
+        if exact and not across:
             return energies(rung.estimate, rows), None
-        if self._crossed is None:
-            found = yield from self._estimated(True, rows, rung.gradients)
-            self._crossed = rows, found
-        solved, estimate = self._crossed
-        return energies(estimate, np.searchsorted(solved, rows)), None
-
-    def _fresh(self, across: bool, rows: Rows) -> EvaluationRequests[tuple[Estimate, Array | None]]:
-        """Energy and variance where the estimates at hand are noisy; kept for the next stage if it is not."""
-        rung = self.rung
-        position = (self._there if across else self.position)[rows]
-        if self.noise_free and across in self._drawn:
-            solved, known = self._drawn[across]
+        if self.noise_free and across in self._solved:
+            solved, known = self._solved[across]
             return energies(known, np.searchsorted(solved, rows)), None
-        if self._whole:
+        if self._whole and not exact:
+            position = (self._there if across else self.position)[rows]
             (found,) = yield (Request(rung.fidelity, position, gradient=False),)
         else:
-            found = yield from self._estimated(across, rows)
-        self._drawn[across] = rows, found
-        variance = None if self.noise_free else rung.energy_variance(position, found.energy_variance)
-        return found, variance
+            found = yield from self._estimated(across, rows, rung.gradients if exact else False)
+        if self.noise_free:
+            self._solved[across] = rows, found
+            return found, None
+        position = (self._there if across else self.position)[rows]
+        return found, rung.energy_variance(position, found.energy_variance)
 
     def _variance_after(self, across: bool, rows: Rows) -> EvaluationRequests[Array]:
         """Variance of the energy that takes the place of this one after the swap: the rung's, where it would be."""

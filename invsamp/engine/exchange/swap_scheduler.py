@@ -15,7 +15,7 @@ from invsamp.engine.exchange.vectorized_swaps import VectorizedSwaps
 from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.evaluate.requests import EvaluationRequests, Rows, gathered
+from invsamp.evaluate.requests import EvaluationRequests, Request, gathered, watched
 from invsamp.ladder import Swap
 from invsamp.protocols import Array
 from invsamp.stored import stored
@@ -33,7 +33,7 @@ class Measured(NamedTuple):
     """What was rejected."""
 
     rejections: Array  # (pairs,) mean chances; NaN where none met
-    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the laws decides
+    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the targets decides
     barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
 
 
@@ -223,20 +223,16 @@ class Exchange(
 
     def _meet(self, k: int) -> EvaluationRequests[None]:
         """An attempt of one pair, its solves counted."""
-        asking = self._all[k].attempt()
-        try:
-            requests = next(asking)
-            while True:
-                for request in requests:
-                    self.solves[request.fidelity] += len(request.position) * request.of_each_row
-                requests = asking.send((yield requests))
-        except StopIteration as end:
-            rows: Rows = end.value
+        rows = yield from watched(self._all[k].attempt(), self._count)
         if len(rows):
             source = np.tile(np.arange(len(self._rungs))[:, None], len(self.replica_indices.replica[0]))
             i, j = self._ends[k]
             source[i, rows], source[j, rows] = j, i
             self.replica_indices = self.replica_indices.arrive(source)
+
+    def _count(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self.solves[request.fidelity] += len(request.position) * request.of_each_row
 
     def _measured(self) -> Measured:
         first = np.array([pair.first_stage_rejections for pair in self.pairs])

@@ -19,7 +19,7 @@ from invsamp.kernels.contract import decided
 from invsamp.protocols import Array
 from invsamp.tempering.target_distribution import TargetDistribution
 
-#: In place of the factors of a law that has none; pairs of such laws are not at hand.
+#: In place of the factors of a target that has none; pairs of such targets are not at hand.
 _NEITHER = np.nan, np.nan
 
 
@@ -60,7 +60,7 @@ class VectorizedSwaps:
             self._targets, self._factors = targets, np.array([target.factors or _NEITHER for target in targets])
             self._apart = bool((self._factors[:, 0] != self._factors[:, 1]).any())
         factors, prior = self._factors, np.empty((len(rungs), 0))
-        if self._apart:  # told where a law needs it
+        if self._apart:  # known where a target needs it
             prior = np.array([rung.estimate.prior for rung in rungs])
         source = np.empty(energy.shape, dtype=np.intp)
         source[...] = self._order
@@ -103,7 +103,7 @@ def _decide(
 ) -> None:
     """Log ratios (pairs, chains) of pairs (pairs, 2) and how many chains swap, whose columns are exchanged.
 
-    The prior has no columns where no law takes it apart. Infinite energies on both sides give NaN: no swap.
+    The prior has no columns where no target takes it apart. Infinite energies on both sides give NaN: no swap.
     """
     for i in range(len(pairs)):
         cold, hot, count = pairs[i, 0], pairs[i, 1], 0

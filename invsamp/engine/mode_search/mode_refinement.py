@@ -1,4 +1,4 @@
-"""Where a kernel jumps to once the law is another: the modes that it knows, led down again."""
+"""Where a kernel jumps to once the target is another: the modes that it knows, led down again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from invsamp.domains.contract import Domain
 from invsamp.engine.mode_search.multistart import PATIENCE, TOLERANCE
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request
+from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import distinct
+from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.protocols import Array
 
 #: Centers (k, d) of the modes, and factors (k, d, d) of their covariances.
@@ -28,13 +29,10 @@ def refined_modes(sampler: Sampler, fidelity: str, domain: Domain) -> Evaluation
     if kernel is None:
         return None
 
-    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
-        (found,) = yield (Request(fidelity, at),)
-        return found
-
     scale = np.sqrt(np.square(kernel.factors).sum(axis=2)).max(axis=0)
-    end = yield from descend(evaluate, kernel.centers, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
-    minima = yield from distinct(evaluate, end, scale, domain)
+    objective = Objective(of_fidelity(fidelity), scale, domain)
+    end = yield from descend(objective, kernel.centers, tolerance=TOLERANCE, most=PATIENCE)
+    minima = yield from distinct(objective, end)
     heavy = minima.heavy if minima.measured else np.arange(0)
     if len(heavy) < 2:
         return None

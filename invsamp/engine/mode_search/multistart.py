@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,11 +12,12 @@ import numpy.typing as npt
 from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
-from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, Result, Rows
+from invsamp.evaluate.requests import EvaluationRequests, Request, Result, Rows, watched
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import confirmed_extent
 from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.minima import BARRIER, Minima, confirmed, distinct, lone
+from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.protocols import Array, Gradients, Problem
 from invsamp.stored import stored
 
@@ -73,7 +74,7 @@ class ModeSearchResult(NamedTuple):
     searched: int  # prior points that were looked at beside the starts
     unseen: float  # about the share of starts that lead to minima which no descent has come to
     lowest_by: int  # descents that have come down to the lowest minimum
-    region: Region | None = None  # where no prior told where to look: the box that was searched
+    region: Region | None = None  # without a prior: the box that was searched
 
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
@@ -198,7 +199,7 @@ class _Search:
         """Lead down those points (n, d) that lie low."""
         d, self.searched = points.shape[1], self.searched + len(points)
         name, *finer = self._basins
-        energies = yield from self.spent.counted(_energies(name, points))
+        energies = yield from self.spent.counted(of_fidelity(name, False)(points))
         left = self.left(budget)
         low = lowest_near(points / self._scale, energies.energy)
         if not finer:  # what a coarse fidelity says is not held against the fine one's Gaussians
@@ -213,10 +214,10 @@ class _Search:
     def around(self) -> EvaluationRequests[tuple[Region, npt.NDArray[np.intp]]]:
         """The box around the modes that carry weight, and which of them are as wide as their Gaussians say."""
         minima, heavy = self.minima, self.minima.heavy
-        evaluate, found = _asking(self._finest, False), []
+        objective, found = self._objective(self._finest, False), []
         for k in heavy:
             mode = minima.position[k], float(minima.energies[k]), minima.extents[k]
-            found.append((yield from self.spent.counted(confirmed_extent(evaluate, *mode, self.far, self.domain))))
+            found.append((yield from self.spent.counted(confirmed_extent(objective, *mode, self.far))))
         region = region_around(minima.position[heavy], np.stack([extent for extent, _ in found]))
         return region, heavy[[whole for _, whole in found]]
 
@@ -234,18 +235,19 @@ class _Search:
         self.end = joined(self.end, on) if len(self.starts) else on
         self.starts = np.concatenate([self.starts, starts])
         telling = distinct(
-            _asking(self._finest),
+            self._objective(self._finest),
             self.end,
-            self._scale,
-            self.domain,
             worse=self.worse,
             gaussian=self._gaussian,
             basins=self._basins[self._finest],
         )
         self.minima = yield from self.spent.counted(telling)
         if self.minima.known.any() and not self.minima.known.all():
-            asking = confirmed(_asking(self._finest, False), self.minima, self.far, self.domain)
+            asking = confirmed(self._objective(self._finest, False), self.minima, self.far)
             self.minima = yield from self.spent.counted(asking)
+
+    def _objective(self, fidelity: str, gradient: Gradients = True) -> Objective:
+        return Objective(of_fidelity(fidelity, gradient), self._scale, self.domain)
 
     @property
     def lowest_by(self) -> int:
@@ -265,9 +267,9 @@ class _Search:
 
         All ends are told apart once more.
         """
-        told, count = self.spent.rows - self.led, len(self.starts)
+        apart, count = self.spent.rows - self.led, len(self.starts)
         by_descents = (budget - self.led) * count / self.led
-        by_all = (2 * budget - self.led - 2 * told) * count / (self.led + told)
+        by_all = (2 * budget - self.led - 2 * apart) * count / (self.led + apart)
         return max(0, int(min(by_descents, by_all)))
 
 
@@ -295,19 +297,10 @@ class _Spent:
 
     def counted(self, asking: EvaluationRequests[Result]) -> EvaluationRequests[Result]:
         """What comes of it."""
-        try:
-            requests = next(asking)
-            while True:
-                self.rows += sum(len(request.position) for request in requests)
-                requests = asking.send((yield requests))
-        except StopIteration as end:
-            found: Result = end.value
-            return found
+        return watched(asking, self._add)
 
-
-def _energies(name: str, points: Array) -> EvaluationRequests[Estimate]:
-    (found,) = yield (Request(name, points, False),)
-    return found
+    def _add(self, requests: Sequence[Request]) -> None:
+        self.rows += sum(len(request.position) for request in requests)
 
 
 def _led(
@@ -321,19 +314,19 @@ def _led(
         coarse, lowest = name != finest, int(np.argmin(end.energy))
         most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // n))
         tolerance, lagging = (COARSE_TOLERANCE, LAGGING) if coarse else (TOLERANCE, np.inf)
-        asking = _asking(name, "curved" if curved else True)
-        down = partial(descend, asking, domain=domain, tolerance=tolerance, lagging=lagging, basins=own)
+        objective = Objective(of_fidelity(name, "curved" if curved else True), scale, domain)
+        down = partial(descend, objective, tolerance=tolerance, lagging=lagging, basins=own)
         # where a coarser one has led, most are at the lowest one's minimum: it goes first, and its basin is known then
         ahead = everyone[:0] if own is next(iter(basins.values())) else everyone[[lowest]]
         for rows in (ahead, np.setdiff1d(everyone, ahead)):
             if len(rows):
-                spent += _replace(end, rows, (yield from down(end.position[rows], scale, most=most)))
+                spent += _replace(end, rows, (yield from down(end.position[rows], most=most)))
         best = np.min(end.energy, where=end.converged, initial=np.inf)
         rows = np.flatnonzero(~end.converged & ((end.energy <= best + far(d)) | np.isinf(best)))
         more = min(MOST - PATIENCE, (budget - spent) // len(rows)) if len(rows) else 0
         # a finer one is there to lead them on
         if more >= LEAST_MORE and not (coarse and end.converged.any()):
-            spent += _replace(end, rows, (yield from down(end.position[rows], scale, most=more)))
+            spent += _replace(end, rows, (yield from down(end.position[rows], most=more)))
     # so far away that a step is nothing: what has stopped there has come to no end
     lost = (np.abs(end.position - position) > LOST * scale).any(axis=1)
     return end._replace(converged=end.converged & ~lost)
@@ -344,11 +337,3 @@ def _replace(end: Descent, rows: Rows, by: Descent) -> int:
     for old, new in zip(end, by, strict=True):
         old[rows] = new
     return int(by.evaluations.sum())
-
-
-def _asking(fidelity: str, gradient: Gradients = True) -> Callable[[Array], EvaluationRequests[Estimate]]:
-    def evaluate(at: Array) -> EvaluationRequests[Estimate]:
-        (found,) = yield (Request(fidelity, at, gradient),)
-        return found
-
-    return evaluate

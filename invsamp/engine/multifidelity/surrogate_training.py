@@ -211,8 +211,8 @@ class Training(
         errors = {name: found.errors for name, found in learnts.items()}
         side = CoarseSide(self._steps, self._gradients)
         chain, alone = chosen(self.levels, finest, errors, costs, side)
-        if settings.every is not None:
-            chain = chain._replace(every=settings.every)
+        if settings.exchange_interval is not None:
+            chain = chain._replace(every=settings.exchange_interval)
         warm_starts = [_warm_start(rung) for rung in self.coarse.ensemble.rungs]
         warm_starts[:0] = [WarmStart(warm_starts[0].position.copy(), warm_starts[0].metric, None) for _ in chain.levels]
         levels = [learnts[name].level(name, costs.ratio(name, finest), costs.source) for name in chain.levels]
@@ -224,7 +224,7 @@ class Training(
         learned = [one.learned for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
         learned += [] if doubt is None else [doubt]
         # there the fine rung gets by itself alone
-        local = settings.local if doubt is None else 1
+        local = settings.local_move_interval if doubt is None else 1
         return Found(
             tuple(levels),
             tuple([corrections[name] for name in chain.levels]),

@@ -85,7 +85,9 @@ class TestOperator:
 @pytest.mark.parametrize("gradient_sd", [constant, loud], ids=["constant", "by state"])
 class TestCodeIsTheOperator:
     def run(self, draw, gradient_sd, beyond, warmup):
-        sampler = sgld(STEP, estimator=noisy(0.0, gradient_sd), gradient_noise=GradientNoise(known(), beyond=beyond))
+        sampler = sgld(
+            STEP, estimator=noisy(0.0, gradient_sd), gradient_noise=GradientNoise(known(), on_noise_overflow=beyond)
+        )
         return draw(gaussian(), sampler, draws=600, thin=3, warmup=warmup)
 
     def statistics(self, run):
@@ -116,7 +118,9 @@ class TestCodeIsTheOperator:
 class TestRefusal:
     @pytest.mark.parametrize(("beyond", "limit"), [("refuse", "1%"), ("clip", "10%")])
     def test_before_the_draws_begin(self, draw, beyond, limit):
-        sampler = sgld(STEP, estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(known(), beyond=beyond))
+        sampler = sgld(
+            STEP, estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(known(), on_noise_overflow=beyond)
+        )
         message = (
             rf"exceeded what a step injects in 100.0% .*, above {limit}. Take a step_size of at most 0.02 \(now 0.03"
         )
@@ -125,7 +129,9 @@ class TestRefusal:
 
     @pytest.mark.parametrize("beyond", ["refuse", "clip"])
     def test_not_within_the_budget(self, draw, beyond):
-        sampler = sgld(0.01, estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(known(), beyond=beyond))
+        sampler = sgld(
+            0.01, estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(known(), on_noise_overflow=beyond)
+        )
         assert draw(gaussian(), sampler, draws=10, warmup=100, chains=4).report["clipped_noise"] == [0.0]
 
     def test_between_the_limits_clip_warns_and_refuse_does_not_go_on(self):
@@ -136,7 +142,9 @@ class TestRefusal:
 
         settings = {"draws": 500, "warmup": 1000, "chains": 16, "seed": 1, "progress": False}
         made = {
-            beyond: sgld(STEP, estimator=noisy(0.0, rare), gradient_noise=GradientNoise(known(), beyond=beyond))
+            beyond: sgld(
+                STEP, estimator=noisy(0.0, rare), gradient_noise=GradientNoise(known(), on_noise_overflow=beyond)
+            )
             for beyond in ("clip", "refuse")
         }
         with warnings.catch_warnings():
@@ -186,7 +194,7 @@ class TestEffectiveTemperature:
 
     def run(self, draw, beyond, warmup):
         sd = float(np.sqrt(2.0 * self.TAKEN / self.HOT_STEP))
-        noise = GradientNoise(known(), beyond=beyond)
+        noise = GradientNoise(known(), on_noise_overflow=beyond)
         cold = Rung(kernel=Langevin(adjusted=True), step_size=0.5)
         hot = Rung(self.HOT, estimator=noisy(0.0, sd), step_size=self.HOT_STEP, gradient_noise=noise)
         sampler = Sampler((cold, hot), Swap(metropolis(), fraction=0.5))
@@ -205,22 +213,26 @@ class TestEffectiveTemperature:
         assert not agrees((clipped.theta[..., 0] ** 2).mean(axis=1), 1.0)
 
     def test_within_the_budget_it_is_its_own(self, draw):
-        sampler = fast_resgld((1.0, 4.0), 0.01, estimator=noisy(0.0, 2.0), beyond="effective_temperature")
+        sampler = fast_resgld((1.0, 4.0), 0.01, estimator=noisy(0.0, 2.0), on_noise_overflow="effective_temperature")
         run = draw(gaussian(), sampler, draws=10, warmup=100, chains=4)
         assert run.report["temperatures"] == [1.0, 4.0]
 
     def test_never_on_the_cold_rung(self):
-        noise = GradientNoise(beyond="effective_temperature")
+        noise = GradientNoise(on_noise_overflow="effective_temperature")
         with pytest.raises(ValueError, match="must not be 'effective_temperature' on the cold rung"):
             sgld(0.1, gradient_noise=noise)
-        sampler = fast_resgld((1.0, 4.0), 0.1, beyond="effective_temperature")
-        assert [rung.gradient_noise.beyond for rung in sampler.rungs] == ["shrink", "effective_temperature"]
+        sampler = fast_resgld((1.0, 4.0), 0.1, on_noise_overflow="effective_temperature")
+        assert [rung.gradient_noise.on_noise_overflow for rung in sampler.rungs] == ["shrink", "effective_temperature"]
 
     def test_needs_one_step_size(self):
         with pytest.raises(ValueError, match=r"step_size of a rung .* must be one number, got"):
-            Rung(4.0, step_size=exponential(0.1, 0.9), gradient_noise=GradientNoise(beyond="effective_temperature"))
+            Rung(
+                4.0,
+                step_size=exponential(0.1, 0.9),
+                gradient_noise=GradientNoise(on_noise_overflow="effective_temperature"),
+            )
 
 
 def test_unknown_answers_are_named():
-    with pytest.raises(ValueError, match=r"beyond must be one of .*, got 'ignore'"):
-        GradientNoise(beyond="ignore")
+    with pytest.raises(ValueError, match=r"on_noise_overflow must be one of .*, got 'ignore'"):
+        GradientNoise(on_noise_overflow="ignore")

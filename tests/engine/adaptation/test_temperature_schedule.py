@@ -151,7 +151,7 @@ class TestBeginning:
     def test_limits(self, draw):
         run = draw(
             two_modes_posterior(),
-            iv.samplers.parallel_tempering(ladder=iv.ladder.auto_ladder(most=3)),
+            iv.samplers.parallel_tempering(ladder=iv.ladder.auto_ladder(max_rungs=3)),
             draws=20,
             chains=8,
         )

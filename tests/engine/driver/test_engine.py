@@ -62,7 +62,11 @@ SAMPLERS = {
         (1.0, 4.0), 0.01, **NOISE, variance=kernel_ridge(20, 1.0, 1.0), structure="diagonal"
     ),
     "fast, effective temperature": fast_resgld(
-        (1.0, 4.0), 0.05, estimator=noisy(0.5, 20.0), fidelities=("fine", "fine"), beyond="effective_temperature"
+        (1.0, 4.0),
+        0.05,
+        estimator=noisy(0.5, 20.0),
+        fidelities=("fine", "fine"),
+        on_noise_overflow="effective_temperature",
     ),
     "control variates": resgld((1.0, 4.0), 0.01, estimator=control_variate(4, 7), swap_fraction=0.5),
     "control variates, two fidelities": fast_resgld(

@@ -40,7 +40,7 @@ class Rippled(Line):
         return self(theta), lambda cotangent: product(cotangent) + slope * cotangent.sum(axis=1, keepdims=True)
 
 
-LEARNING = iv.samplers.surrogate_exchange(correct="auto", pairs=30, every=2, local=3)
+LEARNING = iv.samplers.surrogate_exchange(correct="auto", pairs=30, exchange_interval=2, local_move_interval=3)
 
 
 @pytest.fixture
@@ -154,7 +154,10 @@ class TestChainsThatDoNotAgree:
 
     def test_those_that_hardly_exchange_are_named(self):
         problem = two_humps().with_forward({"coarse": Split(1.0, 1.0), "fine": Squared(1.0, 30.0)})
-        sampler, starts = iv.samplers.surrogate_exchange(every=3, local=10**6), [[2.0], [2.0], [-2.0], [-2.0]]
+        sampler, starts = (
+            iv.samplers.surrogate_exchange(exchange_interval=3, local_move_interval=10**6),
+            [[2.0], [2.0], [-2.0], [-2.0]],
+        )
         with pytest.warns(UserWarning, match=r"chains [23] \(0.0%\), [23] \(0.0%\) exchanged with the coarse model in"):
             iv.sample(problem, sampler, start=starts, thin=3, **QUICK | {"draws": 100})
 
@@ -169,14 +172,14 @@ class TestLaw:
             off = run.theta - mean
             return np.concatenate([off.mean(axis=1), np.square(off).mean(axis=1) / np.diag(covariance)], axis=1)
 
-        sampler = iv.samplers.surrogate_exchange(correct="offset", pairs=20, every=2, local=3)
+        sampler = iv.samplers.surrogate_exchange(correct="offset", pairs=20, exchange_interval=2, local_move_interval=3)
         assert agrees(moments(posed(), sampler), truth)
         assert not agrees(moments(alone(), iv.mala()), truth)  # the coarse model's own
 
     def test_holds_where_the_coarse_model_is_wrong_on_purpose(self, draw, agrees):
         mean, _ = exact()
         problem = posed(shift=SHIFT + 3.0 * NOISE, bend=0.05)
-        sampler = iv.samplers.surrogate_exchange(correct="none", pairs=10, every=2, local=1)
+        sampler = iv.samplers.surrogate_exchange(correct="none", pairs=10, exchange_interval=2, local_move_interval=1)
         run = draw(problem, sampler, draws=400, warmup=200, chains=128)
         # so many chains, each for so long, that where they began is forgotten by the second half
         assert agrees(run.theta[:, 200:].mean(axis=1), mean)
@@ -188,7 +191,9 @@ class TestLaw:
         problem = posed(coarse=Line(FINE, 0.3), fine=Line(cost=20.0))
 
         def means(**told):
-            sampler = iv.samplers.surrogate_exchange(correct="none", pairs=10, every=2, local=2, **told)
+            sampler = iv.samplers.surrogate_exchange(
+                correct="none", pairs=10, exchange_interval=2, local_move_interval=2, **told
+            )
             run = draw(problem, sampler, draws=150, warmup=200, chains=128)
             return run.theta[:, 50:].mean(axis=1)
 
@@ -227,7 +232,7 @@ def test_goes_on_to_the_bit_from_any_moment(tmp_path, quiet, step):
 
 def test_goes_on_to_the_bit_with_noisy_energies(tmp_path, quiet):
     noisy = iv.samplers.surrogate_exchange(
-        correct="auto", pairs=30, every=2, local=3, estimator=iv.estimators.noisy(0.5)
+        correct="auto", pairs=30, exchange_interval=2, local_move_interval=3, estimator=iv.estimators.noisy(0.5)
     )
     whole = iv.sample(posed(), noisy, **QUICK)
     stopped_at(tmp_path / "run", 505, posed(), noisy)
@@ -264,7 +269,7 @@ def three_levels():
 
 
 #: Which has to pass on what is not corrected.
-PASSING = iv.samplers.surrogate_exchange(correct="none", pairs=30, every=2, local=3)
+PASSING = iv.samplers.surrogate_exchange(correct="none", pairs=30, exchange_interval=2, local_move_interval=3)
 
 
 class TestChain:
@@ -304,7 +309,9 @@ class TestChain:
             np.testing.assert_array_equal(iv.resume(tmp_path / str(step), progress=False).theta, whole.theta)
 
     def test_a_ladder_above_the_coarse_rung_goes_on(self, quiet):
-        sampler = iv.samplers.surrogate_exchange((1.0, 2.0, 4.0), correct="none", pairs=30, every=2, local=3)
+        sampler = iv.samplers.surrogate_exchange(
+            (1.0, 2.0, 4.0), correct="none", pairs=30, exchange_interval=2, local_move_interval=3
+        )
         run = iv.sample(three_levels(), sampler, **QUICK)
         assert run.report["fidelities"] == ["fine", "middle", "coarse", "coarse", "coarse"]
         assert all(accepts > 0 for accepts in run.report["swap_accepts"])
@@ -331,7 +338,7 @@ class Timed(Line):
 def test_two_workers_solve_fine_ones_at_the_same_time(quiet):
     """Those of 4 chains, or 20 pairs, are asked at a time; the coarse model is too cheap to be sent."""
     problem = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02), fine=Timed(cost=20.0, seconds=0.02))
-    sampler = iv.samplers.surrogate_exchange(correct="auto", pairs=20, every=5, local=100)
+    sampler = iv.samplers.surrogate_exchange(correct="auto", pairs=20, exchange_interval=5, local_move_interval=100)
     alone = iv.sample(posed(coarse=problem.forward["coarse"], fine=Timed(cost=20.0)), sampler, **QUICK)
     SPANS.clear()
     with ThreadPoolExecutor(2) as executor:
@@ -357,7 +364,9 @@ class TestEnhanced:
         assert np.ptp(found - known) < 1e-9  # but for a constant
 
     def test_is_a_part_of_the_run(self, quiet):
-        sampler = iv.samplers.surrogate_exchange(correct="affine", enhanced=True, pairs=30, every=2, local=3)
+        sampler = iv.samplers.surrogate_exchange(
+            correct="affine", enhanced=True, pairs=30, exchange_interval=2, local_move_interval=3
+        )
         run = iv.sample(posed(), sampler, **QUICK)
         assert run.report["correction"]["enhanced"] and run.report["swap_accepts"][0] > 0
         with pytest.raises(ValueError, match="enhanced must be False where correct is None"):
@@ -522,7 +531,9 @@ class TestBadInput:
     def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_told(self, quiet):
         wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))
         run = iv.sample(wide, **QUICK)
-        assert any("'coarse' is 2.5 times dearer than 'fine' (counted)" in line for line in run.report["decisions"])
+        assert any(
+            "'coarse' is 2.5 times more expensive than 'fine' (counted)" in line for line in run.report["decisions"]
+        )
         learned = LevelCorrection("coarse", "affine", {"affine": 0.1}, 0.9, 20, 0, 30.0, "counted", 25)
         assert "fewer pairs than its 25 outputs need: the map is held near an offset" in str(learned)
 
@@ -537,7 +548,10 @@ class TestBadInput:
 
     def test_a_sampler_that_corrects_prints_and_compares(self):
         assert isinstance(LEARNING, CorrectedExchange) and "corrected by 30 pairs" in str(LEARNING)
-        assert iv.samplers.surrogate_exchange(correct="auto", pairs=30, every=2, local=3) == LEARNING
+        assert (
+            iv.samplers.surrogate_exchange(correct="auto", pairs=30, exchange_interval=2, local_move_interval=3)
+            == LEARNING
+        )
 
 
 def test_data_are_those_of_all_models():

@@ -151,7 +151,7 @@ def test_a_pilot_that_leaves_states_out_is_reported(warmed):
     def slope(position):
         return -position[:, 0], np.full_like(position, -1.0)
 
-    model = kernel_ridge(20, most=20)
+    model = kernel_ridge(20, max_states=20)
     rung = Rung(estimator=noisy(0.0, 1.0), energy_variance=known(), gradient_noise=GradientNoise(model), step_size=0.1)
     target = Target(FunctionPotential(slope, 1), start=np.array([[0.0]]))
     _, report = warmed(target, Sampler([rung]), chains=4, warmup=1000)

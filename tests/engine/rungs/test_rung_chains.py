@@ -183,7 +183,7 @@ class TestVariances:
         assert made.energy_variance(made.position, None) is None
 
     def test_probes_are_not_asked_for_once_a_pilot_is_complete(self):
-        model = kernel_ridge(states=8, most=8)
+        model = kernel_ridge(states=8, max_states=8)
         settings = {"estimator": noisy(1.0, 2.0), "energy_variance": model, "gradient_noise": GradientNoise(model)}
         made = at_work(start=np.arange(8.0).reshape(4, 2), probes=5, **settings)
         before = made.potential.evaluations
