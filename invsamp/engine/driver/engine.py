@@ -175,7 +175,6 @@ class Engine(
             If every solve fails for 200 steps in a row. If gradients are noisier than a rung may have them
             (`invsamp.ladder.GradientNoise`), at the end of warm-up.
         """
-        steps = 1
         try:
             if self.coarse is not None and self.coarse.learning:
                 self.coarse.step()
@@ -185,14 +184,15 @@ class Engine(
             elif self.phases.warming:
                 self.phases.step()
             else:
-                steps = self._sample(most, keep)
+                self.done += self._sample(most, keep)
+                return
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
             message = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
             raise RuntimeError(message) from failure
-        self.done += steps
+        self.done += 1
         if not self.learning:
             self._turn()
 

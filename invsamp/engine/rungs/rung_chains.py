@@ -483,12 +483,11 @@ class RungChains(
         """Its gradient with respect to the position (chains, d)."""
         return self.target.gradient(estimate, self.target_memory)
 
-    def gradient_variance(self, point: Point | None = None) -> Array | None:
-        """Covariance of the gradient estimates, by default where the chains are, if it is taken out of the noise."""
+    def gradient_variance(self) -> Array | None:
+        """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
         if self.noise.gradient_model is None or self.estimator.exact or not self.noise.ready:
             return None
-        position, estimate = point or self.point
-        return self.noise.gradient_variance(position, estimate.gradient_variance)
+        return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
 
     def _watch(self, here: Point, there: Point, info: Info) -> None:
         """After a step in which solves failed: `SolvesFailed` if no chain could have moved for too long."""
@@ -521,7 +520,7 @@ class _ActiveRung:
     """
 
     __slots__ = (
-        *("_of", "contains", "evaluate", "follow", "log_uniform", "normal", "solve"),
+        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
         *("free", "target", "target_memory", "metric", "step_size"),
     )
 
@@ -538,6 +537,8 @@ class _ActiveRung:
         # one of somebody's own that is derived from `Exact` may say something else
         self.evaluate = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
         self.follow, self.contains, self.solve = of.follow, of.domain.contains, of.solve
+        spends = of.settings.gradient_noise is not None and not of.estimator.exact
+        self.gradient_noise = self._gradient_noise if spends else _no_noise
 
     @property
     def step_scale(self) -> float:
@@ -582,10 +583,16 @@ class _ActiveRung:
         variance = of.energy_variance(point.position, point.estimate.energy_variance)
         return None if variance is None else variance * factors[1] ** 2
 
-    def gradient_noise(self, point: Point) -> Array | None:
-        """Covariances of the noise of their whitened gradients, to be taken out of what is injected."""
-        factors, variance = self.target.factors, self._of.gradient_variance(point)
-        if factors is None or variance is None:
+    def _gradient_noise(self, point: Point) -> Array | None:
+        noise, factors = self._of.noise, self.target.factors
+        if factors is None or not noise.ready:
             return None
+        variance = noise.gradient_variance(point.position, point.estimate.gradient_variance)
+        assert variance is not None  # else `_no_noise` stands here
         whitened = self.metric.whiten_covariance(variance)
         return whitened if factors[1] == 1.0 else whitened * factors[1] ** 2
+
+
+def _no_noise(point: Point) -> Array | None:
+    """Of gradients without noise, or with some that is not taken out of what is injected."""
+    return None
