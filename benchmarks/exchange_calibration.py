@@ -24,7 +24,7 @@ import numpy as np
 from scipy.stats import norm
 
 import invsamp as iv
-from invsamp.engine.multifidelity.corrected_run import CorrectedEngine
+from invsamp.engine.driver.engine import Engine
 from invsamp.problems import conductivity
 from invsamp.protocols import Array, VectorJacobianProduct
 from invsamp.solvers.fem.fields import LogField, Modes
@@ -98,21 +98,22 @@ CASES = {
 }
 
 
-class Unfrozen(CorrectedEngine):
+class Unfrozen(Engine):
     """The control: after each draw another map, which is right where the fine chains stand."""
 
     steep: ClassVar[float] = STEEP
 
-    def step(self) -> None:
-        super().step()
-        if self.found is None or self.warming:
+    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
+        super().step(most, keep)
+        if self.coarse is None or self.coarse.found is None or self.warming:
             return
-        posterior, fine, coarse = self._posterior, self.rungs[0], self.rungs[1]
+        posterior, fine, coarse = self.problem, self.rungs[0], self.rungs[1]
+        assert isinstance(posterior, iv.Posterior)
         theta = posterior.to_theta(fine.position)
         own = posterior.predict(theta, coarse.fidelity)
         offset = posterior.predict(theta, fine.fidelity) - self.steep * own
-        self.correct(Correction(coarse.fidelity, Map(offset.mean(axis=0), self.steep * np.eye(own.shape[1]))))
-        self.do([rung.reevaluate(np.arange(len(theta))) for rung in self.rungs[1:]])
+        self.coarse.correct(Correction(coarse.fidelity, Map(offset.mean(axis=0), self.steep * np.eye(own.shape[1]))))
+        self.bound.dispatch.do([rung.reevaluate(np.arange(len(theta))) for rung in self.rungs[1:]])
 
 
 def calibrated(
@@ -120,11 +121,11 @@ def calibrated(
 ) -> iv.calibration.Calibration:
     """Of the exchange as it is, or of the control whose map is so steep."""
     case = CASES[name]
-    engine = CorrectedEngine if steep is None else type("Unfrozen", (Unfrozen,), {"steep": steep})
+    engine = Engine if steep is None else type("Unfrozen", (Unfrozen,), {"steep": steep})
     kind = "" if steep is None else "-control" if steep == STEEP else f"-control-{steep:g}"
     folder = None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{kind}"
     with (
-        patch("invsamp.engine.multifidelity.corrected_run.CorrectedEngine", engine),
+        patch("invsamp.sampling.Engine", engine),
         ProcessPoolExecutor(workers, get_context("fork")) as executor,  # which takes the patch along
     ):
         return iv.calibrate(

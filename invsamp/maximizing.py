@@ -9,7 +9,8 @@ import numpy as np
 
 from invsamp.arguments import integer, one_of, optional
 from invsamp.engine.adaptation.metric_estimation import far
-from invsamp.engine.rungs.gradient_check import Uncounted, check_one
+from invsamp.engine.rungs.dispatch import Uncounted
+from invsamp.engine.rungs.gradient_check import check_one
 from invsamp.engine.rungs.initial_points import check_mistake, failure_message, given_positions, given_theta
 from invsamp.errors import ModelError
 from invsamp.evaluate.counted import CountedPotential

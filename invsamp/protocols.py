@@ -20,7 +20,7 @@ AnyArray = npt.NDArray[Any]
 Facts = Mapping[str, Any]
 Plain = dict[str, Any]
 #: ArviZ's or xarray's data; an object of h5py's; a tensor of PyTorch's, and whatever else is its: libraries that do not
-#: tell their types.
+#: declare their types.
 InferenceData = Any
 Hdf5 = Any
 Tensor = Any
@@ -138,7 +138,7 @@ class Parts(NamedTuple):
 
 @runtime_checkable
 class SplitPotential(Potential, Protocol):
-    """A potential that tells prior energy and misfit apart, as tempering of the likelihood alone needs it."""
+    """A potential that gives prior energy and misfit separately, as tempering of the likelihood alone needs it."""
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and prior energy, and the gradients that are wanted."""
@@ -157,7 +157,7 @@ class Curved(NamedTuple):
 
 @runtime_checkable
 class CurvedPotential(Potential, Protocol):
-    """A potential that may tell a Gauss-Newton matrix for about what its gradient takes."""
+    """A potential that may give a Gauss-Newton matrix for about what its gradient takes."""
 
     @property
     def curved(self) -> bool:
@@ -173,7 +173,7 @@ class CurvedPotential(Potential, Protocol):
 
 @runtime_checkable
 class ObservingPotential(Potential, Protocol):
-    """A potential of a forward model, which tells what that predicts."""
+    """A potential of a forward model, which gives what that predicts."""
 
     def observations(self, position: Array) -> Array:
         """Predicted observations (chains, m); NaN where the solve failed."""
@@ -195,7 +195,7 @@ class NoisyPotential(SplitPotential, Protocol):
     """A potential of data that come with noise."""
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What their misfit should be; None where the noise does not tell, or adapts to the data."""
+        """What their misfit should be; None where the noise does not say, or adapts to the data."""
 
     def residuals(self, position: Array) -> Array:
         """How far data are from what is predicted (chains, m), in sds of their noise; NaN where that says nothing."""
@@ -301,7 +301,7 @@ class BatchPotential(TermwisePotential, Protocol):
 
 @runtime_checkable
 class SensitivePotential(TermwisePotential, Protocol):
-    """A potential whose data terms are functions of one observation each, and which tells how these change."""
+    """A potential whose data terms are functions of one observation each, and which gives how these change."""
 
     def sensitivities(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Of the terms at ``indices`` (chains, batch) what makes their Gauss-Newton matrices.
@@ -311,7 +311,7 @@ class SensitivePotential(TermwisePotential, Protocol):
 
 
 class Reference(NamedTuple):
-    """A Gaussian law of positions: mean (d,), and standard deviations (d,) or a lower Cholesky factor (d, d)."""
+    """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d)."""
 
     mean: Array
     factor: Array
@@ -319,10 +319,10 @@ class Reference(NamedTuple):
 
 @runtime_checkable
 class GaussianReference(Protocol):
-    """A problem with a Gaussian law of positions to hold proposals against: the prior's, where that is Gaussian."""
+    """A problem with a Gaussian distribution of positions for proposals: the prior's, where that is Gaussian."""
 
     def reference(self) -> Reference:
-        """That law, the same whenever it is asked for."""
+        """That distribution, the same whenever it is asked for."""
 
 
 @runtime_checkable
@@ -381,15 +381,10 @@ class RemovableDomain(Protocol):
 
 @runtime_checkable
 class ExplainsFailures(Protocol):
-    """A problem that knows what its last failed solve said."""
+    """A problem that knows what its failed solves said."""
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
-        """That; None if no solve of the fidelity failed."""
-
-
-@runtime_checkable
-class KnowsMistakes(Protocol):
-    """A problem that tells a model which raises everywhere from solves that fail."""
+        """What the last failed solve of a fidelity said; None if none failed."""
 
     def model_mistake(self, fidelity: str | None = None) -> Exception | None:
         """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
@@ -424,7 +419,7 @@ class NamesSeries(Protocol):
 
 @runtime_checkable
 class Predicts(Protocol):
-    """A problem that tells what would be seen in place of its data."""
+    """A problem that predicts what would be seen in place of its data."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -439,7 +434,7 @@ class Predicts(Protocol):
 
 @runtime_checkable
 class TellsLikelihood(Protocol):
-    """A problem that tells the log likelihood of each datum."""
+    """A problem that gives the log likelihood of each datum."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -451,7 +446,7 @@ class TellsLikelihood(Protocol):
 
 @runtime_checkable
 class Described(Protocol):
-    """A problem that tells its parts, by which a run that goes on recognizes it."""
+    """A problem that lists its parts, by which a run that goes on recognizes it."""
 
     def described(self) -> Facts:
         """Parts by name, with printable settings: "prior", "noise", "forward" (each may be a mapping), and "data"."""
@@ -459,7 +454,7 @@ class Described(Protocol):
 
 @runtime_checkable
 class SampledProblem(Protocol):
-    """A problem as a boundary lets the sampler see it: other walls, or other energies, in the same coordinates."""
+    """A problem as a boundary lets the sampler see it: other bounds, or other energies, in the same coordinates."""
 
     @property
     def sampling_domain(self) -> Any:
@@ -474,7 +469,7 @@ class Problem(SampledProblem, Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
 
     What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
-    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `KnowsMistakes`, `HasModels`, `Observed`, `NamesSeries`,
+    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `NamesSeries`,
     `Predicts`, `Described`. Nothing beside these is asked of one.
     """
 
@@ -485,13 +480,6 @@ class Problem(SampledProblem, Protocol):
     @property
     def fidelities(self) -> tuple[str, ...]:
         """Names of the fidelities, from the coarsest to the finest."""
-
-    def potential(self, fidelity: str | None = None) -> Potential:
-        """The potential of one fidelity, the finest by default."""
-
-    @property
-    def sampling_domain(self) -> Any:
-        """Domain of the positions (`invsamp.domains`)."""
 
     @property
     def support(self) -> Any:

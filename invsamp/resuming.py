@@ -22,13 +22,10 @@ from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.recorded_variables import Record, as_record
 from invsamp.engine.driver.signals import Interrupts
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.engine.multifidelity.corrected_run import engine_of
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
-from invsamp.parallel.consistency_check import check_equal, run_settings
-from invsamp.parallel.evaluator_lifecycle import answered_by, as_evaluator
+from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.parallel.messages import Communicator
-from invsamp.parallel.mpi_run import communicator, share
 from invsamp.protocols import Array, Facts, Observed, Potential, Problem
 from invsamp.results.partial_results import announce
 from invsamp.results.run import Run
@@ -113,16 +110,12 @@ def resume(
     problem, used, kept = _parts(path, header, payload, posterior, sampler, record)
     _check_same(path, header.about, problem, used)
     plan = _plan(header.about["plan"], draws, evaluations)
-    engine, evaluator = engine_of(problem, used, plan), as_evaluator(executor)
+    engine = Engine(problem, used, plan)
     engine.record = kept
-    if evaluator and comm is not None:
-        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
+    evaluator = evaluator_of(engine, executor, comm, {})
     with one_thread():
-        if (comm := None if evaluator else communicator(problem, comm)) is not None:
-            check_equal(comm, run_settings(engine))
-        with answered_by(engine, evaluator):
-            run = share(comm, engine, partial(_carried_on, engine, path, header.about, progress))
-    if header.draws != plan.draws and (comm is None or comm.rank == 0):
+        run = evaluated(engine, evaluator, partial(_carried_on, engine, path, header.about, progress))
+    if header.draws != plan.draws and evaluator.drives:
         announce(run, stacklevel=2)
     return run
 

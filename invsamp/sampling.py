@@ -5,32 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from invsamp.arguments import boolean, instance
+from invsamp.arguments import boolean, instance, integer, optional
 from invsamp.engine.driver.blas_threads import one_thread
-from invsamp.engine.driver.checkpoint_loop import begin_run, check_segment
-from invsamp.engine.driver.draw_buffer import Draws
+from invsamp.engine.driver.checkpoint_loop import begin_run
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.driver.progress_bar import Bar
+from invsamp.engine.driver.loop import in_memory
 from invsamp.engine.driver.recorded_variables import as_record
-from invsamp.engine.driver.signals import Interrupts, leave, reason
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.engine.multifidelity.corrected_run import engine_of
 from invsamp.engine.rungs.initial_points import given_start
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.modes import Modes
-from invsamp.parallel.consistency_check import check_equal, run_settings
-from invsamp.parallel.evaluator_lifecycle import answered_by, as_evaluator
+from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.parallel.messages import Communicator
-from invsamp.parallel.mpi_run import communicator, share
 from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem
@@ -75,8 +69,8 @@ def sample(
         What to sample.
     sampler : Sampler, optional
         From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `parallel_tempering`, `resgld`, `r2sgld`,
-        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
-        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by optimizations from the prior and
+        by pilot runs: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
         fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
         ``run.report["decisions"]`` says which and why.
     draws : int
@@ -90,7 +84,7 @@ def sample(
     chains : int
         Independent chains (of the whole ladder), advanced together.
     seed : int, optional
-        Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
+        Fixes the draws. Default: taken from the system and reported in ``run.report["seed"]``.
     start : ndarray (dimension,) or (chains, dimension), mapping of names to values, or Modes, optional
         Natural parameters at which every rung starts; (rungs, chains, dimension): those of each rung, of a ladder that
         warm-up finds those of the first one (``len(sampler.rungs)``). Of what `maximize` found: draws of its Gaussians.
@@ -108,7 +102,7 @@ def sample(
         Whether the models are checked. Gradients are held against differences of energies before the first step, at two
         starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
         step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
-        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. Given
+        fidelity, in ``run.report["repeated"]``, show whether energies depend on the batch, or on earlier calls. Given
         step sizes of kernels that accept every move are refused if they are unstable, in
         ``run.report["step_stability"]``. The draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
@@ -126,10 +120,10 @@ def sample(
     evaluations : int, optional
         Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
         quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
-        processes, of a few). A warm-up that learns variances or a contour law is made whole. Default: 32 for each step
-        of a chain, many times what an easy posterior takes; it limits the warm-up of runs without a chosen sampler,
-        while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on what. The
-        logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
+        processes, of a few). A warm-up that learns variances or a contour target is made whole. Default: 32 for each
+        step of a chain, many times what an easy posterior takes. It limits the warm-up of runs without a chosen
+        sampler, while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on
+        what. The logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
 
     Returns
     -------
@@ -139,8 +133,7 @@ def sample(
     ------
     ValueError
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
-        been solved by then. If the directory holds something already. If a given step size is unstable at the lowest
-        energy found, for a kernel that accepts every move.
+        been solved by then. If the directory holds something already.
     ModelError
         A `ValueError`: if a gradient is not that of its energy and the sampler has no acceptance step, which would
         leave the draws biased. With one, it is a warning.
@@ -162,24 +155,20 @@ def sample(
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
-    engine = engine_of(problem, sampler, asked)
+    engine = Engine(problem, sampler, asked)
     engine.record = as_record(problem, record, keep)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
-    check_segment(segment)
+    optional(integer, "segment", segment, least=1)
     if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
-    evaluator = as_evaluator(executor)
-    if evaluator and comm is not None:
-        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
+    settings = {"seed": "the system's" if seed is None else seed, "stored": path is not None}
+    evaluator = evaluator_of(engine, executor, comm, settings)
     with one_thread():
-        if (comm := None if evaluator else communicator(problem, comm)) is not None:
-            _check_agreed(comm, engine, "the system's" if seed is None else seed, path)
         if path is None:
             load_arviz()  # which may fail, and must not do so when the draws are made
-        with answered_by(engine, evaluator):
-            run = share(comm, engine, partial(_made, engine, progress, path, segment, together=comm is not None))
-    if comm is None or comm.rank == 0:
+        run = evaluated(engine, evaluator, partial(_made, engine, progress, path, segment))
+    if evaluator.drives:
         announce(run, stacklevel=2)
     return run
 
@@ -191,23 +180,17 @@ def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, se
         start = start.draws(chains, seed)
     if start is None:
         return None
-    return given_start(engine.problem, engine.sampled.sampling_domain, start, chains, len(engine.sampler.rungs))
+    return given_start(engine.bound, start, chains, len(engine.sampler.rungs))
 
 
-def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Path | None) -> None:
-    """See that all processes were given the same; a seed of the system's is that of the process which drives."""
-    begun = None if engine.given is None else engine.given.tolist()
-    check_equal(comm, run_settings(engine) | {"seed": seed, "start": begun, "stored": path is not None})
-
-
-def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
+def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:
     """The run from its first solve to its last."""
-    engine.restart_clock(0.0)  # what came before was imports and agreement, and waiting for processes to start
+    engine.seconds = 0.0  # what came before was imports and agreement, and waiting for processes to start
     if path is not None:
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)
     engine.begin(engine.given)
-    return handed_back(engine, _run(engine, progress, together))
+    return handed_back(engine, in_memory(engine, progress))
 
 
 def plan(
@@ -249,31 +232,3 @@ def _no_problem(name: str, value: object) -> ValueError:
     elif callable(value):
         said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
     return ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(value).__name__}{said}")
-
-
-def _run(engine: Engine, progress: bool, together: bool) -> Draws:
-    """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
-    plan = engine.plan
-    kept = Draws(engine, plan.draws)
-    bar = Bar(engine, progress)
-    # alone, a step that hangs can be left; several processes end after one
-    shared = Interrupts() if together else None
-    received = None
-    try:
-        with shared or nullcontext():
-            while engine.done < engine.steps and not engine.exhausted:
-                engine.step(engine.steps, kept.keep)
-                bar.tick()
-                kept.follow()
-                received = shared and (shared.received or engine.signaled())
-                if received:
-                    leave(received, f"stopped after {engine.done} of {engine.steps} steps")
-            engine.finish()
-    except (KeyboardInterrupt, Exception) as error:
-        # several processes that stopped in the middle of a step cannot go on
-        if not kept.count or (isinstance(error, KeyboardInterrupt) and shared and not received):
-            raise
-        engine.stopped = f"{reason(error)}: the run holds the {kept.count} draws that were made, of {plan.draws}"
-    finally:
-        bar.close()
-    return kept

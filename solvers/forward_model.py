@@ -21,7 +21,6 @@ class Linearized(Protocol):
 
     def linearize(self, theta: Array) -> tuple[Array, Product]:
         """Observations (batch, m) and the vector-Jacobian product."""
-        ...
 
 
 def checked_theta(theta: object, width: int) -> Array:

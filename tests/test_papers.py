@@ -16,7 +16,9 @@ from invsamp import samplers
 from invsamp.engine.driver import serialization as states
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.parallel import load_balancing, mpi_run
+from invsamp.parallel import load_balancing
+from invsamp.parallel.evaluator_lifecycle import evaluated
+from invsamp.parallel.mpi_evaluator import Ranks
 
 PAGE = (Path(__file__).parents[1] / "docs" / "papers.md").read_text()
 ROWS = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| `(iv\.[^`]+)` \|$", PAGE, re.MULTILINE)
@@ -240,7 +242,7 @@ def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(n
             engine.restore(states.decode(state))
             return states.decode(steps(engine, count))
 
-        return states.encode(mpi_run.share(comm, engine, part))
+        return states.encode(evaluated(engine, Ranks(comm, engine, {}), part))
 
     whole = Engine(problem(name), sampler, plan)
     whole.begin()

@@ -199,7 +199,8 @@ class TestBadInput:
         ("start", "message"),
         [
             ({"a": 0.0, "b": 1.0, "c": 1.0}, r"\['c'\]"),
-            ({"a": 0.0}, r"\['b'\]"),
+            ({"a": 0.0}, r"start must have a value for each of \['a', 'b'\], got \['a'\]"),
+            ({"a": [0.0, 1.0], "b": 3 * [1.0]}, r"start must have the same leading shape for every name, got .*\(3,\)"),
             ({"a": 0.0, "b": 3.0}, r"start must have positive prior density, got \[0.0, 3.0\]"),
             ([0.0, -1.0], r"start must have positive prior density, got \[0.0, -1.0\]"),
             ([0.0, np.inf], r"start must have positive prior density, got \[0.0, inf\]"),

@@ -14,7 +14,7 @@ from invsamp.protocols import Plain
 class Repeated(TypedDict):
     """Differences of the energies of one fidelity when positions were evaluated again.
 
-    See `invsamp.engine.driver.repeated_evaluations`.
+    See `invsamp.engine.rungs.model_checks`.
     """
 
     positions: int
@@ -34,7 +34,7 @@ class Descents(TypedDict):
 
 
 class StepStability(TypedDict):
-    """Of a kernel that accepts every move, at the last draws (`invsamp.engine.driver.step_stability`)."""
+    """Of a kernel that accepts every move, at the last draws (`invsamp.engine.rungs.step_stability`)."""
 
     share: float  # the step size over the longest stable one
     drift: float  # squared drift of a step over its squared noise

@@ -36,11 +36,9 @@ class Boundary(Protocol):
     @property
     def leaves(self) -> bool:
         """Whether draws may lie outside the domain."""
-        ...
 
     def apply(self, problem: Problem) -> SampledProblem:
         """The problem that is sampled."""
-        ...
 
 
 @stored_dataclass

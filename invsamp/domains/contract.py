@@ -45,26 +45,21 @@ class Domain(Protocol):
     @property
     def dimension(self) -> int | None:
         """Number of coordinates; None for a domain that fits any number."""
-        ...
 
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless positions of this dimension can lie in the domain."""
-        ...
 
     def contains(self, position: Array) -> BoolArray:
         """Whether each position (n, d) lies in the (closed) domain, shape (n,)."""
-        ...
 
     def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
         """Ends of the specular paths that start at `position` (n, d) along `move` (n, d).
 
         `metric` is the preconditioner P, symmetric positive definite: (d,) for a diagonal, (d, d), or None.
         """
-        ...
 
     def constrains(self, dimension: int) -> BoolArray:
         """Which coordinates the domain restricts, shape (d,)."""
-        ...
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """Closed curves (k, 2) that bound the domain in the plane of coordinates i and j, for plots.
@@ -72,20 +67,15 @@ class Domain(Protocol):
         Counter-clockwise around the domain and clockwise around holes; none where nothing restricts that pair.
         What lies outside ``view = (lower (2,), upper (2,))`` may be left out.
         """
-        ...
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (d,) of a box that holds the domain; infinite where there is none."""
-        ...
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
         """Independent uniform draws, shape (n, d); ValueError for a domain that is not bounded."""
-        ...
 
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
-        ...
 
     def __and__(self, other: Domain) -> Domain:
         """Intersection."""
-        ...

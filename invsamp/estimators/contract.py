@@ -30,7 +30,6 @@ class Source(Protocol):
     @property
     def fidelities(self) -> Mapping[str, Source]:
         """Those of all fidelities of a run by name, from the coarsest to the finest."""
-        ...
 
 
 class BoundEstimator(Protocol):
@@ -52,7 +51,6 @@ class BoundEstimator(Protocol):
         Of a random generator, positions (chains, d) and ``gradient: Gradients = True``; if it is `Remembering`, of its
         memory, too.
         """
-        ...
 
 
 @runtime_checkable
@@ -76,13 +74,11 @@ class Remembering(Protocol):
 
     def init(self, rng: np.random.Generator, position: Array) -> EvaluationRequests[Memory]:
         """Memory of chains that begin at positions (n, d), or are put there."""
-        ...
 
     def updated(
         self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int
     ) -> EvaluationRequests[Memory]:
         """Memory after the rung's ``iteration``-th step, to positions (chains, d)."""
-        ...
 
 
 @runtime_checkable
@@ -97,7 +93,6 @@ class Pairing(Protocol):
         self, rng: np.random.Generator, here: Array, there: Array, *memory: Memory
     ) -> EvaluationRequests[Estimate]:
         """Energy at ``here`` less the misfit at ``there``, with its variance, for rows of both, (k, d)."""
-        ...
 
 
 @runtime_checkable
@@ -106,7 +101,6 @@ class SelfProbing(Protocol):
 
     def probe(self, position: Array) -> EvaluationRequests[tuple[Array, Array, int]]:
         """Variances of energy and gradient at a position, and their degrees of freedom."""
-        ...
 
 
 @runtime_checkable
@@ -116,7 +110,6 @@ class Estimator(Protocol):
     def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity; ``structure``: the form in which gradient variances are wanted, None where they are
         not."""
-        ...
 
 
 def probe(

@@ -1,30 +1,32 @@
-"""What an evaluator of somebody's own has to offer, and the checks of what it gives."""
+"""The interface of a user's evaluator, and the checks of its estimates."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, Request, guarded, rows_of
+from invsamp.evaluate.requests import Estimate, Queue, Request, guarded, rows_of
 from invsamp.posing.forward_models.guarded_model import own_array
-from invsamp.protocols import Potential
+from invsamp.protocols import Plain, Potential
+
+Result = TypeVar("Result")
 
 #: Rows that are asked for by themselves at the most, to see that none have changed places.
-MOST_COMPARED = 64
+MAX_COMPARED = 64
 
 
 class EvaluatorError(RuntimeError):
-    """An evaluator broke, or gave what is no answer; what was drawn before is kept."""
+    """An evaluator failed, or returned something invalid; draws made before are kept."""
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Evaluates what a run asks for: on a cluster, a GPU, a queue of somebody's own.
+    """Evaluates what a run asks for: on a cluster, a GPU, a queue of the user's.
 
     The draws do not depend on it, as long as a row has the same bits wherever it is evaluated.
     """
@@ -35,7 +37,6 @@ class Evaluator(Protocol):
         Again, with other potentials, where warm-up has corrected a coarse model
         (`invsamp.samplers.surrogate_exchange`).
         """
-        ...
 
     def evaluate(self, requests: Sequence[Request]) -> Sequence[Estimate]:
         """Energies, with gradients where they are asked for, in the order of the requests.
@@ -43,30 +44,94 @@ class Evaluator(Protocol):
         Those of all rungs that can go on come together. `invsamp.evaluate.solve` does one with its potential. A solve
         that failed is an energy that is not finite.
         """
-        ...
 
     def close(self) -> None:
         """After the last request, however the run ends."""
-        ...
 
 
-class Checked:
-    """An evaluator whose answers are checked and counted.
+class RunEvaluator:
+    """Evaluates for a run, from its first request to its last, and counts by the potentials of `open`.
 
-    Parameters
+    Attributes
     ----------
-    evaluator : Evaluator
-    potentials : mapping
-        Of each fidelity: they count.
+    local : bool
+        Whether the run evaluates by its own potentials and asks nothing of this evaluator.
+    drives : bool
+        Whether this process makes the run. Others of the same evaluator only solve.
+    processes : int
+        How many make the run together.
+    queue : Queue or None
+        Where each rung gets its estimates as soon as they are there.
     """
 
-    def __init__(self, evaluator: Evaluator, potentials: Mapping[str, CountedPotential]) -> None:
-        self._evaluator, self._potentials = evaluator, potentials
+    local, drives, processes = False, True, 1
+    queue: Queue | None = None
+
+    def open(self, potentials: Mapping[str, CountedPotential]) -> None:
+        """Before the first request."""
+
+    def evaluate(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """Estimates in the order of the requests."""
+        raise NotImplementedError
+
+    def correct(self, correction: object) -> None:
+        """After a coarse fidelity's potential was renewed with a correction (`invsamp.surrogates.learning`)."""
+
+    def drive(self, work: Callable[[], Result]) -> Result:
+        """Of several processes: the result of ``work``, which makes the run where this process drives."""
+        raise NotImplementedError
+
+    def signaled(self) -> int | None:
+        """A signal that another process got, if one did."""
+        return None
+
+    def report(self) -> Plain:
+        """Of the processes, for the report of the run."""
+        return {"count": self.processes}
+
+    def close(self) -> None:
+        """After the last request, however the run ends."""
+
+
+class Checked(RunEvaluator):
+    """An evaluator of a user's, whose answers are checked and counted."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
         self._compared, self._repeats = 0, False
         self._before: tuple[tuple[Request, ...], tuple[Estimate, ...]] = (), ()
 
-    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for.
+    def __repr__(self) -> str:
+        return repr(self._evaluator)
+
+    def open(self, potentials: Mapping[str, CountedPotential]) -> None:
+        """Before the first request, and again after a correction.
+
+        Raises
+        ------
+        ValueError
+            If the evaluator does not suit the potentials.
+        EvaluatorError
+            If it raises anything else.
+        """
+        self._potentials = potentials
+        try:
+            self._evaluator.open({name: counted.potential for name, counted in potentials.items()})
+        except ValueError:
+            raise
+        except Exception as error:
+            raise EvaluatorError(f"{self!r} failed as it was opened: {type(error).__name__}: {error}") from error
+
+    def correct(self, correction: object) -> None:
+        """Hand over the potentials again: one of them was renewed."""
+        self.open(self._potentials)
+
+    def close(self) -> None:
+        """After the last request."""
+        self._evaluator.close()
+
+    def evaluate(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """Estimates in the order of the requests.
 
         Raises
         ------
@@ -78,9 +143,7 @@ class Checked:
         seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
         if min(len(requests), 2) > self._compared:  # the first time that anything is asked, and that several are
             self._compared = min(len(requests), 2)
-            if len(requests) > 1:
-                self._compare(requests, found)
-            self._compare_rows(*max(zip(requests, found, strict=True), key=lambda pair: len(pair[0].position)))
+            self._compare(requests, found)
         self._check_late(requests, found)
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
@@ -103,12 +166,12 @@ class Checked:
     def _checked(self, request: Request, found: object) -> Estimate:
         if not isinstance(found, Estimate):
             raise self._wrong("an Estimate for each request", repr(found))
-        # what comes of gradients that nobody asked for is nobody's business
+        # gradients that were not requested are ignored
         varies = request.gradient and not (request.batch is not None and request.batch.structure is None)
         asked = [True, request.gradient, True, varies, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
         right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
-        if request.gradient == "curved" and found.gradient_variance is None:  # whoever solves may not know of matrices
+        if request.gradient == "curved" and found.gradient_variance is None:  # an evaluator need not provide matrices
             right[3] = None
         if request.observations:
             predicted = np.shape(found.gradient)[1:2]
@@ -128,26 +191,25 @@ class Checked:
         return estimate
 
     def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
-        """Asked for by itself, a request's first row must have the same answer, and not that of another request."""
-        asked = {k: rows_of(request, slice(0, 1)) for k, request in enumerate(requests) if len(request.position)}
-        alone = {k: self._asked((request,))[0] for k, request in asked.items()}
-        for k, estimate in alone.items():
-            if _alike(estimate, found[k], 0):
+        """Ask for the first row of each request, and for all rows of the longest, by themselves.
+
+        They must have the same estimates, and not those of other requests or rows. With noise they are like none.
+        """
+        longest = max(range(len(requests)), key=lambda k: len(requests[k].position))
+        firsts = [(k, 0) for k, request in enumerate(requests) if len(request.position)]
+        rows = [(longest, row) for row in range(1, min(len(requests[longest].position), MAX_COMPARED))]
+        alone = {at: self._asked((rows_of(requests[at[0]], slice(at[1], at[1] + 1)),))[0] for at in firsts + rows}
+        for k, row in alone:
+            if _alike(alone[k, row], found[k], row):
                 continue
-            of = next((j for j, other in alone.items() if _alike(other, found[k], 0)), None)
+            of = next((j for j, _ in firsts if row == 0 and j != k and _alike(alone[j, 0], found[k], 0)), None)
             if of is not None:
                 raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
-
-    def _compare_rows(self, request: Request, found: Estimate) -> None:
-        """Each row of a request, by itself: they may have changed places."""
-        for row in range(min(len(request.position), MOST_COMPARED)):
-            by_itself = (rows_of(request, slice(row, row + 1)),)
-            (alone,) = self._asked(by_itself)
-            at = next((k for k in range(len(found.energy)) if _alike(alone, found, k)), None)
-            if at is None or _alike(alone, found, row):  # with noise in it, it is like none
+            at = next((i for i in range(len(found[k].energy)) if _alike(alone[k, row], found[k], i)), None)
+            if at is None or k != longest:
                 continue
-            (again,) = self._asked(by_itself)
-            if _alike(again, found, row):
+            again = [self._asked((rows_of(requests[k], slice(row, row + 1)),))[0] for _ in range(2)]
+            if _alike(again[1], found[k], row):
                 raise self._wrong(*_LATE)
             raise self._wrong("estimates in the order of a request's rows", f"that of row {row} for row {at}")
 
@@ -187,10 +249,10 @@ def _shapes(request: Request, prior: bool) -> list[tuple[int, ...] | None]:
 
 
 def _in_words(shapes: Sequence[tuple[int, ...] | None], first: int) -> str:
-    told = [
+    parts = [
         f"{name} of shape {shape}" for name, shape in zip(_NAMES[first:], shapes, strict=False) if shape is not None
     ]
-    return ", ".join(told) or "none"
+    return ", ".join(parts) or "none"
 
 
 def _alike(one: Estimate, other: Estimate, row: int) -> bool:

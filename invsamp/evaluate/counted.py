@@ -45,7 +45,7 @@ class CountedPotential:
         self.fidelity = fidelity
         self.fidelities: Mapping[str, CountedPotential] = {fidelity: self} if fidelities is None else fidelities
         self.counts = Counts()
-        #: Whether some law takes its prior energy apart.
+        #: Whether some target distribution needs its prior energy separately.
         self.apart = False
         #: By a solve elsewhere that failed.
         self.message: str | None = None
@@ -54,15 +54,15 @@ class CountedPotential:
     def renew(self, potential: Potential) -> None:
         """Answer by another potential from now on; the counts go on."""
         self.potential, self.dimension = potential, potential.dimension
-        #: Whether it tells prior energy and misfit apart.
+        #: Whether it separates prior energy and misfit.
         self.split = isinstance(potential, SplitPotential)
         self._solve = solver(potential)
         self._calls = function_calls(potential).at(potential.dimension)
-        #: Whether it tells what Gauss-Newton matrices of its terms are made of.
+        #: Whether it gives the sensitivities of its terms, for Gauss-Newton matrices.
         self.sensitive = isinstance(potential, SensitivePotential)
         #: Number of its data terms, where it has some.
         self.size = potential.size if isinstance(potential, TermwisePotential) else None
-        #: Whether it tells a Gauss-Newton matrix with a gradient.
+        #: Whether it gives a Gauss-Newton matrix with a gradient.
         self.curved = isinstance(potential, CurvedPotential) and potential.curved
         #: Whether unknowns end where their positions are infinite.
         self.bounded = isinstance(potential, CurvedPotential) and potential.bounded
@@ -81,22 +81,19 @@ class CountedPotential:
         self.evaluations, self.seconds, self.failed, self.calls = counts
 
     def count(self, request: Request, rows: int, failed: int, seconds: float, message: str | None = None) -> None:
-        """Count so many rows of a request that somebody else has solved; ``message`` by a solve that failed."""
+        """Count so many rows of a request that were solved elsewhere; ``message`` by a solve that failed."""
         self._count(request, rows)
         self.failed += failed
         self.seconds += seconds
         self.message = message or self.message
 
     def answer_all(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for, of any fidelity, one after the other."""
+        """Estimates of any fidelity, one after the other."""
         potentials = self.fidelities
-        if len(requests) == 1:
-            request = requests[0]
-            return (potentials[request.fidelity].answer(request),)
         return tuple([potentials[request.fidelity].answer(request) for request in requests])
 
     def answer(self, request: Request) -> Estimate:
-        """What is asked for of this fidelity: energies +inf, and gradients 0, where anything is not finite."""
+        """An estimate of this fidelity: energies +inf, and gradients 0, where anything is not finite."""
         rows = len(request.position)
         if not rows:
             return _nothing(request, self.split)

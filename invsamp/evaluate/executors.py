@@ -9,7 +9,7 @@ import pickle
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from invsamp.protocols import Potential
 
 #: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
 WORTH = 5e-4
+#: What ends a worker.
+BROKEN = (
+    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit. In "
+    "invsamp.parallel.isolated a forward model that does so costs only its row"
+)
 
 
 class _Held(threading.local):
@@ -98,11 +103,14 @@ class Executed:
         self._key = hashlib.sha256(self._pickled).hexdigest()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
-        """What is asked for, by all workers at a time."""
-        parts = [self._parts(request) if self._worth(request) else [] for request in requests]
+        """Estimates by all workers at the same time."""
+        # where a message costs less than it saves
+        parts = [self._parts(request) if self._cost(request) > WORTH else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
-        sent = [[self._executor.submit(evaluated, self._key, None, part) for part in blocks] for blocks in parts]
+        sent: list[list[Future[Estimate | None]]] = []
         try:
+            for blocks in parts:
+                sent.append([self._executor.submit(evaluated, self._key, None, part) for part in blocks])
             here = [None if blocks else self._solved(part) for part, blocks in zip(requests, parts, strict=True)]
             return [
                 joined([self._result(*pair, deadline) for pair in zip(blocks, futures, strict=True)])
@@ -110,6 +118,8 @@ class Executed:
                 else estimate
                 for blocks, futures, estimate in zip(parts, sent, here, strict=True)
             ]
+        except BrokenExecutor as error:
+            raise type(error)(f"{error} {BROKEN}") from error
         except BaseException:
             for future in itertools.chain.from_iterable(sent):
                 future.cancel()  # what waits for a worker that is gone, or stuck
@@ -120,16 +130,15 @@ class Executed:
 
     def _parts(self, request: Request) -> list[Request]:
         rows, kind = len(request.position), kind_of(request)
-        if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows do not tell
+        if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows show nothing
             self._splits[kind] = separable(request, lambda pieces: tuple([self._solved(piece) for piece in pieces]))
         if not self._splits.get(kind):
             return [request]
         ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
         return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]
 
-    def _worth(self, request: Request) -> bool:
-        """Whether a message costs less than it saves."""
-        return self._seconds.get(kind_of(request), math.inf) * len(request.position) > WORTH
+    def _cost(self, request: Request) -> float:
+        return self._seconds.get(kind_of(request), math.inf) * len(request.position)
 
     def _solved(self, request: Request) -> Estimate:
         """What is solved here, and timed."""
@@ -160,7 +169,7 @@ class Executed:
 
 
 def evaluated(key: str, pickled: bytes | None, request: Request) -> Estimate | None:
-    """In a worker: what is asked for, or None if the potentials have to be sent."""
+    """In a worker: the estimate, or None if the potentials have to be sent."""
     if key not in _HELD.potentials:
         if pickled is None:
             return None

@@ -1,4 +1,4 @@
-"""What kernels, estimators and swaps ask for, and what comes back: the one way from a sampler to its models.
+"""Requests of kernels, estimators and swaps, and their estimates: the one way from a sampler to its models.
 
 Whoever wants an energy is a generator. It yields a tuple of requests, which may be answered at the same time, and is
 sent a tuple of estimates in their order:
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
     counted: Array | None  # (rows, n, most): 1 where a member counts; None for data by themselves
     total: int  # number of data, or of groups, of which these are n
-    structure: Structure | None  # form in which the gradient's variance is wanted; None: nobody wants it
+    structure: Structure | None  # form in which the gradient's variance is wanted; None: it is not wanted
     reference: Array | None = None  # (rows, d)
     order: int = 1
     coefficient: Array | None = None  # (rows,)
@@ -83,7 +83,7 @@ class Estimate(NamedTuple):
 
     ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
     (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``prior`` is the part of the
-    energy that is the prior's, None where a potential does not tell it (`invsamp.protocols.SplitPotential`);
+    energy that is the prior's, None where a potential does not separate it (`invsamp.protocols.SplitPotential`);
     ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
     failed; its gradient is 0.
     """
@@ -129,15 +129,12 @@ class Queue(Protocol):
 
     def put(self, asking: int, requests: tuple[Request, ...]) -> None:
         """What one of them asks for."""
-        ...
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
         """One of them whose answers are there, and these, in the order of its requests; waits for it."""
-        ...
 
     def clear(self) -> None:
         """Wait for what is under way, and forget all that was asked."""
-        ...
 
 
 def answered(asking: EvaluationRequests[Result], answer: Answer) -> Result:
@@ -266,27 +263,16 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 
     With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
-    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is told as 0.
+    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is 0.
     """
-    size = batch.members.shape[1]
-    scale = batch.total / size
-    if size == 1:  # of which sums alone are wanted
-        nothing, d = np.zeros(len(terms.energies)), terms.gradients.shape[2]
-        shapes: dict[Structure, tuple[int, ...]] = {"isotropic": (), "diagonal": (d,), "full": (d, d)}
-        return Estimate(
-            terms.prior_energy + scale * terms.energies[:, 0],
-            terms.prior_gradient + scale * terms.gradients[:, 0],
-            nothing,
-            None if batch.structure is None else np.zeros((len(nothing), *shapes[batch.structure])),
-            terms.prior_energy,
-            terms.prior_gradient if gradient == "apart" else None,
-        )
-    variance_scale = _variance_scale(batch)
+    scale, variance_scale = batch.total / batch.members.shape[1], _variance_scale(batch)
+    # beside itself, a term alone has a variance of 0
+    energies, gradients = (np.repeat(p, 2, axis=1) if p.shape[1] == 1 else p for p in (terms.energies, terms.gradients))
     return Estimate(
         terms.prior_energy + scale * terms.energies.sum(axis=1),
         terms.prior_gradient + scale * terms.gradients.sum(axis=1),
-        variance_scale * terms.energies.var(axis=1, ddof=1),
-        None if batch.structure is None else variance_scale * sample_variance(terms.gradients, batch.structure),
+        variance_scale * energies.var(axis=1, ddof=1),
+        None if batch.structure is None else variance_scale * sample_variance(gradients, batch.structure),
         terms.prior_energy,
         terms.prior_gradient if gradient == "apart" else None,
     )
@@ -300,14 +286,8 @@ def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
         off = energies - (total / size)[:, None]
         variance = _variance_scale(batch) / (size - 1) * np.einsum("ij,ij->i", off, off)
     whole = terms.prior_energy + batch.total / size * total
-    return Estimate(
-        whole,
-        terms.gradient,  # type: ignore[arg-type]
-        variance,
-        None,
-        terms.prior_energy,
-        terms.prior_gradient,
-    )
+    parts = terms.gradient, variance, None, terms.prior_energy, terms.prior_gradient
+    return Estimate(whole, *parts)  # type: ignore[arg-type]
 
 
 def _variance_scale(batch: Batch) -> float:

@@ -121,9 +121,9 @@ def _curved(potential: CurvedPotential, request: Request) -> Estimate:
 
 
 def _of_batch(potential: Potential, request: Request, batch: Batch) -> Estimate:
-    """What a batch tells of the whole, or Gauss-Newton matrices of its terms."""
+    """An estimate of the whole by a batch, or Gauss-Newton matrices of its terms."""
     fidelity, position = request.fidelity, request.position
-    with np.errstate(invalid="ignore", over="ignore"):  # of solves that failed, and of chains that run away
+    with np.errstate(invalid="ignore", over="ignore"):  # of failed solves and diverging chains
         if _sums_alone(batch) and sums_batches(potential):
             return guarded(reduced_sums(_batch_sums(potential, request), batch))
         if batch.curvature:
@@ -150,8 +150,8 @@ def _owned(
 def _sums_alone(batch: Batch) -> bool:
     """Whether sums of gradients are enough for what is wanted of a batch."""
     expanded = batch.reference is not None and batch.order > 0
-    told = batch.structure is None and batch.counted is None and batch.known is None
-    return told and not expanded and not batch.curvature
+    plain = batch.structure is None and batch.counted is None and batch.known is None
+    return plain and not expanded and not batch.curvature
 
 
 def _batch_sums(potential: BatchPotential, request: Request) -> BatchTerms:
@@ -159,19 +159,19 @@ def _batch_sums(potential: BatchPotential, request: Request) -> BatchTerms:
     batch, what = request.batch, f"the terms of fidelity {request.fidelity!r}"
     assert batch is not None
     scale = batch.total / batch.members.shape[1]
-    told = potential.batch_terms(_to_read(request.position), batch.members, request.gradient, scale)
-    found = BatchTerms(*(None if part is None else real_array(part, what) for part in told))  # type: ignore[arg-type]
+    parts = potential.batch_terms(_to_read(request.position), batch.members, request.gradient, scale)
+    found = BatchTerms(*(None if part is None else real_array(part, what) for part in parts))  # type: ignore[arg-type]
     if batch.reference is None:
         return found
     there = potential.batch_terms(_to_read(batch.reference), batch.members, False, scale)
-    # a reference that cannot be solved spoils what is told at the position
+    # where the reference cannot be solved, neither can the estimate at the position
     whole = np.where(np.isfinite(there.prior_energy), found.prior_energy, np.inf)
     factor = -1.0 if batch.coefficient is None else batch.coefficient[:, None]
     return found._replace(prior_energy=whole, energies=found.energies + factor * there.energies)
 
 
 def _to_read(position: Array) -> Array:
-    """The same numbers, which nobody can write into."""
+    """A read-only view."""
     view = position.view()
     view.flags.writeable = False
     return view
@@ -194,7 +194,7 @@ def _expanded(potential: Potential, fidelity: str, position: Array, batch: Batch
     twice = batch.take(np.tile(np.arange(rows), 2))
     both = _own_terms(potential, fidelity, np.concatenate([position, there]), twice)
     prior, prior_gradient, energies, gradients = both
-    # a reference that cannot be solved spoils what is told at the position
+    # where the reference cannot be solved, neither can the estimate at the position
     prior = np.where(np.isfinite(prior[rows:]), prior[:rows], np.inf)
     with np.errstate(invalid="ignore"):  # of solves that failed
         if batch.order == 0:
@@ -241,7 +241,7 @@ def separable(request: Request, answer: Answer) -> bool:
     """Whether rows have, bit for bit, the same estimates whichever rows they are solved with.
 
     They have not where rows share a matrix product, whose order of summation depends on its size, or the steps of an
-    integrator. Then the draws would depend on the number of processes. Equal rows do not tell, and are refused.
+    integrator. Then the draws would depend on the number of processes. Equal rows show nothing, and are refused.
     """
     if not np.ptp(request.position, axis=0).any():
         return False

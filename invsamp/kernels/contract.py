@@ -96,38 +96,31 @@ class ActiveRung(Protocol):
     @property
     def step_scale(self) -> float:
         """How many times the step size as given `step_size` is."""
-        ...
 
     @property
     def reference(self) -> Whitened:
         """The Gaussian that proposals leave as it is: the prior's part in the rung's target, where that is Gaussian."""
-        ...
 
     @property
     def free(self) -> bool:
         """Whether moves are straight, and of the positions themselves: no walls, no preconditioner."""
-        ...
 
     def contains(self, position: Array) -> Mask:
         """Which positions (rows, d) lie in the domain."""
-        ...
 
     def prior_draws(self) -> Array:
         """Fresh positions (chains, d) of the prior restricted to the domain."""
-        ...
 
     #: A number, or (chains, 1) while warm-up adapts it for each chain.
     @property
     def step_size(self) -> StepSize:
         """Step size for reduced energies in whitened coordinates."""
-        ...
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         """Energy and gradient at positions (n, d), as the rung's estimator tells them.
 
         ``rows`` (n,): the chains that they are of, for an estimator that remembers each. Default: all.
         """
-        ...
 
     #: Whether this is a step of warm-up.
     @property
@@ -138,51 +131,42 @@ class ActiveRung(Protocol):
 
         For exact energies, of fidelities that the run solves.
         """
-        ...
 
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies v (chains,)."""
-        ...
 
     def gradient(self, estimate: Estimate) -> Array:
         """Gradients of v with respect to w (chains, d)."""
-        ...
 
     def step_factor(self, estimate: Estimate) -> Array:
         """How much longer steps may be where each chain is (chains,), if the rung's target is locally scaled.
 
         See `invsamp.tempering.target_distribution.LocallyScaledTarget`.
         """
-        ...
 
     def gradient_noise(self, point: Point) -> Array | None:
         """Covariance of that gradient's noise, where it is to be taken out of what is injected; else None.
 
         Isotropic (chains,), diagonal (chains, d) or full (chains, d, d).
         """
-        ...
 
     def energy_noise(self, point: Point) -> Array | None:
         """Variances (chains,) of reduced energies that are drawn afresh at each call of `evaluate`; None: exact ones.
 
         None, too, as long as warm-up does not know them.
         """
-        ...
 
     def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
         """Go along moves of w (chains, d), by the specular path at walls.
 
         ``spent``: nobody needs the moves any more, and their memory may be that of the positions at the end.
         """
-        ...
 
     def normal(self) -> Array:
         """Fresh standard normal numbers (chains, d)."""
-        ...
 
     def log_uniform(self) -> Array:
         """Logs of fresh uniform numbers (chains,)."""
-        ...
 
 
 @runtime_checkable
@@ -207,7 +191,6 @@ class Kernel(Protocol):
     @property
     def name(self) -> str:
         """As reports call it, such as "mala"."""
-        ...
 
     @property
     def gradient(self) -> bool: ...
@@ -215,7 +198,6 @@ class Kernel(Protocol):
     @property
     def statistics(self) -> Mapping[str, type]:
         """What each step tells, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
-        ...
 
     @property
     def adjusted(self) -> bool: ...
@@ -240,18 +222,15 @@ class Kernel(Protocol):
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """Memory of (chains, d) at the start of a run."""
-        ...
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
-        ...
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """Memory after the chains ``rows`` got other positions by a swap.
 
         ``change`` (k, d) is that of their gradients, 0 for a kernel that wants none.
         """
-        ...
 
 
 def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None) -> Point:

@@ -23,7 +23,6 @@ class Schedule(Protocol):
 
     def __call__(self, k: int) -> float:
         """Step size at iteration k."""
-        ...
 
 
 @runtime_checkable
@@ -32,7 +31,6 @@ class SpreadSchedule(Protocol):
 
     def over(self, steps: int) -> Schedule:
         """The schedule of a run of that many steps, warm-up included."""
-        ...
 
 
 @stored_dataclass

@@ -16,7 +16,7 @@ from invsamp.parallel.messages import Communicator
 
 #: Whether this process is at work of its own.
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
-#: Where launchers tell the processes that they start how many there are.
+#: Variables in which launchers state the number of processes.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 
 
@@ -63,7 +63,7 @@ def alone() -> Iterator[None]:
 
 def _all() -> Communicator | None:
     count = _stated_size()
-    # not every launcher tells; then ``python -m mpi4py`` does. MPI is not begun for a process that runs alone
+    # not every launcher sets one; ``python -m mpi4py`` is enough then. MPI is not begun for a process that runs alone
     if count <= 1 and "mpi4py" not in sys.modules:
         return None
     comm = _world(count)

@@ -18,14 +18,9 @@ NOTICE = 30.0
 
 
 def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
-    """Refuse arguments that are not the same on all processes.
+    """Refuse settings, nested numbers and text, that are not the same on all processes.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        Every process of it has to call this.
-    settings : mapping
-        Nested numbers and text.
+    Every process of ``comm`` has to call this.
 
     Raises
     ------
@@ -39,29 +34,19 @@ def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
 
 
 def run_settings(engine: Engine) -> Plain:
-    """What tells a run from others, but for its seed and what its forward models print: they may differ by address."""
+    """Settings that identify a run, without its seed and the repr of its forward models, which may hold addresses."""
     settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.told()
     if "data" in settings:  # a digest in words
         settings["data"] = f"of shape {tuple(settings['data']['shape'])} and digest {settings['data']['sha256'][:12]}"
+    settings["start"] = None if engine.given is None else engine.given.tolist()
     return {name: value for name, value in settings.items() if name not in ("seed", "schedule_steps", "forward")}
 
 
 def unequal_energies(comm: Communicator, potentials: Mapping[str, Potential], position: Array) -> ValueError | None:
-    """Whether forward models compute something else on some process: a solve of each fidelity.
+    """What to raise on every process of ``comm`` where forward models compute something else on some: one solve each.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        Every process of it has to call this.
-    potentials : mapping
-        By fidelity, in the same order on all processes: some may need all of them for a solve.
-    position : ndarray (d,)
-        Where to solve, the same on all processes.
-
-    Returns
-    -------
-    ValueError or None
-        On every process, with what differs, and where.
+    ``potentials`` are in the same order on all processes, as some may need all of them for a solve at ``position``
+    (d,), which is the same on all.
     """
     found = energies_at(potentials, position)
     Patience().until(comm.Ibarrier().Test)

@@ -1,48 +1,54 @@
-"""Who evaluates for a run, beside the process that drives it."""
+"""Who evaluates for a run, from its first solve to its last."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from typing import TypeVar
 
 from invsamp.arguments import instance
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.multifidelity.corrected_run import CorrectedEngine
-from invsamp.evaluate.contract import Checked, Evaluator, EvaluatorError
+from invsamp.evaluate.contract import Checked, Evaluator, RunEvaluator
 from invsamp.evaluate.executors import Executed
+from invsamp.parallel.messages import Communicator
+from invsamp.parallel.mpi_evaluator import Ranks
 from invsamp.results.partial_results import warn
 
+Result = TypeVar("Result")
 
-def as_evaluator(executor: Executor | Evaluator | None) -> Evaluator | None:
-    """What evaluates, from what a user gives; `ValueError` for anything else."""
+
+def evaluator_of(
+    engine: Engine, executor: Executor | Evaluator | None, comm: Communicator | None, settings: Mapping[str, object]
+) -> RunEvaluator:
+    """What a user lets evaluate for a run; by default this process with those that MPI started together with it.
+
+    ``settings`` of the run, beside those that the engine knows, have to be the same on all of these.
+
+    Raises
+    ------
+    ValueError
+        If ``executor`` cannot evaluate, or is given together with ``comm``.
+    """
     if executor is None:
-        return None
+        return Ranks(comm, engine, settings)
+    if comm is not None:
+        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
     right = "a concurrent.futures.Executor, or have the methods open, evaluate and close of invsamp.evaluate.Evaluator"
     instance("executor", executor, (Executor, Evaluator), right)
-    return Executed(executor) if isinstance(executor, Executor) else executor
+    return Checked(Executed(executor) if isinstance(executor, Executor) else executor)
 
 
-@contextmanager
-def answered_by(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
-    """Within, an evaluator answers what an engine asks."""
-    if evaluator is None:
-        yield
-        return
+def evaluated(engine: Engine, evaluator: RunEvaluator, work: Callable[[], Result]) -> Result:
+    """What ``work`` makes of an engine whose requests an evaluator answers."""
+    evaluator.open(engine.potentials)
     try:
-        evaluator.open({name: counted.potential for name, counted in engine.potentials.items()})
-    except ValueError:  # what was given does not suit it
-        raise
-    except Exception as error:
-        raise EvaluatorError(f"{evaluator!r} failed as it was opened: {type(error).__name__}: {error}") from error
-    if isinstance(engine, CorrectedEngine):
-        counted = engine.potentials
-        engine.corrected = lambda _: evaluator.open({name: each.potential for name, each in counted.items()})
-    try:
-        engine.share(Checked(evaluator, engine.potentials).answer)
-        yield
+        engine.signaled, engine.processes = evaluator.signaled, evaluator.report
+        engine.bound.dispatch.corrected = evaluator.correct
+        if not evaluator.local:
+            engine.share(evaluator.evaluate, evaluator.queue)
+        return work() if evaluator.processes == 1 else evaluator.drive(work)
     finally:
         try:
             evaluator.close()
         except Exception as error:  # all draws are made
-            warn(f"{evaluator!r} failed as it was closed: {type(error).__name__}: {error}", stacklevel=4)
+            warn(f"{evaluator!r} failed as it was closed: {type(error).__name__}: {error}", stacklevel=3)

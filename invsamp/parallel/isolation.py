@@ -8,6 +8,7 @@ import pickle
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,9 @@ import numpy.typing as npt
 from invsamp.arguments import function, integer, optional, real
 from invsamp.errors import ModelError, WrongShapeError
 from invsamp.parallel.pool import Task, WorkerPool
-from invsamp.parallel.worker import Answer, Description, Request, describe, digest
+from invsamp.parallel.worker import Answer, Call, describe, digest
 from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
-from invsamp.protocols import AnyArray, Array, Cotangent, FunctionCalls, Plain, VectorJacobianProduct
+from invsamp.protocols import Array, Cotangent, Plain, VectorJacobianProduct
 
 #: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.
 LARGE = 2**22
@@ -85,24 +86,34 @@ class IsolatedModel(CountsFailures):
 
     Attributes
     ----------
-    parameters, n_observations, output_shape, data_indices, derivative_error
+    parameters, n_observations, output_shape, data_indices, derivative_error, function_calls
         Those of the model, None where it has none.
+    jacobian, rows
+        As the model's, where it has them.
     workers : int
     time_limit : float or None
     """
 
-    def __init__(
-        self, payload: bytes, made: bool, workers: int, time_limit: float | None, description: Description | None
-    ) -> None:
+    def __init__(self, payload: bytes, made: bool, workers: int, time_limit: float | None, facts: Plain | None) -> None:
         self._settings = payload, made, workers, time_limit
+        self._expects: Cotangent | None
         self.workers, self.time_limit = workers, time_limit
         self._start()
-        self._description = self._pool.description() if description is None else description
-        self._width = self._description.n_observations
+        self._facts: Plain = self._pool.describe() if facts is None else facts
+        self._width: int | None = self._facts["n_observations"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._facts["offers"]:
+            return getattr(self, f"_{name}")
+        if name not in self._facts:
+            raise AttributeError(f"{self._facts['name']} has no {name}")
+        return self._facts[name]
 
     def __repr__(self) -> str:
         # not the number of workers: a run may be resumed with another
-        return f"isolated({self._description.name}, time_limit={self.time_limit})"
+        return f"isolated({self._facts['name']}, time_limit={self.time_limit})"
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations); NaN in the rows that failed."""
@@ -130,79 +141,36 @@ class IsolatedModel(CountsFailures):
         if self.time_limit is not None:
             return self.linearize(theta)
         if cotangent != self._expects:
-            self._expect(cotangent)
+            self._expects, self._pool.cotangent = cotangent, None
+            with contextlib.suppress(Exception):  # what cannot be sent is asked for as it comes
+                pickled = pickle.dumps(cotangent)
+                self._pool.cotangent = pickled if len(pickled) <= LARGE else None
         return self._linearized(np.array(_batch(theta)), parameters)
 
     def _linearized(self, theta: Array, *parameters: Array) -> tuple[Array, VectorJacobianProduct]:
         tokens = list(itertools.islice(self._tokens, len(theta)))
         answers = self._ask("linearize", list(zip(tokens, theta, *parameters, strict=True)))
         holders = [answer.worker if answer.status == "done" else None for answer in answers]
-        known = [answer.ahead for answer in answers]
         y = self._observations([answer.value for answer in answers])
         alive = np.flatnonzero(np.isfinite(y).all(axis=1))
 
         def vjp(cotangent: Array) -> Array:
-            gradient, left = np.full(theta.shape, np.nan), []
+            found: list[Array | None] = [None] * len(theta)
             for row in alive:
-                if (ahead := known[row]) is not None and ahead.expected == digest(cotangent[row]):
-                    gradient[row] = _checked(ahead.product, theta.shape[1:], "the vector-Jacobian product")
-                else:
-                    left.append(row)
+                if answers[row].expected is not None and answers[row].expected == digest(cotangent[row]):
+                    found[row] = answers[row].product
+            left = [row for row in alive if found[row] is None]
             asked = [(tokens[row], theta[row], np.asarray(cotangent[row], dtype=float)) for row in left]
             replies = self._ask("product", asked, [holders[row] for row in left])
             for row, reply in zip(left, replies, strict=True):
+                found[row] = reply.value
                 if reply.status == "done":
                     # a linearization that was lost has been made again by the worker that answered
                     holders[row] = reply.worker
-                    gradient[row] = _checked(reply.value, theta.shape[1:], "the vector-Jacobian product")
-            return gradient
+            return _filled(found, theta.shape[1:], "the vector-Jacobian product")
 
         weakref.finalize(vjp, _forget, self._pool, tokens, holders)
         return y, vjp
-
-    @property
-    def jacobian(self) -> Callable[[Array], tuple[Array, Array]]:
-        """``jacobian(theta)`` -> observations and Jacobian, where the model has it."""
-        if not self._description.has_jacobian:
-            raise AttributeError(f"{self._description.name} has no jacobian")
-        return self._jacobian
-
-    @property
-    def rows(self) -> Callable[[Array, npt.NDArray[np.intp]], tuple[Array, Array]]:
-        """``rows(theta, indices)`` -> chosen observations and their Jacobian, where the model has it."""
-        if not self._description.has_rows:
-            raise AttributeError(f"{self._description.name} has no rows")
-        return self._rows
-
-    @property
-    def parameters(self) -> tuple[str, ...] | None:
-        """Names of theta's columns."""
-        return self._description.parameters
-
-    @property
-    def n_observations(self) -> int | None:
-        """Length of a row of observations."""
-        return self._description.n_observations
-
-    @property
-    def output_shape(self) -> tuple[int, ...] | None:
-        """How they are arranged."""
-        return self._description.output_shape
-
-    @property
-    def data_indices(self) -> AnyArray | None:
-        """Which of the data the model predicts."""
-        return self._description.data_indices
-
-    @property
-    def derivative_error(self) -> float:
-        """The relative error of its derivatives that the model admits."""
-        return self._description.derivative_error
-
-    @property
-    def function_calls(self) -> FunctionCalls:
-        """Calls of the model's function for one theta."""
-        return self._description.function_calls
 
     def close(self) -> None:
         """End the worker processes. A later evaluation starts them again."""
@@ -216,11 +184,10 @@ class IsolatedModel(CountsFailures):
 
     def __getstate__(self) -> dict[str, object]:
         """Settings without the processes."""
-        return {"settings": self._settings, "description": self._description, "width": self._width}
+        return {name: vars(self)[name] for name in ("_settings", "_facts", "_width")}
 
     def __setstate__(self, state: Plain) -> None:
-        self._settings, self._description = state["settings"], state["description"]
-        self._width = state["width"]
+        vars(self).update(state)
         self.workers, self.time_limit = self._settings[2:]
         self._start()
 
@@ -228,39 +195,27 @@ class IsolatedModel(CountsFailures):
         self._pool = WorkerPool(*self._settings)
         self._tokens = itertools.count()
         self._failures = Failures()
-        self._expects: Cotangent | None = None
-
-    def _expect(self, cotangent: Cotangent) -> None:
-        self._expects, self._pool.cotangent = cotangent, None
-        with contextlib.suppress(Exception):  # what cannot be sent is asked for as it comes
-            pickled = pickle.dumps(cotangent)
-            self._pool.cotangent = pickled if len(pickled) <= LARGE else None
+        self._expects = None
 
     def _jacobian(self, theta: Array) -> tuple[Array, Array]:
         theta = _batch(theta)
-        answers = self._ask("jacobian", [(row,) for row in theta])
-        y = self._observations([None if answer.value is None else answer.value[0] for answer in answers])
-        matrix = np.full((*y.shape, theta.shape[1]), np.nan)
-        for row, answer in enumerate(answers):
-            if answer.value is not None:
-                matrix[row] = _checked(answer.value[1], matrix.shape[1:], "the jacobian")
-        return y, matrix
+        pairs = [answer.value or (None, None) for answer in self._ask("jacobian", [(row,) for row in theta])]
+        y = self._observations([y for y, _ in pairs])
+        return y, _filled([matrix for _, matrix in pairs], (*y.shape[1:], theta.shape[1]), "the jacobian")
 
     def _rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
-        theta = _batch(theta)
-        y, matrix = np.full(indices.shape, np.nan), np.full((*indices.shape, theta.shape[1]), np.nan)
-        for row, answer in enumerate(self._ask("rows", list(zip(theta, indices, strict=True)))):
-            if answer.value is not None:
-                y[row] = _checked(answer.value[0], y.shape[1:], "the chosen observations")
-                matrix[row] = _checked(answer.value[1], matrix.shape[1:], "the jacobian")
-        return y, matrix
+        theta, chosen = _batch(theta), indices.shape[1:]
+        asked = list(zip(theta, indices, strict=True))
+        pairs = [answer.value or (None, None) for answer in self._ask("rows", asked)]
+        y = _filled([y for y, _ in pairs], chosen, "the chosen observations")
+        return y, _filled([matrix for _, matrix in pairs], (*chosen, theta.shape[1]), "the jacobian")
 
     def _ask(
         self, operation: str, arguments: Sequence[tuple[object, ...]], holders: Sequence[int | None] | None = None
     ) -> list[Answer]:
         """Answers whose value is None where the row failed, which is counted."""
         preferred = [None] * len(arguments) if holders is None else holders
-        tasks = [Task(Request(operation, a), holder) for a, holder in zip(arguments, preferred, strict=True)]
+        tasks = [Task(Call(operation, a), holder) for a, holder in zip(arguments, preferred, strict=True)]
         answers = self._pool.run(tasks) if tasks else []
         for index, answer in enumerate(answers):
             if (kind := _failure(answer)) is not None:
@@ -277,13 +232,9 @@ class IsolatedModel(CountsFailures):
         if len(lengths) > 1:
             raise WrongShapeError(f"observations must be as many for every theta, got {sorted(lengths)}")
         if not lengths and len(values):
-            raise RuntimeError(self.message)  # nobody knows how many observations there would be
+            raise RuntimeError(self.message)  # the number of observations is not known
         self._width = next(iter(lengths), 0)
-        y = np.full((len(values), self._width), np.nan)
-        for row, value in enumerate(values):
-            if value is not None:
-                y[row] = value
-        return y
+        return _filled(values, (self._width,), "observations")
 
 
 def _failure(answer: Answer) -> str | None:
@@ -305,10 +256,15 @@ def _batch(theta: Array) -> Array:
     return theta
 
 
-def _checked(value: Array, shape: tuple[int, ...], what: str) -> Array:
-    if value.shape != shape:
-        raise WrongShapeError(f"{what} must have shape {shape} in each row, got {value.shape}")
-    return value
+def _filled(values: Sequence[Array | None], shape: tuple[int, ...], what: str) -> Array:
+    """Values of all rows, NaN where there is none."""
+    found = np.full((len(values), *shape), np.nan)
+    for row, value in enumerate(values):
+        if value is not None:
+            if value.shape != shape:
+                raise WrongShapeError(f"{what} must have shape {shape} in each row, got {value.shape}")
+            found[row] = value
+    return found
 
 
 def _forget(pool: WorkerPool, tokens: list[int], holders: list[int | None]) -> None:

@@ -38,7 +38,7 @@ def distributed(build: Callable[[object], object]) -> Distributed:
 
 
 class Distributed:
-    """A forward model that is made again for the processes at hand. Made by `distributed`."""
+    """A forward model that is made again for the processes of each communicator. Made by `distributed`."""
 
     def __init__(self, build: Callable[[object], object]) -> None:
         self._build = build

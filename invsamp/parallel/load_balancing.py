@@ -21,8 +21,8 @@ class Planner:
     """What requests cost, as far as that is known, and who is to have them.
 
     Joint solves go to groups of processes, each of which has to take part. Other requests are split by rows where rows
-    have bits of their own; the dearest are given out first, each to who has least to do, by the seconds that rows of
-    that kind took before. What is too cheap to be sent is the first process's.
+    have bits of their own. The most expensive are assigned first, each to the process with the least load, by the
+    seconds that rows of that kind took before. What is too cheap to be sent is the first process's.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Planner:
         plan: dict[int, list[Task]] = defaultdict(list)
         load = list(load)
         seconds = [self._seconds.get(kind_of(task.what), math.inf) for task in tasks]
-        costs = [s * len(task.rows) if s < math.inf else s for s, task in zip(seconds, tasks, strict=True)]
+        costs = [s * task.rows if s < math.inf else s for s, task in zip(seconds, tasks, strict=True)]
         for k in sorted(range(len(tasks)), key=lambda k: (tasks[k].what.fidelity not in self.joint, -costs[k])):
             task = tasks[k]
             if task.what.fidelity in self.joint:
@@ -95,9 +95,8 @@ class Planner:
             elif costs[k] == math.inf or not task.rows:
                 plan[0].append(task)
             elif self.splits.get(kind_of(task.what)):
-                for rank, part in _spread(load, len(task.rows), seconds[k]).items():
-                    own = rows_of(task.what, slice(part.start, part.stop))
-                    plan[rank].append(Task(task.request, task.rows[part.start : part.stop], own))
+                for rank, part in _spread(load, task.rows, seconds[k]).items():
+                    plan[rank].append(Task(task.request, task.begin + part.start, rows_of(task.what, part)))
             else:
                 rank = min(range(len(load)), key=load.__getitem__)
                 plan[rank].append(task)
@@ -105,7 +104,7 @@ class Planner:
         return plan
 
 
-def _spread(load: list[float], rows: int, seconds: float) -> dict[int, range]:
+def _spread(load: list[float], rows: int, seconds: float) -> dict[int, slice]:
     """Rows one by one to who has least to do, each process's in one piece; ``load`` grows by what they take."""
     queue = [(busy, rank) for rank, busy in enumerate(load)]
     heapq.heapify(queue)
@@ -117,7 +116,7 @@ def _spread(load: list[float], rows: int, seconds: float) -> dict[int, range]:
     begin, parts = 0, {}
     for rank, count in enumerate(share):
         if count:
-            parts[rank] = range(begin, begin + count)
+            parts[rank] = slice(begin, begin + count)
             load[rank] += seconds * count
             begin += count
     return parts

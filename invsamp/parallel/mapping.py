@@ -7,7 +7,6 @@ import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from invsamp.protocols import Array, VectorJacobianProduct
 
 #: Observations at theta (batch, p).
 Solve = Callable[[Array], Array]
+_Row = Array | str | ModelError
 
 
 def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Communicator | None = None) -> Array:
@@ -68,18 +68,10 @@ def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, com
         return _over_workers(solve, theta, workers)
     _check_equal(own, theta)
     if together:
-        return _stacked([_evaluated(solve, theta)], model)
+        return _stacked(_evaluated(solve, theta), model)
     with all_or_none(own), alone():
         parts = own.allgather(_evaluated(solve, np.array_split(theta, own.size)[own.rank]))
-    return _stacked(parts, model)
-
-
-class _Part(NamedTuple):
-    """Observations of some rows, None where they failed; what the last failure said; a mistake, if there is one."""
-
-    rows: list[Array | None]
-    message: str | None = None
-    mistake: str | None = None
+    return _stacked([row for part in parts for row in part], model)
 
 
 def _check_equal(comm: Communicator, theta: Array) -> None:
@@ -92,7 +84,7 @@ def _check_equal(comm: Communicator, theta: Array) -> None:
 def _over_workers(model: Solve, theta: Array, workers: int | None) -> Array:
     count = len(os.sched_getaffinity(0)) if workers is None else workers
     if min(count, len(theta)) == 1:
-        return _stacked([_evaluated(model, theta)], model)
+        return _stacked(_evaluated(model, theta), model)
     try:
         pickle.dumps(model)
     except Exception as error:
@@ -107,7 +99,7 @@ def _over_workers(model: Solve, theta: Array, workers: int | None) -> Array:
 
 @dataclass(frozen=True)
 class _Plain:
-    """A function as a forward model, whose derivatives nobody asks for."""
+    """A function as a forward model, without derivatives."""
 
     function: Callable[[Array], Array]
 
@@ -118,34 +110,30 @@ class _Plain:
         raise TypeError("a plain function cannot be linearized")
 
 
-def _evaluated(model: Solve, theta: Array) -> _Part:
-    rows: list[Array | None] = []
-    message = None
+def _evaluated(model: Solve, theta: Array) -> list[_Row]:
+    """Observations of each row, or the message of its failure; up to a mistake in the model, if there is one."""
+    rows: list[_Row] = []
     for row in theta:
         try:
             y = own_array(model(row[None].copy()), "observations")
+            if y.ndim != 2 or len(y) != 1:
+                raise ModelError(f"observations of a batch of one row must have shape (1, m), got {y.shape}")
+            rows.append(y[0])
         except ModelError as error:
-            return _Part(rows, mistake=str(error))
+            return [*rows, ModelError(str(error))]
         except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            rows.append(None)
-            continue
-        if y.ndim != 2 or len(y) != 1:
-            return _Part(rows, mistake=f"observations of a batch of one row must have shape (1, m), got {y.shape}")
-        rows.append(y[0])
-    return _Part(rows, message)
+            rows.append(f"{type(error).__name__}: {error}")
+    return rows
 
 
-def _stacked(parts: list[_Part], model: object) -> Array:
-    for part in parts:
-        if part.mistake is not None:
-            raise ModelError(part.mistake)
-    rows = [row for part in parts for row in part.rows]
-    widths = {len(row) for row in rows if row is not None}
+def _stacked(rows: list[_Row], model: object) -> Array:
+    for row in rows:
+        if isinstance(row, ModelError):
+            raise row
+    widths = {len(row) for row in rows if isinstance(row, np.ndarray)}
     if len(widths) > 1:
         raise ModelError(f"observations must be as many for every theta, got {sorted(widths)}")
     width = widths.pop() if widths else getattr(model, "n_observations", None)
     if width is None:
-        message = next(part.message for part in reversed(parts) if part.message is not None)
-        raise RuntimeError(f"all {len(rows)} solves failed: {message}")
-    return np.stack([np.full(width, np.nan) if row is None else row for row in rows])
+        raise RuntimeError(f"all {len(rows)} solves failed: {rows[-1]}")
+    return np.stack([row if isinstance(row, np.ndarray) else np.full(width, np.nan) for row in rows])

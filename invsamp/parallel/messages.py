@@ -6,7 +6,9 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 #: Seconds before and after an answer is due in which a process looks for it without sleeping: most come then.
 SPIN = 3e-4
@@ -17,72 +19,42 @@ PIECE = 2**28
 
 
 Found = TypeVar("Found")
+Part = TypeVar("Part", bound=type[Any])
+#: A communicator (`mpi4py.MPI.Comm`), what it has sent (`mpi4py.MPI.Request`) and a message (`mpi4py.MPI.Message`).
+Communicator: TypeAlias = Any
+Sent: TypeAlias = Any
+Arrived: TypeAlias = Any
+
+_PARTS: dict[str, type[Any]] = {"": list, "()": tuple}
 
 
-class Sent(Protocol):
-    """A message on its way, or a barrier that others have yet to reach (`mpi4py.MPI.Request`)."""
-
-    def Test(self) -> bool:
-        """Whether it has arrived."""
-        ...
+def sent(part: Part) -> Part:
+    """Let a named tuple be a part of what `packed` packs."""
+    _PARTS[part.__name__] = part
+    return part
 
 
-class Arrived(Protocol):
-    """A message that is there (`mpi4py.MPI.Message`)."""
+def packed(part: Any) -> Any:
+    """A message whose arrays are their bytes, which are pickled in a fifth of the time; one of few numbers took .1 ms.
 
-    def recv(self) -> Any:
-        """The object that was sent."""
-        ...
+    Named tuples of `sent`, tuples and lists are lists, whose first entry says which.
+    """
+    if isinstance(part, np.ndarray):
+        return part.dtype.str, part.shape, part.tobytes()
+    if isinstance(part, tuple):
+        return [type(part).__name__ if hasattr(part, "_fields") else "()", *map(packed, part)]
+    return ["", *map(packed, part)] if isinstance(part, list) else part
 
 
-class Communicator(Protocol):
-    """What is asked of an `mpi4py.MPI.Comm`; objects go as pickles."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this process."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-        ...
-
-    def Dup(self) -> Communicator:
-        """The same processes, whose messages do not mix with others."""
-        ...
-
-    def Split(self, color: int, key: int) -> Communicator:
-        """Those of one color, in the order of the keys."""
-        ...
-
-    def Free(self) -> None:
-        """Done with it."""
-        ...
-
-    def Abort(self, errorcode: int) -> None:
-        """End all processes."""
-        ...
-
-    def Ibarrier(self) -> Sent:
-        """Wait for all, without blocking."""
-        ...
-
-    def isend(self, obj: object, dest: int, tag: int) -> Sent:
-        """Send."""
-        ...
-
-    def improbe(self, source: int = ..., tag: int = ...) -> Arrived | None:
-        """A message, if there is one."""
-        ...
-
-    def bcast(self, obj: object) -> Any:
-        """The first process's object, on all."""
-        ...
-
-    def allgather(self, sendobj: object) -> list[Any]:
-        """The objects of all, on all."""
-        ...
+def unpacked(message: Any) -> Any:
+    """What was packed."""
+    if isinstance(message, tuple):
+        dtype, shape, data = message
+        return np.ndarray(shape, dtype, data).copy()
+    if not isinstance(message, list):
+        return message
+    kind, parts = _PARTS[message[0]], [unpacked(part) for part in message[1:]]
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
 def arrived(comm: Communicator, source: int, tag: int) -> Arrived | None:

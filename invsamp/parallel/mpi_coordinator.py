@@ -6,21 +6,20 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from invsamp.engine.driver.engine import Engine
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, joined
 from invsamp.evaluate.solving import separable
-from invsamp.parallel.groups import starts
+from invsamp.parallel.groups import Groups
 from invsamp.parallel.load_balancing import MESSAGES, Plan, Planner
-from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived
-from invsamp.parallel.tasks import Done, Reply, Task, solved
+from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived, packed, unpacked
+from invsamp.parallel.tasks import Done, Reply, Task
 from invsamp.protocols import Array, Plain
-from invsamp.surrogates.learning import Correction
 
-#: Seconds by which processes are told apart that have equally little to do.
+#: Seconds that break ties between processes with equal loads.
 BIT = 1e-9
 #: Seconds between two looks for signals that others got.
 BETWEEN_LOOKS = 0.05
@@ -36,17 +35,28 @@ class Coordinator:
     Parameters
     ----------
     comm : mpi4py.MPI.Comm
-    engine : Engine
-        Its potentials solve here, and count what was solved anywhere.
-    group : int
-        Processes of a group that solves jointly; they are next to each other by rank.
-    joint : set of str
-        Fidelities that are solved so.
+    potentials : mapping of fidelities to CountedPotential
+        They solve here, and count what was solved anywhere.
+    groups : Groups
+    solved : callable
+        What comes of some tasks here.
+    starts : callable
+        So many positions at which models can be tried.
+    chains : int
     """
 
-    def __init__(self, comm: Communicator, engine: Engine, group: int, joint: frozenset[str]) -> None:
-        self._comm, self._engine, self._joint = comm, engine, joint
-        self._planner = Planner(group, joint)
+    def __init__(
+        self,
+        comm: Communicator,
+        potentials: Mapping[str, CountedPotential],
+        groups: Groups,
+        solved: Callable[[Sequence[Task]], Reply],
+        starts: Callable[[int], Array],
+        chains: int,
+    ) -> None:
+        self._comm, self._potentials, self._joint = comm, potentials, groups.joint
+        self._solved, self._starts, self._chains = solved, starts, chains
+        self._planner = Planner(groups.size, groups.joint)
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
@@ -56,7 +66,7 @@ class Coordinator:
         self._askings: dict[int, list[int]] = {}  # by who asks: numbers of the requests
         self._requests: dict[int, Request] = {}
         self._parts: dict[int, list[Done]] = {}  # by request
-        self._waiting: list[Task] = []  # given to nobody yet
+        self._waiting: list[Task] = []  # not assigned yet
         self._own: deque[Task] = deque()  # to be done here
         self._mine: set[int] = set()  # requests of which this process has a part
         self._due: dict[int, float] = {}  # by process that is at work: when it will be done, about
@@ -69,7 +79,7 @@ class Coordinator:
         return self._solving or bool(self._due)
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for, in the order of the requests."""
+        """Estimates in the order of the requests."""
         if not self._planner.worth(requests):
             return tuple([self._here(request) for request in requests])
         try:
@@ -83,10 +93,10 @@ class Coordinator:
         self._askings[asking] = numbers = [next(self._numbers) for _ in requests]
         for number, request in zip(numbers, requests, strict=True):
             self._requests[number], self._parts[number] = request, []
-            self._waiting.append(Task(number, range(len(request.position)), request))
+            self._waiting.append(Task(number, 0, request))
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
-        """One of them whose answers are there, and these: the one whose are the dearest, as most waits for it."""
+        """One requester whose estimates are there, and these: of several the most expensive, as others wait for it."""
         while True:
             self._come()
             if there := [asking for asking in self._askings if self._is_there(asking)]:
@@ -104,14 +114,14 @@ class Coordinator:
             self._wait()
         self._askings, self._requests, self._parts, self._mine, self._error = {}, {}, {}, set(), None
 
-    def signaled(self) -> int | None:
+    def signaled(self, last: bool) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
         now = time.perf_counter()
         if self._signal is None and now - self._looked > BETWEEN_LOOKS:
             self._looked = now
             if (found := self._comm.improbe(tag=SIGNAL)) is not None:
                 self._signal = found.recv()
-        if self._signal is None and self._engine.done == self._engine.steps:
+        if self._signal is None and last:
             self._give({rank: [] for rank in range(1, self._comm.size)})
             self.clear()
         return self._signal
@@ -122,22 +132,18 @@ class Coordinator:
         waiting = [self._patience.seconds, *(whole - busy for busy in self._busy[1:])]
         return {
             "count": self._comm.size,
-            "solved": {name: self._planner.way(name) for name in self._engine.potentials},
+            "solved": {name: self._planner.way(name) for name in self._potentials},
             "groups": self._comm.size // self._planner.group if self._joint else None,
             "waiting": [max(seconds / whole, 0.0) for seconds in waiting],
         }
 
-    def tell(self, correction: Correction) -> None:
-        """Let the others correct a fidelity, too."""
-        self._send(dict.fromkeys(range(1, self._comm.size), correction))
-
-    def dismiss(self) -> None:
-        """Nothing more is asked of the others."""
-        self._send(dict.fromkeys(range(1, self._comm.size)))
+    def announce(self, item: object) -> None:
+        """Send all others something else than work; None: nothing more is asked of them."""
+        self._send(dict.fromkeys(range(1, self._comm.size), item))
 
     def _here(self, request: Request) -> Estimate:
         """What this process gives by itself, without a detour: it may be cheap."""
-        potential = self._engine.potentials[request.fidelity]
+        potential = self._potentials[request.fidelity]
         before = potential.seconds
         found = potential.answer(request)
         self._planner.learn(request, potential.seconds - before)
@@ -150,7 +156,7 @@ class Coordinator:
         while not self._is_there(asking):
             self._go_on()
         found = self._taken(asking)
-        while self._due:  # of those who solve jointly one tells, and all are needed for the next
+        while self._due:  # one process of a group replies, and all of it are needed for the next solve
             self._go_on()
         return found
 
@@ -158,7 +164,7 @@ class Coordinator:
         """Whether all is there that one has asked for."""
         for number in self._askings[asking]:
             parts = self._parts[number]  # one at the least, of no rows too
-            if not parts or sum([len(done.rows) for done in parts]) < len(self._requests[number].position):
+            if not parts or sum([done.rows for done in parts]) < len(self._requests[number].position):
                 return False
         return True
 
@@ -193,7 +199,11 @@ class Coordinator:
         plan: Plan = {0: self._waiting}
         if self._planner.worth([task.what for task in self._waiting]):
             if not self._due:
-                self._try_out_all()
+                # tries ask for estimates themselves, and nothing else is to be assigned meanwhile
+                waiting, self._waiting = self._waiting, []
+                for task in waiting:
+                    self._try_out(task.what)
+                self._waiting = waiting
             plan = self._planner.plan(self._waiting, self._loads())
         self._own.extend(plan.get(0, ()))
         self._mine.update([task.request for task in plan.get(0, ())])
@@ -203,26 +213,27 @@ class Coordinator:
     def _loads(self) -> list[float]:
         """Seconds for which each process has something to do, and a bit for who is to be the last among equals.
 
-        Of those that have nothing to do one that has waited for long is asleep, and begins late.
+        An idle process that has waited for long sleeps between looks, and begins late.
         """
         now = time.perf_counter()
-        asleep = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
+        sleeping = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
         load = [
-            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else asleep[rank] for rank in range(len(asleep))
+            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else sleeping[rank]
+            for rank in range(len(sleeping))
         ]
         # where several ask, there are steps to be made here while others solve
         own = self._planner.seconds([task.what for task in self._own])
         return [own + (BIT if len(self._askings) > 1 else -BIT), *load[1:]]
 
     def _give(self, plan: Plan) -> None:
-        self._send({rank: [task.packed() for task in tasks] for rank, tasks in plan.items()})
+        self._send({rank: packed(list(tasks)) for rank, tasks in plan.items()})
         now = time.perf_counter()
         for rank, tasks in plan.items():
             self._due[rank] = now + self._planner.seconds([task.what for task in tasks])
 
     def _solve(self, task: Task) -> None:
         self._solving = True
-        reply = solved(self._engine, [task], self._joint, True)
+        reply = self._solved([task])
         self._solving = False
         self._take(0, reply)
 
@@ -254,7 +265,7 @@ class Coordinator:
         for rank, message in messages.items():
             if message is not None:
                 del self._due[rank]
-                self._take(rank, Reply.unpacked(message.recv()))
+                self._take(rank, unpacked(message.recv()))
         return any(message is not None for message in messages.values())
 
     def _take(self, rank: int, reply: Reply) -> None:
@@ -266,16 +277,16 @@ class Coordinator:
             if rank:
                 reply.error.add_note(f"raised on rank {rank} of {self._comm.size}")
         for done in reply.done:
-            if (parts := self._parts.get(done.request)) is None:  # nobody wants it any more
+            if (parts := self._parts.get(done.request)) is None:  # no longer wanted
                 continue
             parts.append(done)
             if rank:  # what was solved here is counted
                 request = self._requests[done.request]
-                potential = self._engine.potentials[request.fidelity]
-                potential.count(request, len(done.rows), done.failed, done.seconds, done.message)
+                potential = self._potentials[request.fidelity]
+                potential.count(request, done.rows, done.failed, done.seconds, done.message)
 
     def _joined(self, request: Request, parts: list[Done]) -> Estimate:
-        parts.sort(key=lambda done: done.rows.start)
+        parts.sort(key=lambda done: done.begin)
         self._planner.learn(request, sum(done.seconds for done in parts))
         return joined([done.estimate for done in parts])
 
@@ -284,21 +295,18 @@ class Coordinator:
         for request in [self._comm.isend(item, rank, WORK) for rank, item in items.items()]:
             self._patience.until(request.Test)
 
-    def _try_out_all(self) -> None:
-        """Try out what waits, where it has to be, before it is handed out."""
-        waiting, self._waiting = self._waiting, []
-        for task in waiting:
-            if self._planner.untried(task.what):
-                self._try_out(task.what)
-        self._waiting = waiting
-
     def _try_out(self, request: Request) -> None:
-        """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
-        rows = max(len(request.position), self._engine.plan.chains)
-        potential = self._engine.potentials[request.fidelity]
+        """Find out whether rows of such requests have bits of their own, where that is not known.
+
+        At starts, as the positions may be all the same.
+        """
+        if not self._planner.untried(request):
+            return
+        rows = max(len(request.position), self._chains)
+        potential = self._potentials[request.fidelity]
         before = potential.counts
         self._planner.tried(request, rows, False)  # until it is known
-        splits = separable(_moved(request, starts(self._engine, rows)), self._together)
+        splits = separable(_moved(request, self._starts(rows)), self._together)
         self._planner.tried(request, rows, splits)
         potential.counts = before
 

@@ -6,24 +6,28 @@ import contextlib
 import math
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from invsamp.errors import ModelError
-from invsamp.parallel.worker import Answer, Description, Request, serve
+from invsamp.parallel.messages import packed, unpacked
+from invsamp.parallel.worker import Answer, Call, serve
+from invsamp.protocols import Plain
 
-# what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
+# variables that MPI launchers set for their ranks: a worker that has them would wait for the others, or find no server
 _LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_", "HYDRA_", "MPI_LOCAL")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ENVIRONMENT = threading.Lock()
+#: Seconds that a worker may take to import the package and to make its model.
+START_LIMIT = 600.0
 #: Seconds that are waited at a time: more than the system counts in milliseconds may be asked for.
 LONGEST_WAIT = 3600.0
 #: What a script has to do.
@@ -37,59 +41,37 @@ class Worker:
     """One process, and what it is at."""
 
     def __init__(self, payload: tuple[bool, bytes], time_limit: float | None) -> None:
-        self._payload, self.time_limit = payload, time_limit
-        self.description: Description | None = None
-        #: What it was given and has not answered, in that order, with their time limits: it is at the first of them.
-        self._given: deque[tuple[int, float]] = deque()
-        self._since = 0.0  # that it is
+        self._payload, self._time_limit = payload, time_limit
+        self.facts: Plain | None = None  # of its model, when it is ready
+        self.task: int | None = None
+        #: When it has to be ready, or to have answered.
+        self.due: float | None = time.monotonic() + START_LIMIT
         self.forgotten: list[int] = []
         self._cotangent: bytes | None = None  # that it knows
-        self.began = time.monotonic()
         self.connection, self._process = _spawn(time_limit)
 
     @property
     def idle(self) -> bool:
         """Whether it is ready and has nothing to do."""
-        return self.description is not None and not self._given
+        return self.facts is not None and self.task is None
 
-    @property
-    def tasks(self) -> list[int]:
-        """What it was given and has not answered, in that order."""
-        return [task for task, _ in self._given]
-
-    @property
-    def deadline(self) -> float | None:
-        """When it has to have answered what it is at."""
-        if self.time_limit is None or not self._given:
-            return None
-        return self._since + self._given[0][1] * self.time_limit
-
-    def give(self, task: int, request: Request, limits: float = 1.0, cotangent: bytes | None = None) -> bool:
-        """Send a request, to be answered within so many time limits; False if the worker has died meanwhile.
+    def give(self, task: int, call: Call, limits: float = 1.0, cotangent: bytes | None = None) -> bool:
+        """Send a call, to be answered within so many time limits; False if the worker has died meanwhile.
 
         With the function for cotangents, if it does not know it.
         """
         forgotten, self.forgotten = self.forgotten, []
         news, self._cotangent = None if cotangent is self._cotangent else cotangent, cotangent
-        idle = not self._given
-        self._given.append((task, limits))  # before it is sent: Ctrl-C may come at once
+        self.task = task  # before it is sent: Ctrl-C may come at once
+        self.due = None if self._time_limit is None else time.monotonic() + limits * self._time_limit
         try:
-            if idle and heard(self.heard_by, 0.0):  # nothing was asked: this is the end of it
-                self._given.pop()
-                return False
-            self.connection.send_bytes(request._replace(forgotten=tuple(forgotten), cotangent=news).packed())
+            if heard(self.heard_by, 0.0):  # nothing was asked: this is the end of it
+                raise OSError
+            self.connection.send_bytes(pickle.dumps(packed(call._replace(forgotten=forgotten, cotangent=news))))
         except OSError:
-            self._given.pop()
+            self.task = self.due = None
             return False
-        if idle:
-            self._since = time.monotonic()
         return True
-
-    def answered(self) -> tuple[int, float]:
-        """The task that it has answered, and the seconds that it took; it is at the next one now."""
-        now, (task, _) = time.monotonic(), self._given.popleft()
-        took, self._since = now - self._since, now
-        return task, took
 
     @property
     def heard_by(self) -> tuple[int, int]:
@@ -104,15 +86,15 @@ class Worker:
         try:
             if not heard([self.connection.fileno()], 0.0):
                 return None
-            message = self.connection.recv()
-            if type(message) is tuple:
-                return Answer.unpacked(message)
+            message = unpacked(pickle.loads(self.connection.recv_bytes()))
             if message == "here":  # it listens now: a large pickle does not block
                 self.connection.send(self._payload)
         except (EOFError, OSError):
             return None
-        if isinstance(message, Description):
-            self.description = message
+        if isinstance(message, dict):
+            self.facts, self.due = message, None
+        elif isinstance(message, Answer):
+            self.task = self.due = None
         return message
 
     def exit_message(self) -> str:
@@ -173,7 +155,7 @@ def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
 
 
 def ranks_of_launcher() -> list[str]:
-    """Variables of the environment by which an MPI launcher, or an MPI that began alone, tells what a process is."""
+    """Environment variables of a rank, set by an MPI launcher or by an MPI that began alone."""
     if not any(name in os.environ for name in _LAUNCHED):
         return []
     return [name for name in os.environ if name.startswith(_LAUNCHERS) and name not in _KEPT]

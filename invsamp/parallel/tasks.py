@@ -3,58 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
-
-from invsamp.engine.driver.engine import Engine
-from invsamp.engine.rungs.initial_points import failure_message
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Estimate, Request, check_shapes
-from invsamp.parallel.messages import portable
+from invsamp.parallel.messages import portable, sent
+
+for part in (Request, Batch, Estimate):
+    sent(part)
 
 
+@sent
 class Task(NamedTuple):
     """Some rows of a request, for one process or, of a joint solve, for a group of them."""
 
     request: int  # its number
-    rows: range
+    begin: int  # first of the rows
     what: Request
 
-    def packed(self) -> tuple[object, ...]:
-        """As it is sent."""
-        batch = self.what.batch and _packed(self.what.batch)
-        return self.request, self.rows.start, self.rows.stop, _packed(self.what._replace(batch=None)), batch
-
-    @classmethod
-    def unpacked(cls, sent: tuple[Any, ...]) -> Task:
-        """The other way."""
-        number, start, stop, parts, batch = sent
-        request = Request(*_unpacked(parts))
-        return cls(number, range(start, stop), request._replace(batch=Batch(*_unpacked(batch))) if batch else request)
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.what.position)
 
 
+@sent
 class Done(NamedTuple):
     """What came of a task."""
 
     request: int
-    rows: range
+    begin: int
     estimate: Estimate
     failed: int
     seconds: float
     message: str | None  # by a solve that failed
 
-    def packed(self) -> tuple[object, ...]:
-        """As it is sent."""
-        return self.request, self.rows.start, self.rows.stop, _packed(self.estimate), *self[3:]
-
-    @classmethod
-    def unpacked(cls, sent: tuple[Any, ...]) -> Done:
-        """The other way."""
-        number, start, stop, parts, *rest = sent
-        return cls(number, range(start, stop), Estimate(*_unpacked(parts)), *rest)
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.estimate.energy)
 
 
+@sent
 class Reply(NamedTuple):
     """What a process sends back: what it did, in which time, the error that ends the run, a signal that it got."""
 
@@ -63,26 +54,22 @@ class Reply(NamedTuple):
     error: BaseException | None = None
     signal: int | None = None
 
-    def packed(self) -> tuple[object, ...]:
-        """As it is sent."""
-        return [done.packed() for done in self.done], *self[1:]
 
-    @classmethod
-    def unpacked(cls, sent: tuple[Any, ...]) -> Reply:
-        """The other way."""
-        done, *rest = sent
-        return cls([Done.unpacked(one) for one in done], *rest)
+def solved(
+    potentials: Mapping[str, CountedPotential],
+    joint: frozenset[str],
+    explained: Callable[[CountedPotential], str | None],
+    tasks: Sequence[Task],
+    first: bool = True,
+) -> Reply:
+    """The results of some tasks in their order; a mistake of a model's is handed on, failed solves are no mistake.
 
-
-def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: bool) -> Reply:
-    """What comes of some tasks in their order; a mistake of a model's is handed on, failed solves are no mistake.
-
-    Of joint solves only the first process of a group tells. What one of them raises ends all: others may wait for it
-    within the solve.
+    Of a joint solve only the first process of a group replies. An exception in one ends all processes: others may wait
+    for this one within the solve. ``explained`` gives the message of the last failed solve.
     """
     begin, done, error = time.perf_counter(), [], None
-    for number, rows, request in tasks:
-        potential = engine.potentials[request.fidelity]
+    for number, first_row, request in tasks:
+        potential = potentials[request.fidelity]
         failed, seconds = potential.failed, potential.seconds
         try:
             estimate = potential.answer(request)
@@ -94,15 +81,5 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
             break
         if first or request.fidelity not in joint:
             failed, seconds = potential.failed - failed, potential.seconds - seconds
-            message = failure_message(engine.problem, potential) if failed else None
-            done.append(Done(number, rows, estimate, failed, seconds, message))
+            done.append(Done(number, first_row, estimate, failed, seconds, explained(potential) if failed else None))
     return Reply(done, time.perf_counter() - begin, error)
-
-
-def _packed(parts: Iterable[object]) -> tuple[object, ...]:
-    """Arrays as their bytes, which are pickled in a fifth of the time; a message of few numbers took .1 ms."""
-    return tuple([(p.dtype.str, p.shape, p.tobytes()) if isinstance(p, np.ndarray) else p for p in parts])
-
-
-def _unpacked(parts: Iterable[Any]) -> list[Any]:
-    return [np.ndarray(p[1], p[0], p[2]).copy() if isinstance(p, tuple) else p for p in parts]

@@ -9,28 +9,29 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from invsamp.errors import ModelError, WrongShapeError
+from invsamp.parallel.messages import packed, sent, unpacked
 from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.protocols import (
     AnyArray,
     Array,
     Cotangent,
     ForwardModel,
-    FunctionCalls,
     JacobianForwardModel,
+    Plain,
     RowsForwardModel,
     VectorJacobianProduct,
     derivative_error,
     function_calls,
 )
 
-#: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
+#: Seconds over its time limit after which a worker ends itself, in case its owner has ended.
 GRACE = 5.0
 #: Part of a vector-Jacobian product by which it may change once the model was linearized elsewhere.
 STALE = 1e-3
@@ -43,69 +44,33 @@ IMPORTABLE = (
 Result = Array | tuple[Array, Array]
 
 
-class Request(NamedTuple):
+@sent
+class Call(NamedTuple):
     """What a worker is asked for: an operation on one row, and what it may forget before."""
 
     operation: str  # "observations", "linearize", "product", "jacobian" or "rows"
     arguments: tuple[object, ...]
-    forgotten: tuple[int, ...] = ()  # tokens of linearizations that nobody holds any more
+    forgotten: Sequence[int] = ()  # tokens of linearizations that are no longer needed
     cotangent: bytes | None = None  # pickled, where it has to know a new function for what it does ahead
 
-    def packed(self) -> bytes:
-        """As it is sent."""
-        operation, arguments, forgotten, cotangent = self
-        return pickle.dumps((operation, [_packed(part) for part in arguments], forgotten, cotangent))
 
-    @staticmethod
-    def unpacked(sent: bytes) -> Request:
-        """As it was."""
-        operation, arguments, *more = pickle.loads(sent)
-        return Request(operation, tuple([_unpacked(part) for part in arguments]), *more)
-
-
-class Ahead(NamedTuple):
-    """The vector-Jacobian product that will be asked for next, of one row, if its cotangent is the expected one."""
-
-    expected: bytes  # the cotangent's `digest`
-    product: Array
-
-
+@sent
 class Answer(NamedTuple):
-    """What came of a request: ``value`` where ``status`` is "done", otherwise what went wrong."""
+    """What came of a call: ``value`` where ``status`` is "done", otherwise what went wrong.
+
+    Beside a linearization there may be the vector-Jacobian ``product`` that is asked for next, if its cotangent is the
+    one of this `digest`.
+    """
 
     status: str  # "done", "raised", "timed_out", "died", "mistake"
-    value: Any  # what the model returned, or the words of an error: it came as a pickle
+    value: Any  # what the model returned, or the words of an error
+    expected: bytes | None = None
+    product: Array | None = None
     worker: int = -1  # number of the worker that answered
-    ahead: Ahead | None = None  # beside a linearization
-
-    def packed(self) -> bytes:
-        """As it is sent."""
-        ahead = () if self.ahead is None else (self.ahead.expected, _packed(self.ahead.product))
-        return pickle.dumps((self.status, _packed(self.value), *ahead))
-
-    @staticmethod
-    def unpacked(sent: tuple[Any, ...]) -> Answer:
-        """As it was, from what the pickle holds."""
-        status, value, *ahead = sent
-        return Answer(status, _unpacked(value), ahead=Ahead(ahead[0], _unpacked(ahead[1])) if ahead else None)
 
 
-class Description(NamedTuple):
-    """What a model tells about itself besides its numbers."""
-
-    name: str
-    parameters: tuple[str, ...] | None
-    n_observations: int | None
-    data_indices: AnyArray | None
-    has_jacobian: bool
-    has_rows: bool
-    derivative_error: float
-    function_calls: FunctionCalls
-    output_shape: tuple[int, ...] | None = None
-
-
-def describe(model: object) -> Description:
-    """The description of a forward model.
+def describe(model: object) -> Plain:
+    """The facts that a forward model states about itself besides its numbers.
 
     Raises
     ------
@@ -115,17 +80,14 @@ def describe(model: object) -> Description:
     if not callable(model) or not callable(getattr(model, "linearize", None)):
         raise ModelError(f"model must be a forward model, callable and with linearize, got {model!r}")
     parameters = getattr(model, "parameters", None)
-    return Description(
-        repr(model),
-        None if parameters is None else tuple(parameters),
-        getattr(model, "n_observations", None),
-        getattr(model, "data_indices", None),
-        callable(getattr(model, "jacobian", None)),
-        callable(getattr(model, "rows", None)),
-        derivative_error(model),
-        function_calls(model),
-        getattr(model, "output_shape", None),
-    )
+    names = "n_observations", "data_indices", "output_shape"
+    return {name: getattr(model, name, None) for name in names} | {
+        "parameters": None if parameters is None else tuple(parameters),
+        "derivative_error": derivative_error(model),
+        "function_calls": function_calls(model),
+        "name": repr(model),
+        "offers": [name for name in ("jacobian", "rows") if callable(getattr(model, name, None))],
+    }
 
 
 def serve(connection: Connection, time_limit: float | None, environment: dict[str, str]) -> None:
@@ -134,7 +96,7 @@ def serve(connection: Connection, time_limit: float | None, environment: dict[st
     os.environ.update(environment)
     _stand_alone()
     try:
-        connection.send("here")
+        connection.send_bytes(pickle.dumps("here"))
         made, payload = connection.recv()
         advice = IMPORTABLE
         try:
@@ -143,28 +105,28 @@ def serve(connection: Connection, time_limit: float | None, environment: dict[st
             model = model() if made else model
             described = describe(model)
         except Exception as error:
-            connection.send(Answer("mistake", _message(error) + advice))
+            connection.send_bytes(pickle.dumps(packed(Answer("mistake", _message(error) + advice))))
             return
-        connection.send(described)
+        connection.send_bytes(pickle.dumps(described))
         _answer_all(connection, _Rows(model), time_limit)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # nobody asks any more
+        return  # the owner has closed the connection
 
 
 def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -> None:
     while True:
-        request = Request.unpacked(connection.recv_bytes())
+        call: Call = unpacked(pickle.loads(connection.recv_bytes()))
         if time_limit is not None:
             # the kernel ends this process then, whatever it does and whoever still watches it
             signal.setitimer(signal.ITIMER_REAL, 2.0 * time_limit + GRACE)
         try:
-            answer = rows.answer(request)
+            answer = rows.answer(call)
         except ModelError as error:
             answer = Answer("mistake", str(error))
         except Exception as error:
             answer = Answer("raised", _message(error))
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        connection.send_bytes(answer.packed())
+        connection.send_bytes(pickle.dumps(packed(answer)))
 
 
 class _Rows:
@@ -176,13 +138,13 @@ class _Rows:
         self._latest, self._tried = -1, False
         self._cotangent: Cotangent | None = None
 
-    def answer(self, request: Request) -> Answer:
-        for token in request.forgotten:
+    def answer(self, call: Call) -> Answer:
+        for token in call.forgotten:
             self._kept.pop(token, None)
-        if request.cotangent is not None:
+        if call.cotangent is not None:
             self._cotangent = None
-            with contextlib.suppress(Exception):  # somebody's own, which cannot be imported here
-                self._cotangent = pickle.loads(request.cotangent)
+            with contextlib.suppress(Exception):  # a user's function that cannot be imported here
+                self._cotangent = pickle.loads(call.cotangent)
         operations: dict[str, Callable[..., Result]] = {
             "observations": self._observations,
             "linearize": self._linearize,
@@ -190,9 +152,9 @@ class _Rows:
             "jacobian": self._jacobian,
             "rows": self._chosen,
         }
-        value = operations[request.operation](*request.arguments)
-        linearized = request.operation == "linearize"
-        return Answer("done", value, ahead=self._ahead(value, *request.arguments) if linearized else None)
+        value = operations[call.operation](*call.arguments)
+        answer = Answer("done", value)
+        return self._ahead(answer, *call.arguments) if call.operation == "linearize" else answer
 
     def _observations(self, theta: Array) -> Array:
         return _only_row(self._model(theta[None]), 1, "observations")
@@ -202,16 +164,16 @@ class _Rows:
         self._latest = token
         return _only_row(y, 1, "observations")
 
-    def _ahead(self, y: Any, token: Any, theta: Any, parameters: Any = None) -> Ahead | None:
-        """The product for the expected cotangent. None if it fails: it is asked for, and fails, once more then."""
-        if parameters is None or self._cotangent is None or not np.isfinite(y).all():
-            return None
+    def _ahead(self, answer: Answer, token: Any, theta: Any, parameters: Any = None) -> Answer:
+        """With the product for the expected cotangent. Not if it fails: it is asked for, and fails, once more then."""
+        if parameters is None or self._cotangent is None or not np.isfinite(answer.value).all():
+            return answer
         try:
-            cotangent = self._cotangent(parameters[None], y[None])[0]
+            cotangent = self._cotangent(parameters[None], answer.value[None])[0]
             product = self._product(token, theta, cotangent)
         except Exception:
-            return None
-        return Ahead(digest(cotangent), product) if np.isfinite(product).all() else None
+            return answer
+        return answer._replace(expected=digest(cotangent), product=product) if np.isfinite(product).all() else answer
 
     def _product(self, token: int, theta: Array, cotangent: Array) -> Array:
         if token not in self._kept:  # it was lost with another worker
@@ -241,15 +203,6 @@ class _Rows:
 def digest(cotangent: Array) -> bytes:
     """By which a cotangent (m,) is known again, to the bit."""
     return hashlib.blake2b(np.asarray(cotangent, dtype=float).tobytes(), digest_size=16).digest()
-
-
-def _packed(part: Any) -> Any:
-    """A row of floats as bytes, which are pickled in a tenth of the time."""
-    return part.tobytes() if isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype == float else part
-
-
-def _unpacked(part: Any) -> Any:
-    return np.frombuffer(part).copy() if isinstance(part, bytes) else part
 
 
 def _only_row(value: object, dimension: int, what: str) -> Array:

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.engine.driver.draw_buffer import Draws
+from invsamp.engine.driver.draw_buffer import Draws, Segment
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.driver.segment import Segment
 from invsamp.protocols import Array, Problem
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run

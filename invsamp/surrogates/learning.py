@@ -34,7 +34,6 @@ class Refittable(Protocol):
 
     def fit(self, theta: Array, observations: Array) -> ForwardModel:
         """The model fitted to fine observations (n, m) at theta (n, p), p of its own parameters; this one is left."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,9 @@ class Fitted(Protocol):
 
     def __call__(self, theta: Array) -> Array:
         """Values (n, m)."""
-        ...
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Values, and the product of cotangents (n, m) with the Jacobians there."""
-        ...
 
 
 class Method(Protocol):
@@ -45,7 +43,6 @@ class Method(Protocol):
 
     def fitted(self, theta: Array, values: Array) -> Fitted:
         """Of values (n, m) at theta (n, p)."""
-        ...
 
 
 def _of_coarse(name: str, description: str) -> Any:

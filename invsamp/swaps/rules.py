@@ -56,30 +56,24 @@ class SwapRule(Protocol):
     @property
     def factor(self) -> float:
         """Divisor F of the noise penalty: 1 is unbiased, infinity drops the penalty."""
-        ...
 
     @property
     def needs_common_energy(self) -> bool:
         """Whether the rule is wrong for two rungs whose mean energies differ (two meshes, say)."""
-        ...
 
     @property
     def equalize(self) -> bool:
         """Whether noise is added to the log ratio until its variance is that of the reverse swap."""
-        ...
 
     @property
     def discrepancy(self) -> Discrepancy | None:
         """How the difference of the two rungs' energies is learned, where the rule uses it."""
-        ...
 
     def stages(self) -> tuple[Stage, ...]:
         """Weights of each stage."""
-        ...
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
         """The rule with settings that depend on the mean energy variances filled in, after warm-up."""
-        ...
 
 
 class _Unbiased:

@@ -48,7 +48,6 @@ class SwapScheme(Protocol):
     @abstractmethod
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """Pairs (i, j), i < j, that meet at attempt number ``attempt``, in turn where they share a rung."""
-        ...
 
 
 @stored_dataclass

@@ -36,15 +36,12 @@ class TargetDistribution(Protocol):
 
     def init(self) -> Memory:
         """What is learned, before anything is; empty if nothing ever is."""
-        ...
 
     def energy(self, estimate: Estimate, memory: Memory) -> Array:
         """Values of v (chains,): never NaN."""
-        ...
 
     def gradient(self, estimate: Estimate, memory: Memory) -> Array:
         """Gradients of v with respect to the position (chains, d)."""
-        ...
 
     def updated(self, memory: Memory, estimate: Estimate, iteration: int, warming: bool) -> Memory:
         """Memory after a step to ``estimate``, the rung's ``iteration``-th; called only where `init` is not empty.
@@ -52,11 +49,9 @@ class TargetDistribution(Protocol):
         ``warming`` is whether the run is warming up. What is not frozen after that is a target that changes as it is
         sampled.
         """
-        ...
 
     def log_weight(self, estimate: Estimate, memory: Memory) -> Array | None:
         """Log weights (chains,), up to a constant, by which draws are those of the posterior; None: they have none."""
-        ...
 
 
 @runtime_checkable
@@ -65,7 +60,6 @@ class LocallyScaledTarget(TargetDistribution, Protocol):
 
     def step_factor(self, estimate: Estimate, memory: Memory) -> Array:
         """How much longer (chains,): a positive function of the energy, bounded."""
-        ...
 
 
 @runtime_checkable
@@ -74,7 +68,6 @@ class ScheduledTarget(TargetDistribution, Protocol):
 
     def scale(self, memory: Memory) -> float:
         """What stands in the place of ``step_scale``."""
-        ...
 
 
 @runtime_checkable
@@ -83,4 +76,3 @@ class ReportingTarget(TargetDistribution, Protocol):
 
     def report(self, memory: Memory) -> Plain:
         """That, by name, in plain types."""
-        ...

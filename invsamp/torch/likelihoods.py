@@ -11,12 +11,10 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 
 from invsamp import arguments
-from invsamp.arguments import instance, optional, real, store, text
+from invsamp.arguments import instance, real, store, text
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.distributions.univariate import HalfNormal
 from invsamp.protocols import Tensor
-
-#: What torch calls a tensor.
 
 
 @runtime_checkable
@@ -26,16 +24,13 @@ class Likelihood(Protocol):
     @property
     def unknowns(self) -> dict[str, Distribution]:
         """Positive unknowns of its own, numbers, with their priors; empty for most."""
-        ...
 
     def energies(self, output: Tensor, target: Tensor, unknowns: dict[str, Tensor]) -> Tensor:
         """Minus log likelihoods (n,) of n data, from outputs (n, ...) and targets (n, ...)."""
-        ...
 
     def check(self, output: Tensor, target: Tensor) -> None:
         """`ValueError` unless outputs (some, ...) of the first data and all targets (n, ...) are of a kind that it
         knows."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,8 @@ class Gaussian:
                 raise ValueError(f"prior must be of a number on the whole positive axis, got {target!r}")
             store(self, prior=target)
             return
-        optional(_no_prior, "prior", self.prior)
+        if self.prior is not None:
+            raise ValueError(f"prior must be None where the scale is a number, got {self.prior!r}")
         store(self, scale=real("scale", self.scale, above=0, also=", or the name of an unknown"))
 
     @property
@@ -196,7 +192,3 @@ def as_likelihood(value: object) -> Likelihood:
 
 def _rows_of(output: Tensor) -> str:
     return f"({', '.join(['n', *map(str, output.shape[1:])])}{',' if output.ndim == 1 else ''})"
-
-
-def _no_prior(name: str, value: object) -> None:
-    raise ValueError(f"{name} must be None where the scale is a number, got {value!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -66,9 +65,7 @@ class ModuleFunction:
     @property
     def initial(self) -> Array:
         """The parameters (d,) that the module came with."""
-        held = dict(self._module.named_parameters())
-        with torch.no_grad():
-            return np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
+        return self._flat(self._module)
 
     def drawn(self, rng: np.random.Generator, n: int) -> Array:
         """Parameters (n, d) as the layers initialize themselves; those that cannot, as they came."""
@@ -77,10 +74,10 @@ class ModuleFunction:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             for row in found:
                 torch.default_generator.manual_seed(int(rng.integers(2**63)))
-                for layer in _resettable(again):
-                    layer.reset_parameters()
-                held = dict(again.named_parameters())
-                row[:] = np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
+                for layer in again.modules():
+                    if callable(getattr(layer, "reset_parameters", None)):
+                        layer.reset_parameters()
+                row[:] = self._flat(again)
         return found
 
     def check(self, x: tuple[Tensor, ...]) -> Tensor:
@@ -131,6 +128,10 @@ class ModuleFunction:
                 f"{type(error).__name__}: {error}"
             ) from error
 
+    def _flat(self, module: Torch) -> Array:
+        held = dict(module.named_parameters())
+        return np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
+
     def _share_settings(self, module: Torch) -> None:
         """Warn of parameters that several layers share: they are one block."""
         names: dict[int, list[str]] = {}
@@ -143,12 +144,6 @@ class ModuleFunction:
 
     def __repr__(self) -> str:
         return " ".join(repr(self._module).split())
-
-
-def _resettable(module: Torch) -> Iterator[Torch]:
-    for layer in module.modules():
-        if callable(getattr(layer, "reset_parameters", None)):
-            yield layer
 
 
 def as_array(part: Tensor) -> Array:

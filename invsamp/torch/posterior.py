@@ -55,7 +55,7 @@ def module_posterior(
     module : torch.nn.Module
         Its trainable parameters (``requires_grad``) are the unknowns, as blocks of their names; all else stays. It must
         be a function of inputs and parameters that takes each datum by itself: put dropout and batch normalization to
-        rest by ``module.eval()``. A copy is kept. A parameter that several layers share is one block, and is told.
+        rest by ``module.eval()``. A copy is kept. A parameter that several layers share is one block, with a warning.
     data : pair (inputs, targets)
         Tensors or arrays of N rows; inputs may be a tuple of several, for modules with several arguments. Copies are
         kept.
@@ -109,12 +109,11 @@ def module_posterior(
     place = as_device(first.device if device is None else device)
     function = ModuleFunction(module, used, place)
     x, y = as_data(data, used, place)
-    told = as_likelihood(likelihood)
-    chosen = as_prior(prior, function)
-    potential = ModulePotential(function, told, chosen, (x, y), integer("block", block, least=1))
+    parts = as_likelihood(likelihood), as_prior(prior, function), (x, y)
+    potential = ModulePotential(function, *parts, integer("block", block, least=1))
     potential.check()
-    kind = DrawableModulePosterior if isinstance(chosen, NormalPrior) else ModulePosterior
-    return kind(function, potential, told, chosen, (x, y), domain, start)
+    kind = DrawableModulePosterior if isinstance(parts[1], NormalPrior) else ModulePosterior
+    return kind(function, potential, *parts, domain, start)
 
 
 class ModulePosterior:
@@ -183,20 +182,11 @@ class ModulePosterior:
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension): the positions, but for the likelihood's unknowns, whose logarithms
         these are."""
-        theta = np.asarray(position, dtype=float)
-        if self.likelihood.unknowns:
-            theta = theta.copy()
-            theta[..., self._module.dimension :] = np.exp(theta[..., self._module.dimension :])
-        return theta
+        return self._mapped(position, np.exp)
 
     def to_position(self, theta: npt.ArrayLike) -> Array:
         """Positions (..., dimension) of natural parameters."""
-        position = np.asarray(theta, dtype=float)
-        if self.likelihood.unknowns:
-            position = position.copy()
-            with np.errstate(divide="ignore", invalid="ignore"):
-                position[..., self._module.dimension :] = np.log(position[..., self._module.dimension :])
-        return position
+        return self._mapped(theta, np.log)
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Starting positions (n, dimension) inside the domain."""
@@ -250,6 +240,15 @@ class ModulePosterior:
             "data": self.data,
         }
 
+    def _mapped(self, values: npt.ArrayLike, function: Callable[[Array], Array]) -> Array:
+        """Values (..., dimension), those of the likelihood's unknowns by a function."""
+        found = np.asarray(values, dtype=float)
+        if self.likelihood.unknowns:
+            found = found.copy()
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[..., self._module.dimension :] = function(found[..., self._module.dimension :])
+        return found
+
     def _starts(self, rng: np.random.Generator, n: int) -> Array:
         weights = self._module.drawn(rng, n)
         return np.concatenate([weights, self._scales(rng, n)], axis=1)
@@ -268,7 +267,7 @@ class ModulePosterior:
             if not outside.any():
                 return found
             new = draw(rng, int(outside.sum()))
-            # walls of a box take each entry by itself
+            # bounds of a box hold for each entry by itself
             found[outside] = np.where(_within(domain, found[outside]), found[outside], new)
         if not domain.contains(found).all():
             raise ValueError(f"domain must hold some of the starts, got none of {TRIES} in {domain!r}: give start=...")
@@ -308,7 +307,7 @@ class DrawableModulePosterior(ModulePosterior):
         return self.to_theta(self._inside(rng, n, self._prior_draws))
 
     def reference(self) -> Reference:
-        """The prior's Gaussian law in positions; of a scale that is unknown, one with the moments of its logarithm."""
+        """The prior's Gaussian in positions; of an unknown scale, that with the moments of its logarithm."""
         logs = self._scales(np.random.default_rng(0), 1000)
         mean = np.concatenate([np.zeros(self._module.dimension), logs.mean(axis=0)])
         return Reference(mean, np.concatenate([self._prior.columns, logs.std(axis=0)]))
@@ -321,7 +320,7 @@ class DrawableModulePosterior(ModulePosterior):
 
 
 def _within(domain: Domain, position: Array) -> npt.NDArray[np.bool_]:
-    """Which entries of positions (n, d) may stay: of a box those within its walls, else none."""
+    """Which entries of positions (n, d) may stay: of a box those within its bounds, else none."""
     if isinstance(domain, Box):
         return np.asarray((position >= domain.lower) & (position <= domain.upper))
     return np.zeros(position.shape, dtype=bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,6 @@ from invsamp.torch.likelihoods import Likelihood
 from invsamp.torch.modules import ModuleFunction, as_array
 from invsamp.torch.priors import Blocks, FunctionPrior, NormalPrior, Slopes
 
-#: Parameters from which on a gradient of each chain is less work than one backward pass over all: by a tenth.
-WIDE = 2**16
 #: A gradient by block, (chains, *shape).
 Slope = Blocks | None
 
@@ -75,10 +73,7 @@ class ModulePotential:
         blocks = self._blocks(position)
         slopes: Slope = None
         misfit = np.zeros(len(position))
-        for begin in range(0, self.size, self._block):
-            rows = slice(begin, begin + self._block)
-            x, y = tuple(part[rows] for part in self._x), self._y[rows]
-            energies, more = self._evaluated(blocks, x, y, (0, None, None), gradient=bool(gradient))
+        for energies, more in self._of_all_data(blocks, gradient=bool(gradient)):
             misfit += as_array(energies).sum(axis=1)
             slopes = more if slopes is None or more is None else tuple(map(torch.add, slopes, more))
         prior, whole, apart = self._with_prior(position, blocks, slopes, gradient)
@@ -106,12 +101,8 @@ class ModulePotential:
 
     def log_likelihood(self, position: Array) -> Array:
         """Log likelihood of each datum, shape (chains, n)."""
-        blocks, found = self._blocks(position), []
-        for begin in range(0, self.size, self._block):
-            rows = slice(begin, begin + self._block)
-            x, y = tuple(part[rows] for part in self._x), self._y[rows]
-            found.append(-as_array(self._evaluated(blocks, x, y, (0, None, None), gradient=False)[0]))
-        return np.concatenate(found, axis=1)
+        found = self._of_all_data(self._blocks(position), gradient=False)
+        return np.concatenate([-as_array(energies) for energies, _ in found], axis=1)
 
     def check(self) -> None:
         """`ValueError` unless module, likelihood and data fit together, and losses are finite where the module is."""
@@ -146,6 +137,13 @@ class ModulePotential:
         index = torch.as_tensor(indices, device=self._module.device)
         return tuple(part[index] for part in self._x), self._y[index]
 
+    def _of_all_data(self, blocks: Blocks, *, gradient: bool) -> Iterator[tuple[Tensor, Slope]]:
+        """As `_evaluated`, a block of the data at a time."""
+        for begin in range(0, self.size, self._block):
+            rows = slice(begin, begin + self._block)
+            x, y = tuple(part[rows] for part in self._x), self._y[rows]
+            yield self._evaluated(blocks, x, y, (0, None, None), gradient=gradient)
+
     def _evaluated(
         self,
         blocks: Blocks,
@@ -160,9 +158,6 @@ class ModulePotential:
         if not gradient:
             with torch.no_grad():
                 return torch.func.vmap(self._energies, in_dims=axes)(blocks, x, y), None
-        if self.dimension >= WIDE:
-            slopes, energies = torch.func.vmap(partial(self._sloped, scale), in_dims=axes)(blocks, x, y)
-            return energies, slopes
         # each chain's energies depend on its own rows: one backward pass over all of them is less work for torch.func
         with torch.enable_grad():
             leaves = tuple(block.detach().requires_grad_() for block in blocks)
@@ -177,16 +172,6 @@ class ModulePotential:
         count = len(self._module.shapes)
         unknowns = {name: torch.exp(log) for name, log in zip(self._targets, blocks[count:], strict=True)}
         return self._likelihood.energies(self._module(blocks[:count], x), y, unknowns)
-
-    def _sloped(self, scale: float, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> tuple[Blocks, Tensor]:
-        """The gradient of ``scale`` times the sum of the energies (n,) at one position, and these."""
-
-        def summed(parts: Blocks) -> tuple[Tensor, Tensor]:
-            energies = self._energies(parts, x, y)
-            return scale * energies.sum(), energies
-
-        slopes, energies = torch.func.grad(summed, has_aux=True)(blocks)
-        return slopes, energies
 
     def _alone(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
         energy = self._energies(self._split(vector), tuple(part[None] for part in x), y[None])[0]
@@ -203,7 +188,7 @@ class ModulePotential:
 
     def _vectors(self, position: Array) -> Tensor:
         """Positions as the module takes them: a copy, as they may be the chains' own."""
-        with np.errstate(over="ignore"):  # of chains that run away: their energies are not finite
+        with np.errstate(over="ignore"):  # of diverging chains: their energies are not finite
             own = position.astype(self._precision)
         return torch.from_numpy(own).to(self._module.device)
 

@@ -18,7 +18,7 @@ from invsamp.torch.modules import ModuleFunction, as_array
 
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
 
-#: Of each parameter, (n, *shape); what is told of each, (n, size).
+#: Of each parameter, (n, *shape); gradients by each, (n, size).
 Blocks = tuple[Tensor, ...]
 Slopes = list[AnyArray]
 
@@ -32,11 +32,8 @@ class NormalPrior:
 
     def energy(self, position: Array, blocks: Blocks) -> Array:
         """Energies (n,) at positions (n, dimension)."""
-        found = np.full(len(position), self._constant)
-        for begin, end, precision in self._alike:
-            with np.errstate(over="ignore"):  # of chains that run away: their energies are infinite
-                found += 0.5 * precision * np.array([np.dot(row, row) for row in position[:, begin:end]])
-        return found
+        with np.errstate(over="ignore"):  # of diverging chains: their energies are infinite
+            return self._constant + 0.5 * np.square(position[:, : sum(self.sizes)] / self.columns).sum(axis=1)
 
     def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:
         """Energies (n,), and into ``gradient`` (n, dimension) their gradients and ``slopes`` (n, size), by block."""
@@ -55,18 +52,6 @@ class NormalPrior:
     def columns(self) -> Array:
         """The standard deviation of each parameter (d,)."""
         return np.repeat(list(self.sds.values()), self.sizes)
-
-    @cached_property
-    def _alike(self) -> list[tuple[int, int, float]]:
-        """Where parameters of one standard deviation begin and end, and one over their variance."""
-        found: list[tuple[int, int, float]] = []
-        end = 0
-        for size, sd in zip(self.sizes, self.sds.values(), strict=True):
-            begin, end, precision = end, end + size, sd**-2.0
-            if found and found[-1][2] == precision:
-                begin = found.pop()[0]
-            found.append((begin, end, precision))
-        return found
 
     @cached_property
     def _constant(self) -> float:

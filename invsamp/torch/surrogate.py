@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from invsamp.arguments import integer, sequence
-from invsamp.protocols import Array, ForwardModel, Tensor, Torch, VectorJacobianProduct
+from invsamp.posing.forward_models.adapters import TorchModel
+from invsamp.protocols import Array, ForwardModel, Tensor, Torch
 from invsamp.surrogates.residuals import Surrogate, known_parameters
 
 #: Every so manieth pair is held out, to stop the training by.
@@ -57,7 +58,7 @@ def network_model(
 
     with :math:`y_0` the coarse model, or nothing. It has ``fit(theta, observations)``, so that as a coarse fidelity
     `invsamp.correct` fits it to the pairs of solves that it gathers; then the fine model decides each move of
-    `invsamp.samplers.surrogate_exchange`, and what the network does not know costs acceptance, never the law. The
+    `invsamp.samplers.surrogate_exchange`, and errors of the network cost acceptance, never exactness. The
     affine map of `correct` is what it has to beat: with hundreds of pairs networks do where unknowns are few, and not
     where they are many. ``error``, on pairs that were held out, says which.
 
@@ -84,28 +85,6 @@ def network_model(
     return NetworkModel(coarse, widths, integer("steps", steps, least=1), integer("seed", seed, least=0), own)
 
 
-@dataclass(frozen=True, eq=False)
-class _Trained:
-    """A perceptron as a function of arrays."""
-
-    network: _Perceptron
-
-    def __call__(self, theta: Array) -> Array:
-        with torch.no_grad():
-            return np.asarray(self.network(torch.from_numpy(np.array(theta))).numpy())
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
-        values = self.network(leaf)
-
-        def product(cotangent: Array) -> Array:
-            weights = torch.from_numpy(np.array(cotangent))
-            (gradient,) = torch.autograd.grad(values, leaf, weights, retain_graph=True)
-            return np.asarray(gradient.numpy())
-
-        return values.detach().numpy(), product
-
-
 class _Perceptron(torch.nn.Module):
     """A perceptron between standardized inputs and outputs."""
 
@@ -126,7 +105,7 @@ class _Perceptron(torch.nn.Module):
         return self.mean + self.scale * self.net((theta - self.center) / self.spread)
 
 
-def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[_Trained, float]:
+def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[TorchModel, float]:
     """A network fitted to residuals y (n, m) at x (n, p), and its error on those that were held out."""
     order = np.random.default_rng(model.seed).permutation(len(x))
     held, rest = order[::HELD_OUT], np.setdiff1d(order, order[::HELD_OUT])
@@ -150,4 +129,4 @@ def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[_Trained, float]:
                 best, kept = missed, {name: part.clone() for name, part in fitted.state_dict().items()}
     fitted.load_state_dict(kept)
     reference = np.square(y[held] - (0.0 if model.coarse is not None else y[rest].mean(axis=0))).mean()
-    return _Trained(fitted.requires_grad_(False)), math.sqrt(best / reference) if reference > 0.0 else 0.0
+    return TorchModel(fitted.requires_grad_(False)), math.sqrt(best / reference) if reference > 0.0 else 0.0

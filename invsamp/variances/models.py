@@ -33,26 +33,21 @@ class VarianceModel(Protocol):
 
     def init(self, shape: Shape) -> Any:
         """State before any data, for variances of this shape."""
-        ...
 
     def update(self, state: Any, position: Array, sample_variance: Array, degrees_of_freedom: int) -> Any:
         """State after sample variances (n, *shape) at positions (n, d); rows that are not finite are left out.
 
         ``degrees_of_freedom`` is the number of probes behind each sample variance, less one.
         """
-        ...
 
     def predict(self, state: Any, position: Array) -> Array:
         """Variances (n, *shape) at positions (n, d); RuntimeError before any data."""
-        ...
 
     def wants_samples(self, state: Any, position: Array) -> Mask:
         """At which of the positions (n, d) a sample variance would tell something new: probes cost solves."""
-        ...
 
     def finish(self, state: Any) -> Any:
         """The state after the last update, made ready for many predictions."""
-        ...
 
 
 @stored

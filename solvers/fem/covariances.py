@@ -26,7 +26,6 @@ class Covariance(Protocol):
 
     def __call__(self, first: Array, second: Array) -> Array:
         """Covariances (n, m) between points (n, d) and (m, d)."""
-        ...
 
 
 @dataclass(frozen=True)

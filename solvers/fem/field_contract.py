@@ -26,11 +26,9 @@ class FieldValues(Protocol):
 
     def values(self, theta: Array) -> Array:
         """Values (batch, n) for the field's own columns theta (batch, p). Not finite where there is no such field."""
-        ...
 
     def pullback(self, theta: Array, cotangents: Array) -> Array:
         """Sums over the points of cotangents (batch, n) times the values' derivatives to theta, shape (batch, p)."""
-        ...
 
 
 @runtime_checkable
@@ -40,16 +38,13 @@ class Field(Protocol):
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the unknowns; none for a fixed field."""
-        ...
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many columns of theta each unknown takes."""
-        ...
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """Prepare the field for points (n, 2); ``in_region`` (part -> mask) knows the mesh's regions by name."""
-        ...
 
 
 class ScalarUnknowns:

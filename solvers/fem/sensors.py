@@ -22,7 +22,6 @@ class SensorLayout(Protocol):
 
     def on(self, space: Space) -> Sensors:
         """The functionals on a space. ValueError if a sensor does not lie in the mesh."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

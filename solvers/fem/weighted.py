@@ -21,23 +21,18 @@ class Part(Protocol):
     @property
     def method(self) -> str:
         """How observations come about."""
-        ...
 
     def evaluate(self, theta: Array) -> Array:
         """Shape (batch, m), for the part's own columns of theta."""
-        ...
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Values (batch, m) and derivatives (batch, m, p)."""
-        ...
 
     def linearize(self, theta: Array) -> tuple[Array, Product]:
         """Values and the vector-Jacobian product."""
-        ...
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Values (batch, k) and derivatives (batch, k, p) of chosen observations."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

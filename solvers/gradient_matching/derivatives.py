@@ -38,7 +38,6 @@ class Derivatives(Protocol):
 
     def equations(self, library: Library, times: Array, states: Array) -> Equations:
         """Equations from states (N, n) at times (N,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

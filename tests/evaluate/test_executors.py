@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -132,41 +131,64 @@ def test_a_run_in_a_directory_goes_on_with_another(tmp_path):
     np.testing.assert_array_equal(more.theta, whole.theta)
 
 
+class Exiting:
+    """A potential in two workers, one of which ends itself once both together have had so many calls."""
+
+    dimension = 2
+
+    def __init__(self, calls, file):
+        self.calls, self.file, self.driver = calls, file, os.getpid()
+
+    def energy(self, position):
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position):
+        if os.getpid() != self.driver:
+            with self.file.open("ab") as file:
+                file.write(b".")
+                if file.tell() == self.calls:
+                    os._exit(7)
+        return 0.5 * (position**2).sum(axis=1), position.copy()
+
+
 class TestThatBreak:
-    """A worker that is killed breaks Python's pools: nothing that was drawn is lost."""
+    """A worker that ends breaks Python's pools: the run ends with the reason, and nothing that was drawn is lost."""
 
-    class Killed(ProcessPoolExecutor):
-        def __init__(self, after):
-            super().__init__(1)
-            self.left = after
+    SETTINGS = LENGTH | {"draws": 120, "check_gradient": False}
+    SAID = r"the executor .*ProcessPool.* failed: BrokenProcessPool: .*terminated abruptly.* where memory runs out.*"
 
-        def submit(self, function, /, *arguments):
-            self.left -= 1
-            return super().submit(end) if self.left < 0 else super().submit(function, *arguments)
+    @pytest.fixture
+    def pool(self):
+        with ProcessPoolExecutor(2) as pool:
+            yield pool
 
-    def test_in_memory(self):
-        with (
-            self.Killed(170) as executor,
-            pytest.warns(UserWarning, match=r"the executor .*BrokenProcessPool.*: the run holds the \d+ draws"),
-        ):
-            run = iv.sample(POSTERIOR, iv.mala(), executor=executor, **LENGTH | {"draws": 300})
+    @pytest.fixture
+    def whole(self, tmp_path):
+        return iv.sample(iv.Target(Exiting(0, tmp_path)), iv.mala(), start=[0.1, 0.2], **self.SETTINGS).theta
+
+    def sample(self, pool, tmp_path, calls, **settings):
+        target = iv.Target(Exiting(calls, tmp_path / "ended"))
+        return iv.sample(target, iv.mala(), start=[0.1, 0.2], executor=pool, **self.SETTINGS | settings)
+
+    def test_in_memory(self, pool, whole, tmp_path):
+        with pytest.warns(UserWarning, match=self.SAID + r"the run holds the \d+ draws"):
+            run = self.sample(pool, tmp_path, 360)
         kept = run.theta.shape[1]
-        assert 0 < kept < 300
-        np.testing.assert_array_equal(
-            run.theta, iv.sample(POSTERIOR, iv.mala(), **LENGTH | {"draws": 300}).theta[:, :kept]
-        )
+        assert 0 < kept < 120
+        np.testing.assert_array_equal(run.theta, whole[:, :kept])
 
-    def test_in_a_directory(self, tmp_path):
-        settings = LENGTH | {"draws": 60}
-        with self.Killed(170) as executor, pytest.raises(EvaluatorError, match="BrokenProcessPool") as error:
-            iv.sample(POSTERIOR, iv.mala(), executor=executor, directory=tmp_path / "run", segment=10, **settings)
+    def test_before_there_are_draws(self, pool, tmp_path):
+        with pytest.raises(EvaluatorError, match=self.SAID):
+            self.sample(pool, tmp_path, 20)
+
+    def test_in_a_directory(self, pool, whole, tmp_path):
+        directory = tmp_path / "run"
+        with pytest.raises(EvaluatorError, match=self.SAID) as error:
+            self.sample(pool, tmp_path, 400, directory=directory, segment=10)
         assert "Go on with invsamp.resume" in error.value.__notes__[0]
-        again = iv.resume(tmp_path / "run", POSTERIOR, progress=False)
-        np.testing.assert_array_equal(again.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta)
-
-
-def end():
-    os.kill(os.getpid(), signal.SIGKILL)
+        assert iv.load(directory).report["draws"] > 0
+        again = iv.resume(directory, iv.Target(Exiting(0, tmp_path)), progress=False)
+        np.testing.assert_array_equal(again.theta, whole)
 
 
 class Stuck:

@@ -23,8 +23,8 @@ SCRIPT = """
 
     measured = Groups._seconds
 
-    def seconds(groups, size):
-        measured(groups, size)
+    def seconds(groups, size, position):
+        measured(groups, size, position)
         return 1.0 / size**2  # as of meshes that are worth it: those here are solved sooner by one process
 
     Groups._seconds = seconds

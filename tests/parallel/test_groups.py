@@ -12,7 +12,7 @@ import invsamp as iv
 from invsamp import parallel
 from invsamp.parallel import load_balancing
 from invsamp.parallel.groups import Groups
-from invsamp.parallel.mpi_run import communicator
+from invsamp.parallel.mpi_evaluator import communicator
 from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.sampling import sample
 
@@ -68,7 +68,7 @@ def alone(monkeypatch):
 def scaling(monkeypatch, power):
     """What is measured: n ranks are so much faster."""
 
-    def seconds(groups, size):
+    def seconds(groups, size, position):
         groups._bind(size)
         return size**-power
 

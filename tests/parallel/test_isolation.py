@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import signal
@@ -16,9 +15,7 @@ from forks import in_a_fork
 
 import invsamp as iv
 from invsamp.errors import ModelError, WrongShapeError
-from invsamp.parallel import pool
 from invsamp.parallel.isolation import isolated
-from invsamp.parallel.pool import SMALL
 from invsamp.parallel.process import Worker
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.protocols import ForwardModel
@@ -84,24 +81,6 @@ class TestNumbers:
         del first
         assert sum(map(len, waiting)) == before + len(THETA)
 
-    def test_short_rows_are_given_ahead_and_large_ones_are_not(self, monkeypatch):
-        busy, give = [], Worker.give
-
-        def given(self, *args, **settings):
-            busy.append(len(self.tasks))
-            return give(self, *args, **settings)
-
-        monkeypatch.setattr(Worker, "give", given)
-        monkeypatch.setattr(pool, "SHORT", math.inf)  # on a slow machine, too
-        large = np.zeros((5, SMALL // 8 + 1))  # two of these at once, and both sides could wait for the other to read
-        large[:, :2] = THETA
-        with isolated(flaky.Troubled()) as model:
-            for theta, most in ((THETA, 1), (large, 0)):
-                model(theta)
-                busy.clear()
-                np.testing.assert_array_equal(model(theta), row_by_row(flaky.observations))
-                assert max(busy) == most
-
     def test_survive_pickling_without_the_processes(self, model):
         copy = pickle.loads(pickle.dumps(model))
         assert not copy._pool.workers
@@ -156,15 +135,6 @@ class TestFaults:
             np.testing.assert_array_equal(np.isnan(gradient).all(axis=1), BAD)
             np.testing.assert_allclose(gradient[~BAD], GRADIENT[~BAD], rtol=1e-14)
             assert model.failures["died"] == 2
-
-    @pytest.mark.parametrize("deed", ["hang", "exit"])
-    def test_leave_to_others_what_was_given_to_the_worker_besides(self, deed):
-        with isolated(flaky.Troubled(deed), time_limit=TIME_LIMIT) as model:
-            model(THETA)  # short rows: from now on the next one is there before the one before is done
-            y = model(TROUBLED[1:4])
-            np.testing.assert_array_equal(np.isnan(y).any(axis=1), BAD[1:4])
-            np.testing.assert_array_equal(y[1:], row_by_row(flaky.observations)[2:4])
-            assert sum(model.failures.values()) == 1
 
     @pytest.mark.parametrize("deed", ["raise", "nan", "exit"])
     def test_are_counted_once_though_a_product_is_asked_for(self, deed):

@@ -17,8 +17,10 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, as_they_come
 from invsamp.evaluate.solving import separable
 from invsamp.parallel import load_balancing, mpi_coordinator
+from invsamp.parallel.evaluator_lifecycle import evaluated
+from invsamp.parallel.groups import Groups
 from invsamp.parallel.mpi_coordinator import Coordinator
-from invsamp.parallel.mpi_run import share
+from invsamp.parallel.mpi_evaluator import Ranks
 from invsamp.posing.posterior.function_potential import FunctionPotential
 
 POSITION = np.random.default_rng(0).standard_normal((6, 2))
@@ -69,13 +71,15 @@ def answers(comm, requests, models, chains=6, apart=False):
 
     def work():
         found = [
-            as_they_come([one(request) for request in asked], engine.work.queue) if apart else engine.answer(asked)
+            as_they_come([one(request) for request in asked], engine.bound.dispatch.queue)
+            if apart
+            else engine.answer(asked)
             for asked in requests
         ]
         counts = {name: e.evaluations for name, e in engine.potentials.items()}
         return [[e.energy for e in one] for one in found], counts, engine.processes()
 
-    return share(comm, engine, work)
+    return evaluated(engine, Ranks(comm, engine, {}), work)
 
 
 @pytest.fixture
@@ -187,7 +191,7 @@ class TestHandingOut:
 
         def work(comm):
             if comm.rank:
-                return answers(comm, [], {"fine": model})
+                return answers(comm, [], {"fine": model}, chains=1)
             kept = []
             original = Coordinator.answer
 
@@ -211,7 +215,9 @@ class TestWaitingForTheDearest:
     def waits(self, due, *, fine=0.005, asked=(("fine",), ("coarse",) * 3), mine=("coarse",)):
         """Whether a coarse solve of .5 ms is put off where the other's answer is due in so many seconds."""
         engine = engine_of({"coarse": Slow(Clock(), 0.0), "fine": Slow(Clock(), 0.0)}, 1)
-        begun = Coordinator(threads.ThreadComm(0, threads._Shared(2, threading.Event())), engine, 1, frozenset())
+        comm = threads.ThreadComm(0, threads._Shared(2, threading.Event()))
+        groups = Groups(comm, {}, engine.potentials)
+        begun = Coordinator(comm, engine.potentials, groups, None, None, 1)
         for name, seconds in (("coarse", 0.0005), ("fine", fine)):
             begun._planner.learn(Request(name, POSITION[:1]), seconds)
         for asking, names in enumerate(asked):
@@ -259,12 +265,12 @@ class TestWaitingForTheDearest:
 
             def drive():
                 for _ in range(2):  # costs are known from the first time on
-                    as_they_come([noting(request) for request in asked], engine.work.queue)
+                    as_they_come([noting(request) for request in asked], engine.bound.dispatch.queue)
 
-            return share(comm, engine, drive)
+            return evaluated(engine, Ranks(comm, engine, {}), drive)
 
         with pytest.MonkeyPatch.context() as changed:
-            changed.setattr("invsamp.parallel.mpi_run.Coordinator", Together)
+            changed.setattr("invsamp.parallel.mpi_evaluator.Coordinator", Together)
             threads.run(2, work)
         assert order[2:] == ["fine", "coarse"]
 

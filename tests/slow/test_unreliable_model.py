@@ -67,7 +67,7 @@ class Hurry:
 
     def heard(self, things, timeout):
         while not (ready := self._heard(things, 0.01)) and timeout != 0.0:
-            at_work = [worker for worker in self._workers.values() if worker.tasks]
+            at_work = [worker for worker in self._workers.values() if worker.task is not None]
             if at_work and all((self._folder / str(worker._process.pid)).exists() for worker in at_work):
                 self._ahead += timeout
                 break

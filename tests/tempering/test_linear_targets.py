@@ -219,7 +219,7 @@ class TestNotLinear:
             iv.ladder.Rung(estimator=iv.estimators.noisy(0.1), step_size=0.1),
             iv.ladder.Rung(self.target, step_size=0.1),
         ]
-        with pytest.raises(ValueError, match=r"swaps with a rung of law Flattened.* need exact ones.*swap_energies"):
+        with pytest.raises(ValueError, match=r"swaps with a rung of target Flattened.* need exact ones.*swap_energies"):
             iv.sample(iv.Target(self.mixture), iv.ladder.Sampler(rungs), draws=1)
         run = iv.sample(
             iv.Target(self.mixture), iv.ladder.Sampler(rungs, iv.ladder.Swap(energies="exact")), draws=2, progress=False
@@ -239,7 +239,7 @@ class TestNotLinear:
 class TestRefused:
     def test_potentials_without_parts(self):
         sampler = iv.samplers.parallel_tempering([iv.tempering.tempered_likelihood(b) for b in (1.0, 0.5)])
-        with pytest.raises(ValueError, match=r"the law beta = 1 needs potentials that tell prior energy .* 'target'"):
+        with pytest.raises(ValueError, match=r"target beta = 1 needs potentials that give prior energy .* 'target'"):
             iv.sample(iv.Target(gaussian(1.0)), sampler, draws=1)
 
     @pytest.mark.parametrize("beta", [-0.1, 1.1, math.nan, "hot", True])

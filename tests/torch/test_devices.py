@@ -51,13 +51,10 @@ def near(one: object, other: object, dtype: object) -> None:
     np.testing.assert_allclose(one, other, rtol=0, atol=NEAR[dtype] * np.abs(other).max())
 
 
-@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("dtype", NEAR, ids=str)
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("name", POSED)
-def test_energies_and_gradients(name, device, dtype, wide, monkeypatch):
-    if wide:
-        monkeypatch.setattr("invsamp.torch.potential.WIDE", 1)
+def test_energies_and_gradients(name, device, dtype):
     posterior, truth = posed(name, dtype, device), posed(name, torch.float64, None)
     position = truth.sample_start(np.random.default_rng(1), 3)
     theta = truth.to_theta(position)

@@ -188,7 +188,7 @@ class TestBatches:
         np.testing.assert_allclose(whole.gradient, gradient, atol=1e-10)
 
     @pytest.mark.parametrize("unknown", [False, True])
-    def test_wide_networks_have_the_same_gradients(self, unknown, monkeypatch):
+    def test_parameters_that_are_not_used_have_the_priors_gradient(self, unknown):
         class Lazy(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -199,17 +199,6 @@ class TestBatches:
 
         target = gaussian("noise" if unknown else 0.5)
         posterior = module_posterior(Lazy().double(), (X, TARGETS), target, {"used": 2.0, "not_used": 0.5}, block=7)
-        potential = posterior.potential()
-        theta = RNG.standard_normal((3, posterior.dimension))
-
-        def asked():
-            return *potential.batch_terms(theta, self.indices, "apart", 3.0), *potential.parts(theta, True)
-
-        narrow = asked()
-        monkeypatch.setattr("invsamp.torch.potential.WIDE", 1)
-        for one, other in zip(narrow, asked(), strict=True):
-            if one is not None:
-                np.testing.assert_allclose(one, other, rtol=1e-12)
         assert posterior.check_gradient().passed
 
     def test_positions_are_left_alone(self):

@@ -1,1 +1,1 @@
-"""Runs without a chosen sampler: phases, kernel, budget. May import `ensemble` and below."""
+"""The phases before the first draw: what is searched, chosen, adapted and tried. May import `ensemble` and below."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from invsamp.diagnostics.limits import ess_wanted
 from invsamp.diagnostics.report import Budget, Spent
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.evaluate.counted import CountedPotential
 
-#: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what tells
-#: their ends apart; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
+#: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what separates
+#: their ends; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
 #: of the stage that draws.
 PURPOSES = ("descents", "looks", "failed", "warm-up")
 
 #: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
-#: short to tell of what is slow; and shares of an independent draw that one has to be worth, at the least and most.
+#: short to see what is slow; and shares of an independent draw that one has to be worth, at the least and most.
 MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
 #: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
@@ -32,7 +33,7 @@ NOTICE_SHARE, WARMUP_SHARE = 0.5, 0.75
 NAMES = {"descents": "optimization", "looks": "mode search", "failed": "rejected pilot runs"}
 
 
-class EvaluationBudget:
+class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
     """The account of a run.
 
     Parameters
@@ -45,8 +46,6 @@ class EvaluationBudget:
 
     Attributes
     ----------
-    budget : int
-        Evaluations of all fidelities that the run may take: those that the user set, or `ALLOWED` for each step.
     stopped : int or None
         Evaluations at which warm-up was stopped, where it was.
     descents_most : int
@@ -63,7 +62,7 @@ class EvaluationBudget:
         draws = plan.chains * plan.draws * plan.thin
         self._plan = plan
         self.stopped: int | None = None
-        self.budget = plan.evaluations or ALLOWED * plan.chains * (plan.steps if steps is None else steps)
+        self._allowed = ALLOWED * plan.chains * (plan.steps if steps is None else steps)
         self.descents_most, self.points_most = max(draws, LEAST_LOOK), min(draws, MOST_POINTS)
         if plan.evaluations is not None:
             self.descents_most = min(self.descents_most, max(1, plan.evaluations // 4))
@@ -71,6 +70,11 @@ class EvaluationBudget:
         self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
         self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
         self._by = dict.fromkeys(PURPOSES, 0)
+
+    @property
+    def budget(self) -> int:
+        """Evaluations of all fidelities that the run may take."""
+        return self._plan.evaluations or self._allowed
 
     @property
     def total(self) -> int:
@@ -92,7 +96,7 @@ class EvaluationBudget:
     def affords(self, steps: int, trial: int, longer: float) -> bool:
         """Whether a stage may follow whose warm-up and trial are so many steps.
 
-        Each is ``longer`` times as dear as those of the ``trial`` that ends now. All stages that fail may together
+        Each is ``longer`` times as expensive as those of the ``trial`` that ends now. All stages that fail may together
         spend as much as its draws would, or `LEAST_STEPS` of them.
         """
         each = longer * self._unbooked / trial
@@ -111,8 +115,7 @@ class EvaluationBudget:
 
     def allow(self, steps: int) -> None:
         """Allow for so many steps of a chain from now on, where the user set no budget."""
-        if self._plan.evaluations is None:
-            self.budget = self.total + ALLOWED * self._plan.chains * steps
+        self._allowed = self.total + ALLOWED * self._plan.chains * steps
 
     def expected(self, done: int, steps: int) -> float:
         """Evaluations of the whole run, at the rate of the ``done`` of about ``steps`` steps."""
@@ -154,31 +157,12 @@ class EvaluationBudget:
             )
         return found
 
-    def state(self) -> Saved:
-        """For `restore`."""
-        return self._by | {"stopped": self.stopped, "budget": self.budget}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._by = {name: state[name] for name in PURPOSES}
-        self.stopped = state.get("stopped")  # not in runs of version 0.2.0
-        if self._plan.evaluations is None:
-            self.budget = state.get("budget", self.budget)
-
     def report(self) -> Spent:
         """In plain types, with the limits."""
-        by = self._by
-        return {
-            "descents": by["descents"],
-            "looks": by["looks"],
-            "failed": by["failed"],
-            "warm-up": by["warm-up"],
-            "draws": self._unbooked,
-            "descents_most": self.descents_most,
-            "points_most": self.points_most,
-        }
+        found = {"draws": self._unbooked, "descents_most": self.descents_most, "points_most": self.points_most}
+        return cast(Spent, self._by | found)
 
-    def told(self) -> Budget:
+    def limits(self) -> Budget:
         """The budget, in plain types."""
         return {"evaluations": self.budget, "given": self._plan.evaluations is not None, "stopped": self.stopped}
 

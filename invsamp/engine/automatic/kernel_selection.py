@@ -13,18 +13,18 @@ from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.kernels.contract import Kernel, Mask
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
-from invsamp.ladder.automatic import LENGTHS, Automatic
+from invsamp.ladder.automatic import LENGTHS
 from invsamp.protocols import Array
 
 #: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
 TRIAL = 200
 #: It ends after half of them where there is one mode, all R-hats are below this by then, and a draw is worth twice what
-#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not tell it
-#: any better, and longer paths in vain are dear.
+#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not estimate
+#: it any better, and longer paths in vain are expensive.
 CLEAR_RHAT = 1.05
 #: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.automatic.evaluation_budget`).
 WORST_RHAT = 1.1
@@ -37,13 +37,20 @@ STUCK = 0.4
 JUDGED = 500
 
 
-class KernelSelection:
+class KernelSelection(
+    Lasting,
+    lasting=(
+        *("stage", "failed", "led", "astray", "again", "returned", "decisions", "pilot", "_positions", "_energies"),
+        *("_modes", "_lowest", "_jumps", "_tried"),
+    ),
+):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
 
     Parameters
     ----------
-    sampler : Automatic
-    dimension, fidelities : int
+    stages : sequence of Sampler
+        In the order in which they are tried; see `Automatic.stages`.
+    dimension : int
         Of the problem.
     to_prior : bool
         Whether a ladder can reach the prior.
@@ -51,29 +58,26 @@ class KernelSelection:
         Whether descents begin at its draws; otherwise wherever chains may start.
     """
 
-    def __init__(
-        self, sampler: Automatic, dimension: int, fidelities: int, to_prior: bool, has_prior: bool = True
-    ) -> None:
+    def __init__(self, stages: Sequence[Sampler], dimension: int, to_prior: bool, has_prior: bool = True) -> None:
         self._from, self._points = ("the prior", "draws of the prior") if has_prior else 2 * ("starting points",)
-        self._stages = sampler.stages(dimension, fidelities)
-        self._to_prior = to_prior
+        self._stages, self._to_prior = stages, to_prior
         self.stage = 0
         #: Trials that have failed.
         self.failed = 0
         #: Whether chains begin where descents end; otherwise at their starts, as no mass is down there.
         self.led = True
-        #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
+        #: By how much the draws lay above the lowest minimum, where chains that began at minima had to begin again.
         self.astray: float | None = None
-        self._modes, self._worths, self._lowest = 1, list[float](), np.inf
+        self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
-        self._failures: list[WarmStart] = []  # what each stage that failed had come to, but for positions
-        self._tried: list[int] = []  # these stages
+        #: Stages that failed: their numbers, what a draw was worth, and what they had come to, but for positions.
+        self._tried: list[tuple[int, float, WarmStart]] = []
         #: Whether the first stage has its warm-up once more, as a chain was stuck in its trial.
         self.again = False
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
         self.returned: WarmStart | None = None
         #: What was chosen, and why.
-        self.told: list[str] = []
+        self.decisions: list[str] = []
         #: What the pilot run promised that passed.
         self.pilot: Pilot | None = None
         self._every = max(1, -(-dimension // JUDGED))
@@ -118,12 +122,10 @@ class KernelSelection:
     def _kernel(self) -> Kernel:
         return self.sampler.rungs[0].kernel
 
-    def mode_search_result(
-        self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = ""
-    ) -> None:
+    def choose(self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = "") -> None:
         """Choose the first stage by what descents have found.
 
-        ``names`` are those of the unknowns, ``where`` says which region was searched, if no prior told.
+        ``names`` are those of the unknowns, ``where`` says which region was searched, if there is no prior.
         """
         minima, heavy = found.minima, found.heavy
         descents = f"{found.descents} descents from {self._from}{where} ({evaluations:,} evaluations)"
@@ -132,19 +134,19 @@ class KernelSelection:
             self.led = False
             run = diverged(found, names) if len(names) == len(found.away) else []
             along = f", along {', '.join(run[:4])}" if run else ""
-            self.told.append(
-                f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
-                f"spike; chains begin at {self._points}, not led down, with one kernel, {self._kernel}"
+            self.decisions.append(
+                f"{found.endless} of {descents} diverge{along}: the posterior is improper there, or has a "
+                f"spike; chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
             )
         elif not len(heavy):
-            self.told.append(f"{descents} found no minimum: one kernel, {self._kernel}")
+            self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
         elif len(heavy) == 1:
             others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
-            self.told.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
+            self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         elif found.ridge:
-            self.told.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or against "
-                f"walls: one kernel, {self._kernel}"
+            self.decisions.append(
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or at "
+                f"bounds: one kernel, {self._kernel}"
             )
         else:
             self._several(found, descents, "points there" if where else self._points)
@@ -155,7 +157,7 @@ class KernelSelection:
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
-        self.told.append(
+        self.decisions.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
             f"chains pass between them, by {self._kernel}"
         )
@@ -169,7 +171,7 @@ class KernelSelection:
         """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
 
         ``warm_start`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
-        ``affords`` tells whether there may be a trial of paths so many times as long.
+        ``affords`` says whether there may be a trial of paths so many times as long.
         """
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
@@ -177,7 +179,7 @@ class KernelSelection:
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
             self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": least}
-            self.told.append(
+            self.decisions.append(
                 f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )
             return True
@@ -185,13 +187,13 @@ class KernelSelection:
         failed = _failed(steps, worst, worth)
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray, self.again = False, above, False
-            self.told.append(
+            self.decisions.append(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
-                f"no mass: chains begin at {self._points}, not led down"
+                f"no mass: chains begin at {self._points}, not at minima"
             )
         elif stuck is not None and not self.again:
             self.again = True
-            self.told.append(
+            self.decisions.append(
                 f"{failed}; but for one chain, which moved in {stuck:.0%} of them as they are too long where it is: "
                 f"warm-up goes on from there"
             )
@@ -202,7 +204,7 @@ class KernelSelection:
     def stop(self, budget: int) -> None:
         """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
         cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
-        self.told.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
+        self.decisions.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
         self._positions, self._energies = [], []
 
     def _stuck(self, least: float) -> float | None:
@@ -238,12 +240,10 @@ class KernelSelection:
 
     def _next(self, failed: str, worst: float, worth: float, warm_start: WarmStart, longer: int | None) -> None:
         """The stage after one that has failed; ``longer`` that of longer paths, if there is one."""
-        self._tried.append(self.stage)
-        self._worths.append(worth)
-        self._failures.append(warm_start)
+        self._tried.append((self.stage, worth, warm_start))
         apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
         if longer is not None and not apart:
-            self.told.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
+            self.decisions.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
             self.stage = longer
             return
         if short and not apart:
@@ -251,43 +251,20 @@ class KernelSelection:
         if self._modes > 1 or (self._to_prior and worst > APART):
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
-            self.told.append(f"{failed}: a ladder {ladder}")
+            self.decisions.append(f"{failed}: a ladder {ladder}")
         else:
             # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
-            best = int(np.argmax(self._worths))
-            self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=warm_start.position)
-            self.told.append(f"{failed}: back to {self._kernel}, which was the best")
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
-        known = {
-            "modes": self._modes,
-            "worths": list(self._worths),
-            "failures": list(self._failures),
-            "tried": list(self._tried),
-            "returned": self.returned,
-            "led": self.led,
-            "again": self.again,
-        }
-        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
-        known |= {"pilot": self.pilot}
-        return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self.stage, self.told = state["stage"], list(state["told"])
-        self._modes, self._worths = state["modes"], list(state["worths"])
-        self._failures, self.returned = list(state["failures"]), state["returned"]
-        self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
-        self.again, self.pilot = state.get("again", False), state.get("pilot")  # not in runs of before
-        self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
-        self._lowest, self._jumps = state["lowest"], state["jumps"]
-        self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
+            self.stage, _, best = max(self._tried, key=lambda tried: tried[1])
+            self.returned = best._replace(position=warm_start.position)
+            self.decisions.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def report(self) -> list[str]:
         """What was chosen, and why."""
-        return [*self.told, f"a trial is under way, {self.steps} steps of it by now"] if self.steps else list(self.told)
+        return (
+            [*self.decisions, f"a trial is under way, {self.steps} steps of it by now"]
+            if self.steps
+            else list(self.decisions)
+        )
 
 
 def _failed(steps: int, worst: float, worth: float) -> str:

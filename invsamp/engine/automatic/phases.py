@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.domains.contract import Domain
 from invsamp.engine.adaptation.initial_descent import starts_by_descent
 from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
@@ -17,6 +16,7 @@ from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOW
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
 from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
+from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.replica_pair import check_paired
 from invsamp.engine.mode_search.mode_occupancy import described_region, searched_region
 from invsamp.engine.mode_search.multistart import (
@@ -24,21 +24,20 @@ from invsamp.engine.mode_search.multistart import (
     MOST_SCOUTS,
     SCOUTS,
     ModeSearchResult,
-    Within,
     search_modes,
     starts_of,
 )
-from invsamp.engine.mode_search.search_points import at_several_scales
+from invsamp.engine.mode_search.search_points import Region, at_several_scales
 from invsamp.engine.rungs import gradient_check
-from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, fidelity_of, potentials_of
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, check_weights
 from invsamp.engine.rungs.initial_points import place, place_again
-from invsamp.engine.rungs.random_streams import Saved
-from invsamp.evaluate.counted import CountedPotential
+from invsamp.engine.rungs.lasting_state import Lasting, LastingState
+from invsamp.engine.rungs.model_checks import ModelChecks
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.modes.gauss_newton import walled
-from invsamp.posing.expressions.variable_names import labels
-from invsamp.protocols import Array, DrawablePrior, SplitPotential
+from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
 
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
@@ -48,27 +47,32 @@ ROUNDS, STAGES = 2**30, 2**10
 LEAST_SEARCH = 1500
 
 
-class Phases:
+class Phases(
+    Lasting,
+    lasting=(*("choice", "search", "evaluation_budget", "checks", "unlooked", "_on_trial", "ensemble", "_warm_up"),),
+):
     """The way to the first draw. After `begin` or `restore`, `step` by step, until one of these says that draws begin.
 
     Parameters
     ----------
-    work : Ensemble
-        The rungs, which are assembled here, and again whenever another sampler or ladder follows.
+    bound : BoundProblem
     sampler : Sampler
         What was asked for, or `Automatic`.
-    potentials : mapping of fidelities to CountedPotential, optional
-        Those that answer. Default: made for the sampler.
+    plan : Plan
 
     Attributes
     ----------
-    choice : Choice or None
+    ensemble : Ensemble
+        The rungs, which are assembled here, and again whenever another sampler or ladder follows.
+    choice : KernelSelection or None
         What is chosen, where nothing was asked for.
     search : LadderSearch or None
         For the ladder, where warm-up finds it.
+    checks : ModelChecks
+        What came of them.
     unlooked : bool
         Whether all chains began at one point, and no descents have looked for modes.
-    spending : Spending
+    evaluation_budget : EvaluationBudget
         What came before the draws, in evaluations.
 
     Raises
@@ -77,40 +81,34 @@ class Phases:
         If the parts do not fit together, or warm-up is too short.
     """
 
-    def __init__(self, work: Ensemble, sampler: Sampler, potentials: Mapping[str, CountedPotential] | None) -> None:
-        problem, self._plan, self.work = work.problem, work.plan, work
+    def __init__(self, bound: BoundProblem, sampler: Sampler, plan: Plan) -> None:
+        self.bound, self.plan = bound, plan
+        self.ensemble = Ensemble(bound, plan)
+        self.checks = ModelChecks(bound)
         self.choice: KernelSelection | None = None
         if isinstance(sampler, Automatic):
-            split = isinstance(work.sampled.potential(), SplitPotential)
-            to_prior = split and work.priors.drawable
-            has_prior = isinstance(problem, DrawablePrior)
-            self.choice = KernelSelection(sampler, problem.dimension, len(problem.fidelities), to_prior, has_prior)
+            self.choice = KernelSelection(bound.stages, bound.dimension, bound.path_to_prior, bound.has_prior)
         #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
-        self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
-        fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
-        check_swaps(widest, fidelities)
-        self._preconditioner = widest.preconditioner_at(problem.dimension)
+        self._chosen, widest = bound.stages[0], bound.stages[-1]
+        check_swaps(widest, [bound.fidelity(rung.fidelity) for rung in widest.rungs])
+        self._preconditioner = widest.preconditioner_at(bound.dimension)
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.max_rungs
-        check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
-        work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
-        self.evaluation_budget = EvaluationBudget(self._plan, work.potentials, self._allowed(most))
+        check_memory(self._preconditioner, most, plan.chains, bound.dimension)
+        self.evaluation_budget = EvaluationBudget(plan, bound.potentials, self._allowed(most))
         self.unlooked = False
         self.search = self._new_search()
         self._on_trial = False
         self._warm_up: WarmUp | None = None
         #: Of what follows a coarse run: where its streams are spawned, the steps of its warm-up, and those there from
-        #: one meeting to the next.
+        #: one swap attempt to the next.
         self._following: tuple[tuple[int, ...], int, int] | None = None
-        composition = self._composition
-        steps = self._plan.warmup if self.search is None else self.search.lengths[0]
-        check_length(composition.rungs, self._preconditioner, steps, self._plan.chains)
-        work.fit(composition)
-        work.priors.check(composition.rungs)
+        steps = plan.warmup if self.search is None else self.search.lengths[0]
+        check_length(self._composition.rungs, self._preconditioner, steps, plan.chains)
         self._assemble()
-        gradient_check.check_known(problem, work.rungs)
-        for colder, hotter in itertools.pairwise(work.rungs):
+        gradient_check.check_known(bound.problem, self.ensemble.rungs)
+        for colder, hotter in itertools.pairwise(self.ensemble.rungs):
             check_paired(self._chosen.swap, colder, hotter)
-        check_kernels(self._chosen, work.sampled.sampling_domain, work.plan.chains)
+        check_kernels(self._chosen, bound.domain, plan.chains)
 
     @property
     def warming(self) -> bool:
@@ -121,15 +119,35 @@ class Phases:
     def drawing(self) -> bool:
         """Whether the next step is one of draws, or of a trial whose draws are kept if it passes."""
         if self._on_trial:  # where draws are few, that these pass selects too many of them
-            return self._plan.draws * self._plan.thin >= 2 * TRIAL
+            return self.plan.draws * self.plan.thin >= 2 * TRIAL
         return self._warm_up is None
 
     def begin(self, positions: Array | None) -> None:
-        """Look around where it has to be, and open warm-up, of chains that are placed."""
+        """Place the chains, check the models, search for modes where it has to be, and open warm-up.
+
+        The chains are placed at positions (chains, d), or (rungs * chains, d), or at starts of the problem.
+
+        Raises
+        ------
+        RuntimeError
+            If the energy is not finite there.
+        ModelError
+            If a gradient is not that of its energy, and no acceptance step sets the draws right.
+        """
+        rungs, chains = self.ensemble.rungs, self.plan.chains
+        for k, rung in enumerate(rungs):
+            own = positions[k * chains :][:chains] if positions is not None and len(positions) > chains else positions
+            place(self.bound, rung, own, chains)
+        check_weights(rungs[0])
+        if self.plan.check_gradient:
+            self.checks.begin(rungs, self.plan.seed, chosen=self.choice is not None)
+            if self._preconditioner is None:
+                self.checks.stability.before(rungs, warmed=False)
         together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
-        if self._looks_around(together):
+        # where nothing was chosen, or all chains are to start together
+        if self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
             self._search_modes(positions)
-        self.unlooked = together and self.work.mode_occupancy.mode_search_result is None
+        self.unlooked = together and self.ensemble.mode_occupancy.mode_search_result is None
         self._begin_warm_up()
         self._warmed()
 
@@ -143,68 +161,49 @@ class Phases:
         if self.warming and self._may_stop and self.evaluation_budget.ends_warm_up:
             self._stop()
 
-    def again(self) -> None:
-        """Assemble once more what `begin` begins with."""
-        self._take_stage()
-        self._assemble()
-
     def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int, every: int) -> None:
         """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
         self.choice, self.search, self._chosen = None, None, sampler
-        self._preconditioner = sampler.preconditioner_at(self.work.problem.dimension)
+        self._preconditioner = sampler.preconditioner_at(self.bound.dimension)
         self._following = streams, steps, every
-        self.evaluation_budget.allow(len(sampler.rungs) * every * self._plan.draws * self._plan.thin)
-        self.work.fit(sampler)
+        self.evaluation_budget.allow(len(sampler.rungs) * every * self.plan.draws * self.plan.thin)
         self._assemble()
 
     def inherit(self, warm_starts: Sequence[WarmStart]) -> None:
         """Go on from what the rungs before have found."""
-        for rung, warm_start in zip(self.work.rungs, warm_starts, strict=True):
-            place_again(self.work.problem, rung, warm_start.position)
-        self.work.meet()
-        if self._following is not None and self.work.exchange is not None:
-            self.work.exchange.every = self._following[2]
+        for rung, warm_start in zip(self.ensemble.rungs, warm_starts, strict=True):
+            place_again(self.bound, rung, warm_start.position)
+        self.ensemble.meet()
+        if self._following is not None and self.ensemble.exchange is not None:
+            self.ensemble.exchange.every = self._following[2]
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(warm_starts)
 
     def report(self) -> Report:
         """What was found and chosen, in plain types."""
         return {
+            **self.checks.report(),
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
             "unlooked": self.unlooked,
             "led_astray": None if self.choice is None else self.choice.astray,
             "spent": None if self.choice is None else self.evaluation_budget.report(),
-            "budget": self.evaluation_budget.told(),
+            "budget": self.evaluation_budget.limits(),
             "pilot": None if self.choice is None else self.choice.pilot,
         }
 
-    def state(self) -> Saved:
-        """For `restore`."""
-        return {
-            "warm_up": None if self._warm_up is None else self._warm_up.state(),
-            "choice": None if self.choice is None else self.choice.state(),
-            "on_trial": self._on_trial,
-            "unlooked": self.unlooked,
-            "spent": self.evaluation_budget.state(),
-            "search": None if self.search is None else self.search.state(),
-        }
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, which holds that of the rungs too."""
-        self._on_trial, self.unlooked = state["on_trial"], state.get("unlooked", False)  # not in runs of before
-        self.evaluation_budget.restore(state["spent"])
+    def restore(self, state: LastingState) -> None:
+        """Go on from a state: of the stage and the round that it was taken in."""
         if self.choice is not None:
-            self.choice.restore(state["choice"])
-            self._take_stage()
+            self.choice.restore(state.choice)
+            self.take_stage()
         if self.search is not None:
-            self.search.restore(state["search"])
-        if self.search is not None or self.choice is not None:
+            self.search.restore(state.search)
             self._assemble()
-        self.work.restore(state)
-        if state["warm_up"] is not None:
-            self._warm_up = self._new_warm_up()
-            self._warm_up.restore(state["warm_up"])
+        super().restore(state)
+
+    def _renewed(self, name: str) -> Lasting:
+        return self._new_warm_up()
 
     @property
     def _composition(self) -> Sampler:
@@ -221,80 +220,73 @@ class Phases:
         return () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
 
     def _assemble(self) -> None:
-        self.work.assemble(self._composition, self._streams)
-
-    def _looks_around(self, together: bool) -> bool:
-        """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
-        if self.choice is not None:
-            return True
-        return together and self._plan.warmup > 0 and starts_by_descent(self.work.rungs[0])
+        self.ensemble.assemble(self._composition, self._streams)
 
     def _search_modes(self, positions: Array | None) -> None:
         """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
-        work, problem = self.work, self.work.problem
-        rng = np.random.default_rng(np.random.SeedSequence(self._plan.seed, spawn_key=(ROUNDS - 1,)))
-        own = np.unique(positions, axis=0) if positions is not None else np.empty((0, problem.dimension))
-        further = MOST_SCOUTS if self.choice is not None else SCOUTS
-        starts, scale = starts_of(problem, rng, work.rungs[0].position, further)
-        starts = np.concatenate([own, starts])
-        before = self.evaluation_budget.total
-        finest = work.rungs[0].fidelity
-        names = tuple(work.potentials) if self.choice is not None else (finest,)
-        has_prior = isinstance(problem, DrawablePrior)
-        wider = self._wider(rng) if self.choice is not None and has_prior else None
-        most = self.evaluation_budget.descents_most
-        domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
-        potentials = [work.potentials[name] for name in names]
+        bound, ensemble, budget, choice = self.bound, self.ensemble, self.evaluation_budget, self.choice
+        problem, domain, count, chosen = bound.problem, bound.domain, budget.points_most, choice is not None
+        rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 1,)))
+        own = np.unique(positions, axis=0) if positions is not None else np.empty((0, bound.dimension))
+        starts, scale = starts_of(problem, rng, ensemble.rungs[0].position, MOST_SCOUTS if chosen else SCOUTS)
+        before, few = budget.total, bound.dimension <= MOST_GAUSSIAN
+        names = tuple(bound.potentials) if chosen else (ensemble.rungs[0].fidelity,)
+        potentials = [bound.potentials[name] for name in names]
         curved = walled(domain) or all(potential.bounded for potential in potentials)
-        curved &= all(potential.curved for potential in potentials) and problem.dimension <= MOST_GAUSSIAN
-        within, count = self._within(rng, domain), self.evaluation_budget.points_most
-        (found,) = work.do([search_modes(names, starts, scale, domain, wider, most, first, curved, within, count)])
-        self.evaluation_budget.looked(found.looks)
-        work.mode_occupancy.found(found, scale)
-        if self.choice is None:
+
+        def drawn(share: float) -> Array:
+            """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
+            return problem.sample_start(rng, max(1, round(share * count)))
+
+        def around(region: Region, n: int) -> Array:
+            """Points around a box, where there is no prior to say where to look."""
+            return at_several_scales(region, rng, n, domain)
+
+        search = search_modes(
+            names,
+            np.concatenate([own, starts]),
+            scale,
+            domain,
+            drawn if chosen and bound.has_prior else None,
+            budget.descents_most,
+            SCOUTS + len(own),
+            curved and few and all(potential.curved for potential in potentials),
+            around if chosen and few and not bound.has_prior else None,
+            count,
+        )
+        (found,) = bound.dispatch.do([search])
+        budget.looked(found.looks)
+        ensemble.mode_occupancy.found(found, scale)
+        if choice is None:
             return
         where = described_region(searched_region(problem, found))
-        self.choice.mode_search_result(found, self.evaluation_budget.total - before, labels(problem.shapes), where)
-        if self.choice.sampler != self._chosen:
-            self._take_stage()
-            self._assemble()
+        choice.choose(found, budget.total - before, bound.names, where)
+        stays = choice.sampler == self._chosen
+        if not stays:
+            self.take_stage()
+        if choice.led or not stays:
             self._begin_in(found)
-        elif self.choice.led:
-            self._begin_in(found)
-
-    def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
-        """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
-        problem, count = self.work.problem, self.evaluation_budget.points_most
-        return lambda share: problem.sample_start(rng, max(1, round(share * count)))
-
-    def _within(self, rng: np.random.Generator, domain: Domain) -> Within | None:
-        """Points around a box, where a run for which nothing was chosen has no prior that tells where to look."""
-        problem = self.work.problem
-        if self.choice is None or isinstance(problem, DrawablePrior) or problem.dimension > MOST_GAUSSIAN:
-            return None
-        return lambda region, n: at_several_scales(region, rng, n, domain)
 
     def _begin_in(self, found: ModeSearchResult) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
         heaviest = found.heavy[np.argsort(-found.minima.weights[found.heavy], kind="stable")]
         places = found.minima.position[heaviest]
-        chains = np.arange(self._plan.chains)
-        for k, rung in enumerate(self.work.rungs):
-            own = places[(chains + k) % len(places)] if len(places) else self.work.given
-            place(self.work.problem, rung, own, self._plan.chains)
+        chains = np.arange(self.plan.chains)
+        for k, rung in enumerate(self.ensemble.rungs):
+            own = places[(chains + k) % len(places)] if len(places) else self.bound.given
+            place(self.bound, rung, own, self.plan.chains)
 
-    def _take_stage(self) -> None:
-        """The sampler that is chosen now, if one is, and the search for its ladder."""
+    def take_stage(self) -> None:
+        """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
         self.search = self._new_search()
-        self.work.fit(self._composition)
+        self._assemble()
 
     def _begin_warm_up(self) -> None:
-        work = self.work
         if self.search is not None:
-            self.search.begun(work.rungs)
-        work.meet()
+            self.search.begun(self.ensemble.rungs)
+        self.ensemble.meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(lead=self.choice is None or self.choice.led)
 
@@ -302,10 +294,10 @@ class Phases:
         """End a warm-up that is over."""
         if self._warm_up is None or not self._warm_up.over:
             return
-        exchange = self.work.exchange
+        exchange = self.ensemble.exchange
         if self.search is not None and exchange is not None:
             if not self.search.last:
-                warm_starts = self.search.advance(self.work.rungs, exchange)
+                warm_starts = self.search.advance(self.ensemble.rungs, exchange)
                 self._assemble()
                 self.inherit(warm_starts)
                 return
@@ -317,9 +309,9 @@ class Phases:
     def _try(self) -> None:
         """A step of a trial; at its end draws begin, if they have not with it, or the next stage does."""
         assert self.choice is not None
-        work, choice = self.work, self.choice
-        work.do([rung.moves() for rung in work.rungs])
-        cold = work.rungs[0]
+        choice, rungs = self.choice, self.ensemble.rungs
+        self.bound.dispatch.do([rung.moves() for rung in rungs])
+        cold = rungs[0]
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete(self.evaluation_budget.worth) or (
             self._may_stop and self.evaluation_budget.ends_warm_up
@@ -328,24 +320,23 @@ class Phases:
         self._on_trial, led = False, choice.led
         warm_start = WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)))
         affords = partial(self.evaluation_budget.affords, self._shortened + TRIAL, choice.steps)
-        if choice.judged(work.problem.dimension, warm_start, self.evaluation_budget.worth, affords):
+        if choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords):
             return
         self.evaluation_budget.failed()
-        self._take_stage()
-        self._assemble()
+        self.take_stage()
         if self.search is None and choice.led == led:
             self.inherit([warm_start if choice.returned is None else choice.returned])
             return
-        if choice.led and work.mode_occupancy.mode_search_result is not None:
-            self._begin_in(work.mode_occupancy.mode_search_result)
+        if choice.led and self.ensemble.mode_occupancy.mode_search_result is not None:
+            self._begin_in(self.ensemble.mode_occupancy.mode_search_result)
         else:
-            for rung in work.rungs:
-                place(work.problem, rung, work.given, self._plan.chains)
+            for rung in self.ensemble.rungs:
+                place(self.bound, rung, self.bound.given, self.plan.chains)
         self._begin_warm_up()
 
     def _allowed(self, most: int) -> int:
         """Steps of all replicas of a chain, ``most`` of them, for the default budget."""
-        plan = self._plan
+        plan = self.plan
         if self.choice is None:
             return most * plan.steps
         return max(plan.warmup, LEAST_SEARCH) + plan.draws * plan.thin
@@ -356,7 +347,7 @@ class Phases:
 
         They are where energies decide exactly on acceptance and targets learn nothing.
         """
-        limited = self.choice is not None or self._plan.evaluations is not None
+        limited = self.choice is not None or self.plan.evaluations is not None
         return (
             limited
             and self._following is None
@@ -364,7 +355,7 @@ class Phases:
                 rung.settings.kernel.adjusted
                 and rung.estimator.exact
                 and not (rung.settings.learns_variance or isinstance(rung.target, Contour))
-                for rung in self.work.rungs
+                for rung in self.ensemble.rungs
             )
         )
 
@@ -375,7 +366,7 @@ class Phases:
         self._on_trial = False
         if self._warm_up is None:
             return
-        exchange = self.work.exchange
+        exchange = self.ensemble.exchange
         met = exchange is not None and bool(exchange.attempts.all())
         self._warm_up.stop()
         if self.search is not None and exchange is not None and met:
@@ -387,25 +378,25 @@ class Phases:
     @property
     def _shortened(self) -> int:
         """Steps of a warm-up that goes on from one of shorter paths: metric and step size are nearly known."""
-        return max(SHORTEST, self._plan.warmup // 3)
+        return max(SHORTEST, self.plan.warmup // 3)
 
     def _new_search(self) -> LadderSearch | None:
         if self._chosen.ladder is None:
             return None
-        work, warmup = self.work, self._plan.warmup
+        bound, warmup = self.bound, self.plan.warmup
         if self.choice is not None:  # what is long enough for a kernel may be too short for a ladder
-            warmup = max(warmup, LEAST_SEARCH if self._plan.stops_early else 3 * SHORTEST)
+            warmup = max(warmup, LEAST_SEARCH if self.plan.stops_early else 3 * SHORTEST)
         return LadderSearch(
             self._chosen,
-            [fidelity_of(work.problem, rung.fidelity) for rung in self._chosen.rungs],
-            split=all(potential.split for potential in work.potentials.values()),
-            drawable=work.priors.drawable,
+            [bound.fidelity(rung.fidelity) for rung in self._chosen.rungs],
+            split=all(potential.split for potential in bound.potentials.values()),
+            drawable=bound.drawable,
             warmup=warmup,
-            shortest=shortest_length(self._chosen.rungs, self._plan.chains),
+            shortest=shortest_length(self._chosen.rungs, self.plan.chains),
         )
 
     def _new_warm_up(self) -> WarmUp:
-        work, steps, windows = self.work, self._plan.warmup, WINDOWS
+        ensemble, steps, windows = self.ensemble, self.plan.warmup, WINDOWS
         if self._following is not None:
             # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
             steps, windows = self._following[1], (1.0,)
@@ -416,12 +407,12 @@ class Phases:
         elif self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
         return WarmUp(
-            work.problem,
-            work.rungs,
-            work.exchange,
+            self.bound.problem,
+            ensemble.rungs,
+            ensemble.exchange,
             steps,
             self._preconditioner,
-            work.do,
+            self.bound.dispatch.do,
             windows,
-            may_stop=self._plan.stops_early and self.search is None and len(windows) > 1,
+            may_stop=self.plan.stops_early and self.search is None and len(windows) > 1,
         )

@@ -1,1 +1,1 @@
-"""The loop of a run: draws, checkpoints, signals, report. May import `automatic` and below."""
+"""The run: its phases in one loop, draws, checkpoints, signals, report. May import all of the engine."""

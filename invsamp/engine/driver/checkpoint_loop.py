@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from invsamp.arguments import integer, optional
 from invsamp.engine.driver import serialization as states
-from invsamp.engine.driver.draw_buffer import Draws, told
+from invsamp.engine.driver.draw_buffer import Draws, kinds_of
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.driver.progress_bar import Bar
+from invsamp.engine.driver.loop import advance
 from invsamp.engine.driver.signals import Interrupts, leave, reason
 from invsamp.engine.driver.stateless_parts import Unchanged, check_settings
 from invsamp.engine.rungs.kernel_contract_check import FIRST_STEPS
@@ -96,24 +95,14 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
         If a checkpoint cannot be written; the one before it is whole.
     """
     checkpoints = _Checkpoints(engine, directory)
-    bar = Bar(engine, progress)
-    received = None
     try:
-        while engine.done < engine.steps and received is None and not engine.exhausted:
-            engine.step(checkpoints.ahead, checkpoints.keep)
-            bar.tick()
-            if engine.done == engine.steps:
-                engine.finish()
-            checkpoints.after_step()
-            received = interrupts.received or engine.signaled()
+        received = advance(engine, progress, checkpoints, interrupts)
         checkpoints.write()
     except BaseException as error:
         with suppress(OSError, ValueError):  # the disk may be what failed
             directory.note(_stopped(error, engine, directory))
         _add_note(error, directory)
         raise
-    finally:
-        bar.close()
     return received
 
 
@@ -135,39 +124,34 @@ def fingerprint(engine: Engine, position: Array) -> Plain:
     return {"position": position.tolist(), "energies": energies}
 
 
-class _Checkpoints:
-    """Collects draws and writes them. When it writes depends on the clock; what it writes does not."""
+class _Checkpoints(Draws):
+    """Draws that are written. When they are depends on the clock; what is written does not."""
 
     def __init__(self, engine: Engine, directory: RunDirectory) -> None:
-        self._engine, self._directory, self._unchanged = engine, directory, Unchanged(engine)
         self._segment, self._largest = _sizes(engine, directory)
-        self._draws = Draws(engine, min(self._largest, engine.plan.draws))
+        super().__init__(engine, min(self._largest, engine.plan.draws))
+        self._directory, self._unchanged = directory, Unchanged(engine)
         self._begun = engine.done
         self._written, self._seconds, self._since = engine.done, FIRST_SECONDS / 2, time.perf_counter()
         self._next, self._room = engine.done + 1, self._largest
         if self._segment is not None:
             self._next, self._room = self._chosen()
 
-    @property
     def ahead(self) -> int:
         """Steps that may be made before the next look."""
         engine, thin = self._engine, self._engine.plan.thin
         if engine.done - self._begun < FIRST_STEPS:
             return 1
-        room = (self._room - self._draws.count) * thin - engine.drawn % thin
+        room = (self._room - self.count) * thin - engine.drawn % thin
         return room if self._next < engine.done else min(room, self._next - engine.done)
-
-    def keep(self, rung: int) -> None:
-        """Keep a draw of one rung."""
-        self._draws.keep(rung)
 
     def after_step(self) -> None:
         """Keep a draw if one is due, and write if that is due."""
         engine = self._engine
         if engine.done - self._begun <= FIRST_STEPS:
             self._unchanged.check()
-        self._draws.follow()
-        if engine.done == self._next or self._draws.count == self._room:
+        super().after_step()
+        if engine.done == self._next or self.count == self._room:
             self.write()
 
     def write(self) -> None:
@@ -177,8 +161,8 @@ class _Checkpoints:
             return
         self._unchanged.check()
         groups, before = None, engine.kept
-        if self._draws.count:
-            segment = self._draws.take()
+        if self.count:
+            segment = self.take()
             theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
             between = None if segment.between is None else engine.problem.to_theta(segment.between)
             shapes = dict(engine.problem.shapes)
@@ -225,14 +209,9 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     chains, d = engine.rungs[0].position.shape
     rungs = engine.sampler.ladder.max_rungs if engine.sampler.ladder else len(engine.rungs)
     recorded = engine.record.of(engine.problem, engine.rungs[0].position)
-    numbers = chains * rungs * ((d if engine.record.whole else 0) + len(told(engine)))
+    numbers = chains * rungs * ((d if engine.record.whole else 0) + len(kinds_of(engine)))
     numbers += sum(values.size for values in recorded.values())
     return segment, segment or max(FEWEST, BYTES // (8 * numbers))
-
-
-def check_segment(segment: int | None) -> None:
-    """`ValueError` unless ``segment`` is a number of draws, or None."""
-    optional(integer, "segment", segment, least=1)
 
 
 def _payload(engine: Engine, state: object) -> bytes:

@@ -1,17 +1,34 @@
-"""What rungs record of a run: draws in memory, until they are handed over."""
+"""What rungs record of a run: draws in memory, with named numbers of each, until they are handed over."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from invsamp.engine.driver.engine import Engine
-from invsamp.engine.driver.sample_stats import declared, derived, joined, recorded
-from invsamp.engine.driver.segment import Segment
-from invsamp.protocols import AnyArray
+from invsamp.engine.rungs.kernel_contract_check import check_statistics
+from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.kernels.contract import Info
+from invsamp.protocols import AnyArray, Array
+
+#: What a rung reports of each draw: name -> type, and how it is read, (chains,) or one number for all chains.
+Statistics = dict[str, tuple[type, Callable[[], object]]]
+
+
+class Segment(NamedTuple):
+    """Draws in a row of some rungs, as these recorded them."""
+
+    positions: Array | None  # (rungs, chains, draws, d); None where not all parameters are kept
+    statistics: dict[str, AnyArray]  # by name, each (rungs, chains, draws)
+    recorded: dict[str, AnyArray]  # of the cold rung, by name, each (chains, draws, *shape)
+    between: Array | None = None  # (steps, chains, draws, d) of the second rung, on the way to each draw
 
 
 class Draws:
-    """Room for some draws of an engine's rungs; `append` keeps the present one, `follow` if it is due.
+    """Room for some draws of an engine's rungs; `append` keeps the present one, `after_step` if it is due.
 
     Parameters
     ----------
@@ -27,34 +44,34 @@ class Draws:
 
     def _open(self) -> None:
         """Make room for the rungs that there are."""
-        engine, capacity = self._engine, self.capacity
-        self._counts = [0] * len(engine.rungs)
-        rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
+        engine, capacity, rungs = self._engine, self.capacity, self._engine.rungs
+        self._rungs, self._counts = [(rung, statistics_of(rung, engine)) for rung in rungs], [0] * len(rungs)
+        chains, d = rungs[0].position.shape
         whole = engine.record.whole
-        self._positions = np.empty((rungs, chains, capacity if whole else 0, d))
-        # at the places where the chains stand now: what does not fit is told before the run
+        self._positions = np.empty((len(rungs), chains, capacity if whole else 0, d))
+        # at the places where the chains stand now: what does not fit is refused before the run
         self._recorded = {
             name: np.empty((chains, capacity, *values.shape[1:]), values.dtype)
-            for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items()
+            for name, values in engine.record.of(engine.problem, rungs[0].position).items()
         }
         self._kept: dict[str, AnyArray] = {
             # where a rung has no weights its draws count alike
-            name: np.full((rungs, chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
-            for name, kind in told(engine).items()
+            name: np.full((len(rungs), chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
+            for name, kind in kinds_of(engine).items()
         }
         shape = None if engine.between is None or not whole else engine.between.shape
         self._between = None if shape is None else np.empty((*shape[:2], capacity, d))
-        self._rungs = [
-            (rung, names, self._positions[k], {name: self._kept[name][k] for name in names})
-            for k, (rung, names) in enumerate(zip(engine.rungs, _by_rung(engine), strict=True))
-        ]
 
     @property
     def count(self) -> int:
         """Draws that all rungs have made."""
         return min(self._counts)
 
-    def follow(self) -> None:
+    def ahead(self) -> int:
+        """Steps that may be made before the next look."""
+        return self._engine.steps
+
+    def after_step(self) -> None:
         """Keep a draw if one is due after a step; none of those before where draws begin anew."""
         made = self._engine.drawn
         if made == 0:
@@ -68,7 +85,7 @@ class Draws:
         Raises
         ------
         PartError
-            If a kernel does not tell what it declares.
+            If a kernel does not report what it declares.
         """
         i, engine = self.count, self._engine
         if engine.record.whole and self._between is None and engine.between is not None:
@@ -81,15 +98,17 @@ class Draws:
             self._between[:, :, i] = engine.between
 
     def keep(self, k: int) -> None:
-        """The same of one rung, where each makes its steps by itself; `follow` comes when all have made them."""
+        """The same of one rung, where each makes its steps by itself; `after_step` comes when all have made them."""
         engine = self._engine
         if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
             self._open()
-        i, (rung, names, positions, kept) = self._counts[k], self._rungs[k]
+        i, (rung, statistics), kernel = self._counts[k], self._rungs[k], engine.rungs[k].settings.kernel
         if engine.record.whole:
-            positions[:, i] = rung.position
-        for name, values in recorded(rung, names).items():
-            kept[name][:, i] = values
+            self._positions[k, :, i] = rung.position
+        if kernel.statistics or rung.info.statistics:
+            check_statistics(kernel, rung.info, len(rung.position))
+        for name, (_, read) in statistics.items():
+            self._kept[name][k, :, i] = read()
         if engine.exchange is not None:
             self._kept["replica"][k, :, i] = engine.exchange.replica_indices.replica[k]
         if k == 0:
@@ -101,14 +120,14 @@ class Draws:
         for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
-                told = f"{values.shape[1:]} after {room.shape[2:]}"
-                raise ValueError(f"record[{name!r}] must return one shape for all theta, got {told}")
+                shapes = f"{values.shape[1:]} after {room.shape[2:]}"
+                raise ValueError(f"record[{name!r}] must return one shape for all theta, got {shapes}")
             room[:, i] = values
 
     def take(self) -> Segment:
         """What was kept since the last time, counted by the engine; the room is free again.
 
-        Views: they hold until the next `follow`.
+        Views: they hold until the next `after_step`.
         """
         segment = self.view()
         if segment.positions is not None:
@@ -117,20 +136,60 @@ class Draws:
         return segment
 
     def view(self) -> Segment:
-        """What was kept since the last time."""
+        """What was kept since the last time, with what follows from it."""
         kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
+        found: dict[str, AnyArray] = {}
+        for name, values in kept.items():
+            found[name] = np.exp(np.minimum(values, 0.0)) if name == "acceptance_rate" else values
+            if name == "prior":
+                found["misfit"] = kept["energy"] - values
         positions = self._positions[:, :, : self.count] if self._engine.record.whole else None
         recorded = {name: values[:, : self.count] for name, values in self._recorded.items()}
         between = None if self._between is None else self._between[:, :, : self.count]
-        return Segment(positions, derived(kept), recorded, between)
+        return Segment(positions, found, recorded, between)
 
 
-def told(engine: Engine) -> dict[str, type]:
-    """Names and types of what is kept of each draw beside its position; the chains are placed."""
-    found = joined(_by_rung(engine))
+def kinds_of(engine: Engine) -> dict[str, type]:
+    """Names and types of what is kept of each draw beside its position; the chains are placed.
+
+    What not all rungs report is NaN for the others, and so a float.
+    """
+    rungs = [statistics_of(rung, engine) for rung in engine.rungs]
+    found: dict[str, type] = {}
+    for name in dict.fromkeys(name for one in rungs for name in one):
+        kinds = {one[name][0] if name in one else float for one in rungs}
+        found[name] = kinds.pop() if len(kinds) == 1 else float
     return found if engine.exchange is None else found | {"replica": int}
 
 
-def _by_rung(engine: Engine) -> list[dict[str, type]]:
-    scheduled = any(rung.schedule is not None for rung in engine.rungs)
-    return [declared(rung, scheduled) for rung in engine.rungs]
+def statistics_of(rung: RungChains, engine: Engine) -> Statistics:
+    """What a rung reports of each draw; its chains are placed.
+
+    In the place of the acceptance rate stands its log, or the log of the Metropolis ratio (`invsamp.extending.Info`).
+    """
+    found: Statistics = {"energy": (float, lambda: rung.estimate.energy)}
+    if rung.estimate.prior is not None:
+        found["prior"] = float, lambda: np.nan if rung.estimate.prior is None else rung.estimate.prior
+    if any(other.schedule is not None for other in engine.rungs):
+        found["step_size"] = float, lambda: rung.step_size
+    if rung.target.log_weight(rung.estimate, rung.target_memory) is not None:
+        found["log_weight"] = float, lambda: rung.target.log_weight(rung.estimate, rung.target_memory)
+    if rung.settings.kernel.adjusted:
+        found["acceptance_rate"] = float, lambda: _log_acceptance(rung.info)
+    for name, kind in rung.settings.kernel.statistics.items():
+        found[name] = kind, partial(_kernel_statistic, rung, name)
+    return found
+
+
+def _kernel_statistic(rung: RungChains, name: str) -> AnyArray:
+    return rung.info.statistics[name]
+
+
+def _log_acceptance(info: Info) -> Array | float:
+    """Logs of acceptance rates (chains,), where these are below 0; NaN of a step that has none."""
+    if info.log_ratio is not None:
+        return info.log_ratio
+    if info.acceptance is None:
+        return np.nan
+    with np.errstate(divide="ignore"):
+        return np.log(info.acceptance)

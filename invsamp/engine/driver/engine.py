@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.domains.boundary import as_boundary
 from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.driver import run_report
 from invsamp.engine.driver.recorded_variables import Record
-from invsamp.engine.driver.repeated_evaluations import Repeats
-from invsamp.engine.driver.step_stability import StepStabilityCheck
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs import gradient_check
-from invsamp.engine.rungs.compatibility import check_weights
-from invsamp.engine.rungs.initial_points import failure_message, place
-from invsamp.engine.rungs.random_streams import Saved
+from invsamp.engine.multifidelity.corrected_run import coarse_run
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Uncounted
+from invsamp.engine.rungs.initial_points import failure_message
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains, SolvesFailed
-from invsamp.evaluate.counted import CountedPotential, Counts
-from invsamp.evaluate.requests import Answer, EvaluationRequests, Queue, Result
+from invsamp.evaluate.counted import Counts
+from invsamp.evaluate.requests import Answer, Queue
 from invsamp.ladder import Sampler
-from invsamp.posing.expressions.variable_names import check_names
-from invsamp.protocols import Array, Problem
+from invsamp.protocols import Array, Facts, Problem
 from invsamp.storage.manifest import posed
 from invsamp.tempering.cooling import label
 
 
-class Engine:
+class Engine(
+    Lasting,
+    lasting=(
+        *("done", "kept", "warmed", "seconds", "counts", "_failure_messages", "_warm_up_evaluations"),
+        *("coarse", "phases"),
+    ),
+):
     """A run at work. After `begin` or `restore`, `step` makes one step of every rung, and of the swaps.
 
-    A run that is restored goes on bit for bit as the one that was saved.
+    Its phases follow each other: what is learned of a coarse model, where that may pay; the search for modes, warm-up
+    and pilot runs; sampling. A run that is restored goes on bit for bit as the one that was saved.
 
     Parameters
     ----------
     problem : Problem
     sampler : Sampler
     plan : Plan
-    potentials : mapping of fidelities to CountedPotential, optional
-        Those of another engine, of which this one is a part. Default: its own.
 
     Attributes
     ----------
+    bound : BoundProblem
+        The problem as this run takes it.
+    potentials : dict of str to CountedPotential
+        By fidelity.
+    coarse : CoarseRun or None
+        The phase on a coarse fidelity alone.
+    phases : Phases
+        All phases that come between that and the draws.
     done : int
         Steps made, warm-up included.
     kept : int
         Draws of each chain and rung that were taken from `Draws`.
-    rungs : list of RungChains
-        The rungs from cold to hot.
-    exchange, potentials
-        The swaps (None for one rung), and the potential of each fidelity.
 
     Raises
     ------
@@ -59,17 +67,12 @@ class Engine:
         If the parts do not fit together, or warm-up is too short. Nothing has been solved by then.
     """
 
-    def __init__(
-        self, problem: Problem, sampler: Sampler, plan: Plan, potentials: Mapping[str, CountedPotential] | None = None
-    ) -> None:
+    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
-        check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
-        self.boundary = as_boundary(sampler.boundary)
-        #: What is at work; of a run that begins on a coarse fidelity, that of the coarse one for so long.
-        self.work = self._own = Ensemble(problem, plan, self.boundary)
-        self.sampled = self._own.sampled
-        self.stages = Phases(self._own, sampler, potentials)
-        self.potentials = self._own.potentials
+        self.bound = BoundProblem(problem, sampler)
+        self.boundary, self.potentials = self.bound.boundary, self.bound.potentials
+        self.phases = Phases(self.bound, sampler, plan)
+        self.coarse = coarse_run(self.phases, sampler)
         #: What draws keep.
         self.record = Record()
         #: A signal that another process got, if one did.
@@ -85,11 +88,7 @@ class Engine:
         self.warmed: int | None = None
         self._warm_up_evaluations: dict[str, int] = {}
         self._messages_before: list[str] = []  # by solves that failed before the run was restored
-        self._check_evaluations: dict[str, int] = {}
-        self._mistakes: list[str] = []  # in gradients, of the fidelities checked here, as warnings
-        self._repeats = Repeats(problem.fidelities[-1])
-        self._step_stability = StepStabilityCheck()
-        self._seconds, self._since = 0.0, time.perf_counter()
+        self.seconds = 0.0
 
     def begin(self, positions: Array | None = None) -> None:
         """Place the chains at positions (chains, d), or (rungs * chains, d), or at starts of the problem; solve there.
@@ -101,42 +100,45 @@ class Engine:
         ModelError
             If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
-        chains = self.plan.chains
-        for k, rung in enumerate(self.rungs):
-            own = positions[k * chains :][:chains] if positions is not None and len(positions) > chains else positions
-            place(self.problem, rung, own, chains)
-        check_weights(self.rungs[0])
-        if self.plan.check_gradient:
-            self._check_gradients()
-            self._repeats.begin(self.rungs, self.uncounted())
-            if self.sampler.preconditioner is None:
-                self._step_stability.before(self.rungs, warmed=False)
-        self.stages.begin(positions)
-        self._turn(0)
+        if self.coarse is not None:
+            self.coarse.begin(positions)
+        if not self.learning:
+            self.phases.begin(positions)
+            self._turn()
+
+    @property
+    def learning(self) -> bool:
+        """Whether the next step is one of a coarse fidelity alone."""
+        return self.coarse is not None and self.coarse.learning
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The rungs at work and their swaps."""
+        return self.coarse.ensemble if self.coarse is not None and self.coarse.learning else self.phases.ensemble
 
     @property
     def rungs(self) -> list[RungChains]:
         """The rungs at work, from cold to hot."""
-        return self.work.rungs
+        return self.ensemble.rungs
 
     @property
     def exchange(self) -> Exchange | None:
         """The swaps; None for one rung."""
-        return self.work.exchange
+        return self.ensemble.exchange
 
     @property
     def given(self) -> Array | None:
         """Where the user lets the chains start, (chains, d)."""
-        return self._own.given
+        return self.bound.given
 
     @given.setter
     def given(self, positions: Array | None) -> None:
-        self._own.given = positions
+        self.bound.given = positions
 
     @property
     def answer(self) -> Answer:
-        """Who answers."""
-        return self._own.answer
+        """Who evaluates."""
+        return self.bound.dispatch.answer
 
     @property
     def drawn(self) -> int:
@@ -153,20 +155,19 @@ class Engine:
     @property
     def exhausted(self) -> bool:
         """Whether the budget that the user set is spent, and there is a draw."""
-        most = self.plan.evaluations
-        if most is None or self.warming or self.drawn < self.plan.thin:
+        if self.plan.evaluations is None or self.warming or self.drawn < self.plan.thin:
             return False
-        return self.stages.evaluation_budget.total >= most
+        return self.phases.evaluation_budget.total >= self.plan.evaluations
 
     @property
     def warming(self) -> bool:
         """Whether the next step is one of warm-up."""
-        return self.stages.warming
+        return self.learning or self.phases.warming
 
     def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
         """One step; of draws, up to so many where the rungs can make them each at its own pace.
 
-        ``keep`` is told the number of a rung that stands where a draw is due, for all draws but that of the last step.
+        ``keep`` is given the number of a rung that stands where a draw is due, for all draws but that of the last step.
 
         Raises
         ------
@@ -174,121 +175,105 @@ class Engine:
             If every solve fails for 200 steps in a row. If gradients are noisier than a rung may have them
             (`invsamp.ladder.GradientNoise`), at the end of warm-up.
         """
-        steps, queue = 1, self.work.queue
         try:
-            if not self.stages.warming and queue is not None and keep is not None and self.record.whole:
-                drawn, thin = self.drawn, self.plan.thin
-
-                def made(rung: int, steps: int) -> None:
-                    if (drawn + steps) % thin == 0:
-                        keep(rung)
-
-                steps = self.work.move_on(queue, min(most, self.steps - self.done), made)
-            elif not self.stages.warming:
-                self.work.move()
+            if self.coarse is not None and self.coarse.learning:
+                self.coarse.step()
+                if not self.learning and self.coarse.found is None:
+                    self.phases.take_stage()
+                    self.phases.begin(self.given)
+            elif self.phases.warming:
+                self.phases.step()
             else:
-                self.stages.step()
-                self._turn(self.done + 1)
+                self.done += self._sample(most, keep)
+                return
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
-            told = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
-            raise RuntimeError(told) from failure
-        self.done += steps
+            message = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
+            raise RuntimeError(message) from failure
+        self.done += 1
+        if not self.learning:
+            self._turn()
+
+    def _sample(self, most: int, keep: Callable[[int], None] | None) -> int:
+        """Steps of draws, as `step`; with a coarse model all of its steps to the next exchange count as one."""
+        ensemble, queue, thin = self.ensemble, self.bound.dispatch.queue, self.plan.thin
+        if self.coarse is not None and self.coarse.found is not None:
+            kept, seen = self.coarse.kept_steps, []
+            for k in range(self.coarse.found.every):
+                ensemble.move()
+                if k in kept:
+                    seen.append(self.rungs[1].position)
+            self.between = np.array(seen) if seen else None
+        elif queue is not None and keep is not None and self.record.whole:
+            drawn = self.drawn
+
+            def made(rung: int, steps: int) -> None:
+                if (drawn + steps) % thin == 0:
+                    keep(rung)
+
+            return ensemble.move_on(queue, min(most, self.steps - self.done), made)
+        else:
+            ensemble.move()
+        return 1
 
     def finish(self) -> None:
         """After the last step: evaluate some positions again, which has to give the same energies."""
         if self.plan.check_gradient:
-            self._repeats.end(self.rungs, self.uncounted())
-            self._step_stability.after(self.rungs)
+            self.phases.checks.end(self.rungs)
 
     def share(self, answer: Answer, queue: Queue | None = None) -> None:
-        """Let others answer, all that is asked for at a time at once; or each rung by itself, in draws."""
-        self._own.share(answer, queue)
+        """Let others evaluate, all that is asked for at a time at once; or each rung by itself, in draws."""
+        self.bound.dispatch.share(answer, queue)
 
-    def do(self, askings: Sequence[EvaluationRequests[Result]]) -> list[Result]:
-        """What comes of some that ask and do not depend on each other."""
-        return self._own.do(askings)
-
-    def uncounted(self) -> dict[str, gradient_check.Uncounted]:
+    def uncounted(self) -> Mapping[str, Uncounted]:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
-        return {name: gradient_check.Uncounted(potential, self.answer) for name, potential in self.potentials.items()}
+        return self.bound.uncounted()
 
-    def state(self) -> Saved:
-        """All that the next steps depend on, for `invsamp.engine.driver.serialization.encode`; between two steps."""
-        potentials = self.potentials.values()
-        return {
-            "failure_messages": self._failure_messages(),
-            "gradient_check_evaluations": dict(self._check_evaluations),
-            "gradient_mistakes": list(self._mistakes),
-            "repeats": self._repeats.state(),
-            "step_stability": self._step_stability.state(),
-            **self._own.state(),
-            **self.stages.state(),
-            "evaluations": {e.fidelity: e.evaluations for e in potentials},
-            "evaluation_seconds": {e.fidelity: e.seconds for e in potentials},
-            "failed_solves": {e.fidelity: e.failed for e in potentials},
-            "function_calls": {e.fidelity: e.calls for e in potentials},
-            "warm_up_evaluations": dict(self._warm_up_evaluations),
-            "step": self.done,
-            "warmed": self.warmed,
-            "kept": self.kept,
-            "seconds": self.seconds,
-        }
+    @property
+    def counts(self) -> Mapping[str, Facts]:
+        """What evaluations came to, by fidelity."""
+        return {name: potential.counts._asdict() for name, potential in self.potentials.items()}
 
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, in place of `begin`; nothing is solved."""
-        self.done, self.kept, self.warmed = state["step"], state["kept"], state["warmed"]
-        self.stages.restore(state)
-        self._warm_up_evaluations = dict(state["warm_up_evaluations"])
-        self._messages_before = list(state["failure_messages"])
-        self._check_evaluations = dict(state["gradient_check_evaluations"])
-        self._mistakes = list(state["gradient_mistakes"])
-        counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves", "function_calls")]
-        self._repeats.restore(state["repeats"])
-        self._step_stability.restore(state["step_stability"])
+    @counts.setter
+    def counts(self, counts: Mapping[str, Facts]) -> None:
         for name, potential in self.potentials.items():
-            potential.counts = Counts(*(each[name] for each in counts))
-        self.restart_clock(state["seconds"])
-
-    def restart_clock(self, seconds: float) -> None:
-        """Count on from the seconds that the run has taken already."""
-        self._seconds, self._since = seconds, time.perf_counter()
+            potential.counts = Counts(**counts[name])
 
     @property
     def seconds(self) -> float:
         """Wall time so far, of all processes that carried the run on one after the other."""
         return self._seconds + time.perf_counter() - self._since
 
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        self._seconds, self._since = seconds, time.perf_counter()
+
     def count(self, positions: Array) -> None:
         """Count draws (rungs, chains, draws, d), and which of them lie outside the domain, before they leave memory."""
         self.kept += positions.shape[2]
-        self.work.count(positions)
+        self.ensemble.count(positions)
 
     def report(self) -> Report:
         """Settings, counts and figures of the run so far, in plain types."""
-        work = self.work
-        cut = self.stages.evaluation_budget.warnings(self.kept, exhausted=self.exhausted)
-        report = run_report.report(work.composition, work.rungs, work.exchange, self.potentials)
-        return report | {
-            **self.stages.report(),
-            "modes": work.mode_occupancy.report(self.problem),
+        ensemble, phases = self.ensemble, self.phases
+        cut = phases.evaluation_budget.warnings(self.kept, exhausted=self.exhausted)
+        report = run_report.report(ensemble, self.potentials)
+        report |= {
+            **phases.report(),
+            "modes": ensemble.mode_occupancy.report(self.problem),
             "warnings": [
                 *([] if self.stopped is None else [self.stopped]),
                 *self._labels(),
-                *self._mistakes,
-                *self._repeats.warnings,
+                *phases.checks.warnings,
                 *cut,
                 *report["warnings"],
             ],
             "warmup_evaluations": dict(self._warm_up_evaluations),
-            "gradient_check_evaluations": dict(self._check_evaluations),
-            "repeated": dict(self._repeats.found),
-            "step_stability": list(self._step_stability.found),
-            "failure_message": next(iter(self._failure_messages()), None),
+            "failure_message": next(iter(self._failure_messages), None),
             "boundary": str(self.boundary),
-            "outside": [count / max(1, self.kept * self.plan.chains) for count in work.outside],
+            "outside": [count / max(1, self.kept * self.plan.chains) for count in ensemble.outside],
             "seed": self.plan.seed,
             "draws": self.kept,
             "warmup": self.plan.warmup if self.warmed is None else self.warmed,
@@ -299,10 +284,11 @@ class Engine:
             "draws_planned": self.plan.draws,
             "interrupted": self.kept < self.plan.draws,
             "stopped": self.stopped,
-            "warming": self.stages.warming,
+            "warming": phases.warming,
             "processes": self.processes(),
             "posed": posed(self.problem),
         }
+        return report if self.coarse is None else self.coarse.report(report)
 
     def _labels(self) -> list[str]:
         """What draws are that are not those of the posterior."""
@@ -312,29 +298,27 @@ class Engine:
         found = label(cold.target, cold.iteration, self.plan.thin * max(1, self.kept))
         return [] if found is None else [found]
 
+    @property
     def _failure_messages(self) -> list[str]:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
         found = [failure_message(self.problem, potential) for potential in reversed(self.potentials.values())]
         return [message for message in found if message is not None] or self._messages_before
 
-    def _check_gradients(self) -> None:
-        """Refuse gradients that would bias the draws, warn of those that only slow them down."""
-        chosen = self.stages.choice is not None  # descents, and a ladder if there will be one, have all fidelities
-        others = list(self.potentials) if chosen else []
-        checked = gradient_check.check(self.problem, self.sampled, self.rungs, self.uncounted(), self.plan.seed, others)
-        self._check_evaluations, self._mistakes = checked.solves, checked.warnings
-        gradient_check.tell(checked.mistakes, self.rungs, chosen=chosen)
+    @_failure_messages.setter
+    def _failure_messages(self, messages: list[str]) -> None:
+        self._messages_before = messages
 
-    def _turn(self, done: int) -> None:
-        """After so many steps begin draws if that is due; where a trial has failed there are none any more."""
-        if self.stages.drawing == (self.warmed is None):
-            self._begin_draws(done if self.stages.drawing else None)
-
-    def _begin_draws(self, done: int | None) -> None:
-        self.warmed, self.kept = done, 0
-        self.work.forget()
-        self._repeats.draw(None if done is None else self.rungs[0])
-        if done is not None and self.plan.check_gradient:
-            self._step_stability.before(self.rungs, warmed=True)
-        counts = {} if done is None else {name: e.evaluations for name, e in self.potentials.items()}
-        self._warm_up_evaluations = counts
+    def _turn(self) -> None:
+        """Begin draws if that is due after a step; where a trial has failed there are none any more."""
+        phases = self.phases
+        if phases.drawing != (self.warmed is None):
+            return
+        drawing = phases.drawing
+        self.warmed, self.kept = self.done if drawing else None, 0
+        phases.ensemble.forget()
+        phases.checks.draw(phases.ensemble.rungs[0] if drawing else None)
+        if drawing and self.plan.check_gradient:
+            phases.checks.stability.before(phases.ensemble.rungs, warmed=True)
+        self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()} if drawing else {}
+        if self.coarse is not None and self.coarse.found is not None and self.exchange is not None:
+            self.exchange.begin_count()

@@ -44,7 +44,7 @@ class Bar:
             self._bar, live, shown = tqdm(disable=True), False, False
         self._interval = (LIVE if live else LOGGED) if shown else math.inf
         self._engine, self._shown, self._last = engine, engine.done, time.monotonic()
-        self._spending = engine.stages.evaluation_budget
+        self._spending = engine.phases.evaluation_budget
         #: Of a run that goes on, the process before has said it.
         self._noticed = self._spending.noticeable
         _LOG.info("budget of %s evaluations for %s steps", f"{self._spending.budget:,}", f"{steps:,}")
@@ -61,11 +61,11 @@ class Bar:
     def _notice(self) -> None:
         """Report what is slow: as a warning, where the budget will not do at this rate."""
         engine = self._engine
-        told = self._spending.notice(engine.done, engine.steps, warming=engine.warming)
+        message = self._spending.notice(engine.done, engine.steps, warming=engine.warming)
         if self._spending.expected(engine.done, engine.steps) > self._spending.budget:
-            _warn(told)
+            _warn(message)
         else:
-            _LOG.info(told)
+            _LOG.info(message)
 
     def close(self) -> None:
         """Take the bar down, with all steps counted."""

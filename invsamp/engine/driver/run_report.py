@@ -1,19 +1,18 @@
-"""What a run tells about itself: settings, counts and figures, in plain types."""
+"""What a run reports of itself: settings, counts and figures, in plain types."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping
 
 from invsamp.diagnostics.report import Descents, Misfit, Report, Stationarity
 from invsamp.engine.adaptation.step_size_and_metric import STABILITY_FRACTION
+from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.step_stability import mean_step_size
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
-from invsamp.ladder import Sampler
 from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
 from invsamp.storage.contents import versions
@@ -21,10 +20,9 @@ from invsamp.tempering.checks import temperatures_of
 from invsamp.tempering.target_distribution import ReportingTarget
 
 
-def report(
-    sampler: Sampler, rungs: Sequence[RungChains], exchange: Exchange | None, potentials: Mapping[str, CountedPotential]
-) -> Report:
-    """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
+def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
+    """Settings, what rungs (cold to hot) and their swaps came to, and counts by fidelity, in plain types."""
+    sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
     # a ladder that was found may have done without some of them in the end
@@ -71,7 +69,7 @@ def report(
 
 
 def _misfit(cold: RungChains) -> Misfit | None:
-    """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
+    """What the misfit of the data should be, where the draws are those of the posterior, and energies are exact."""
     potential = cold.potential.potential
     if not (cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None
@@ -95,7 +93,7 @@ def _swaps(exchange: Exchange | None) -> Report:
         "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
         "swap_rejection": [pair.rejection for pair in pairs],
         "swap_parities": 0 if exchange is None else exchange.parities,
-        "swaps_apart": [] if exchange is None else [list(told) for told in exchange.apart],
+        "swaps_apart": [] if exchange is None else [list(pair) for pair in exchange.apart],
         "swap_noise_sd": [pair.log_ratio_sd / max(1, pair.attempts) for pair in pairs],
         "swap_solves": {} if exchange is None else dict(exchange.solves),
         "round_trips": 0 if exchange is None else exchange.round_trips,
@@ -108,25 +106,16 @@ def _acceptance(rung: RungChains) -> float | None:
 
 
 def _descents(rung: RungChains) -> Descents | None:
-    """Where the chains were led down to in warm-up; None where they were not."""
-    led = rung.led
-    if led is None:
+    """Where the local optimizations of warm-up ended; None where there were none."""
+    ends = rung.led
+    if ends is None:
         return None
-    return {"energies": led.energies.tolist(), "moved": led.moved, "unfinished": led.unfinished}
+    return {"energies": ends.energies.tolist(), "moved": ends.moved, "unfinished": ends.unfinished}
 
 
 def _stationarity(rung: RungChains) -> Stationarity | None:
     found = rung.stationarity
     return None if found is None else {"virial": found.virial, "stray": found.stray}
-
-
-def mean_step_size(rung: RungChains) -> float:
-    """The step size of the recorded steps; of a schedule its mean."""
-    if rung.schedule is None:
-        return float(np.mean(rung.step_size))
-    # a few thousand of the steps show the mean of any schedule
-    steps = np.linspace(rung.iteration - rung.counts.steps, rung.iteration, 2000, endpoint=False)
-    return float(np.mean([rung.schedule(int(k)) for k in steps]))
 
 
 def _step_size_source(rung: RungChains) -> str:

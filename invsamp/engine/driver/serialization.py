@@ -75,7 +75,7 @@ class _Arrays:
         self._known: dict[int, tuple[AnyArray, list[object]]] = {}
 
     def add(self, array: AnyArray, where: str) -> list[object]:
-        """What tells an array: type, shape, order of its axes in memory, and where its entries begin."""
+        """How an array is described: type, shape, order of its axes in memory, and where its entries begin."""
         if id(array) in self._known:
             return self._known[id(array)][1]
         if array.dtype.kind not in _KINDS:

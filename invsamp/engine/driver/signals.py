@@ -30,7 +30,7 @@ class Interrupts:
 
     def __init__(self, notice: str = "") -> None:
         self.received: int | None = None
-        self._notice = notice
+        self._notice, self._process = notice, os.getpid()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -51,7 +51,7 @@ class Interrupts:
         if number == signal.SIGHUP:  # nobody is there to read
             return
         self._restore(but=signal.SIGHUP)
-        if self._notice:
+        if self._notice and os.getpid() == self._process:  # not in a fork, such as a worker of a pool that is ended
             with contextlib.suppress(OSError):
                 # not by sys.stderr, which may be in the middle of a line
                 os.write(2, f"\n{signal.Signals(number).name}: {self._notice}\n".encode())

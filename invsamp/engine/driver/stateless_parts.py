@@ -39,12 +39,12 @@ class Unchanged:
 
     def __init__(self, engine: Engine) -> None:
         self._watched = [*_parts(engine), *_bound(engine)]
-        self._before = [_told(part) for _, part in self._watched]
+        self._before = [_contents(part) for _, part in self._watched]
 
     def check(self) -> None:
         """`ValueError` for a part that has changed."""
         for (what, part), before in zip(self._watched, self._before, strict=True):
-            now = _told(part)
+            now = _contents(part)
             changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
             if changed:
                 raise ValueError(
@@ -86,7 +86,7 @@ def _is_settings(part: object) -> bool:
     return isinstance(part, tuple) or not (getattr(part, "__dict__", None) or hasattr(type(part), "__slots__"))
 
 
-def _told(part: object) -> dict[str, bytes]:
+def _contents(part: object) -> dict[str, bytes]:
     """What an object holds by name, digested; not what it has computed of its settings once and for all."""
     kept = getattr(part, "__dict__", {})
     cached = {name for name in kept if isinstance(getattr(type(part), name, None), cached_property)}
@@ -95,17 +95,17 @@ def _told(part: object) -> dict[str, bytes]:
 
 def _digest(value: object) -> bytes:
     """Of numbers, text, arrays, generators, and what holds these; of other objects, which one it is."""
-    told: object = id(value)
+    content: object = id(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
-        told = value.dtype.str, value.shape, value.tobytes()
+        content = value.dtype.str, value.shape, value.tobytes()
     elif isinstance(value, np.random.Generator):
-        told = _digest(value.bit_generator.state)
+        content = _digest(value.bit_generator.state)
     elif isinstance(value, dict):
-        told = [(repr(key), _digest(entry)) for key, entry in value.items()]
+        content = [(repr(key), _digest(entry)) for key, entry in value.items()]
     elif isinstance(value, list | tuple):
-        told = [_digest(entry) for entry in value]
+        content = [_digest(entry) for entry in value]
     elif isinstance(value, set | frozenset):
-        told = sorted(_digest(entry) for entry in value)
+        content = sorted(_digest(entry) for entry in value)
     elif isinstance(value, str | bytes | int | float | complex | np.generic | None):
-        told = value
-    return hashlib.sha256(repr((type(value).__qualname__, told)).encode()).digest()
+        content = value
+    return hashlib.sha256(repr((type(value).__qualname__, content)).encode()).digest()

@@ -1,1 +1,1 @@
-"""Runs whose warm-up trains a correction of a coarse model. May import all of the engine."""
+"""The phase of a run that trains a correction of a coarse model. May import `automatic` and below."""

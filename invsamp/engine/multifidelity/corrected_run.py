@@ -1,27 +1,22 @@
-"""A run whose warm-up corrects a coarse model, so that few fine solves are enough; or finds that it does not pay."""
+"""A run that begins on a coarse fidelity alone and learns what it lacks, so that few fine solves are enough."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from invsamp.diagnostics.report import Report
 from invsamp.domains.boundary import Reflect
 from invsamp.engine.adaptation.window_adaptation import SHORTEST
-from invsamp.engine.automatic.phases import ROUNDS
-from invsamp.engine.driver.engine import Engine
-from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.engine.automatic.phases import ROUNDS, Phases
+from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.mode_search.mode_refinement import Jumps, jumping, refined_modes
 from invsamp.engine.multifidelity.surrogate_training import Found, Training
-from invsamp.engine.rungs.random_streams import Saved
-from invsamp.evaluate.counted import Counts
-from invsamp.evaluate.requests import Answer, Queue
+from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array, Problem
+from invsamp.protocols import Array
 from invsamp.surrogates.costs import costs_of
 from invsamp.surrogates.learning import GATE_RATIO, Correction, cheaper, check_kind
 
@@ -31,143 +26,133 @@ EXCHANGES, LONGEST = 20, 1000
 BETWEEN, MOST_BETWEEN = 10, 10_000
 
 
-def engine_of(problem: Problem, sampler: Sampler, plan: Plan) -> Engine:
-    """The engine of a run: one that learns from pairs of solves where the sampler is to, or may.
+def coarse_run(phases: Phases, sampler: Sampler) -> CoarseRun | None:
+    """What a run begins with where the sampler is to learn from pairs of solves, or may; the rest is ``phases``.
 
     Raises
     ------
     ValueError
-        As `Engine`; if a coarse model is to be corrected, and there is none.
+        If a coarse model is to be corrected, and there is none.
     """
-    able = isinstance(problem, Posterior) and problem.predicts and len(problem.fidelities) > 1
-    if isinstance(sampler, CorrectedExchange) and not able:
+    problem, boundary = phases.bound.problem, phases.bound.boundary
+    if isinstance(problem, Posterior) and problem.predicts and len(problem.fidelities) > 1:
+        wanted = isinstance(sampler, CorrectedExchange | Automatic) and boundary == Reflect()
+        return CoarseRun(phases, problem, sampler) if wanted else None
+    if isinstance(sampler, CorrectedExchange):
         raise ValueError(
             "problem must be a Posterior with forward models of several fidelities where a coarse one is to be "
             f"corrected, got {problem!r}"
         )
-    if able and isinstance(sampler, CorrectedExchange | Automatic) and sampler.boundary == Reflect():
-        return CorrectedEngine(problem, sampler, plan)
-    return Engine(problem, sampler, plan)
+    return None
 
 
-class CorrectedEngine(Engine):
-    """A run at work that begins on a coarse fidelity alone, learns what it lacks, and goes on with the exchange.
+class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "_training", "_jumps")):
+    """The first phase of some runs: `step` by step, while it is `learning`, until the exchange is `found` and follows.
 
-    Where no sampler was chosen, only if that pays: otherwise it goes on as any other run.
+    Where no sampler was chosen, only if that pays: otherwise the run begins as any other.
 
     Attributes
     ----------
+    learning : bool
+        Whether the next step is one of this phase.
     found : Found or None
-        What the exchange moves by, once it is learned.
-    corrected : callable
-        Tells whoever evaluates for the run of a `Correction`.
+        What the exchange moves by.
+    decisions : list of str
+        What was decided, and why.
     """
 
-    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
-        self.found: Found | None = None
-        super().__init__(problem, sampler, plan)
-        assert isinstance(problem, Posterior)
-        self._posterior = problem
+    def __init__(self, phases: Phases, posterior: Posterior, sampler: Sampler) -> None:
+        self._phases, self._bound, self._posterior = phases, phases.bound, posterior
         self._asked = isinstance(sampler, CorrectedExchange)
         self._settings = settings = sampler if isinstance(sampler, CorrectedExchange) else CorrectedExchange()
-        for name in problem.fidelities[:-1]:
-            check_kind(settings.correct, name, problem.unknowns(name), settings.pairs)
-        self._told: list[str] = []
-        self._costs = costs_of(problem)
+        for name in posterior.fidelities[:-1]:
+            check_kind(settings.correct, name, posterior.unknowns(name), settings.pairs)
+        self.found: Found | None = None
+        self.learning = False
+        self.decisions: list[str] = []
+        self._costs = costs_of(posterior)
         self._names: list[str] = []  # coarse fidelities that are yet to be tried
+        self._level = ""  # the one that is tried
         self._training: Training | None = None
-        self._learning = False
-        self._jumps: Jumps | None = None  # of the corrected law, where its kernel jumps
-        self.corrected: Callable[[Correction], None] = lambda correction: None
+        self._jumps: Jumps | None = None  # of the corrected target, where its kernel jumps
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The coarse rungs."""
+        assert self._training is not None
+        return self._training.coarse.ensemble
+
+    def begin(self, positions: Array | None) -> None:
+        """Place the chains of a coarse fidelity, unless it is known already that none can pay."""
+        self._names = [self._phases.ensemble.rungs[1].fidelity] if self._asked else self._candidates()
+        self._next_level(positions)
+
+    def step(self) -> None:
+        """A step of training; at its end the exchange begins, or training on the next fidelity."""
+        training = self._training
+        assert training is not None
+        training.step()
+        if not training.over:
+            return
+        self.decisions += training.decisions
+        try:
+            found = training.found()
+        except ValueError as error:  # too few pairs that both models solve
+            if self._asked:
+                raise
+            self.decisions.append(f"no exchange with {training.fidelity!r}: {error}")
+            self._next_level(self._bound.given)
+            return
+        self.decisions += found.learned
+        if not (self._asked or found.pays):
+            self._next_level(self._bound.given)
+            return
+        self.decisions += found.passing
+        self.learning = False
+        self._correct(found)
+        modes = refined_modes(found.sampler, training.fidelity, self._bound.domain)
+        (self._jumps,) = self._bound.dispatch.do([modes])
+        self._follow(found)
+        self._phases.inherit(found.warm_starts)
+
+    def restore(self, state: LastingState) -> None:
+        """Go on from a state; what was found is learned again from the same pairs."""
+        super().restore(state)
+        if self._training is not None and not self.learning:
+            found = self._training.found()
+            self._correct(found)
+            self._follow(found)
 
     def correct(self, correction: Correction) -> None:
         """Let a fidelity answer with its correction, in this process."""
         name = correction.fidelity
-        self.potentials[name].renew(correction.applied(self._posterior).potential(name))
+        self._bound.potentials[name].renew(correction.applied(self._posterior).potential(name))
 
-    def begin(self, positions: Array | None = None) -> None:
-        """Place the chains of a coarse fidelity, or of all rungs where it is known already that it cannot pay."""
-        self._names = [self.rungs[1].fidelity] if self._asked else self._candidates()
-        self._next_level(positions)
-
-    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
-        """One step: of training, or as of any run; of draws, all coarse steps to the next exchange."""
-        if self._learning:
-            self._learn()
-            self.done += 1
-            return
-        if self.found is None or self.warming:
-            super().step()
-            return
-        every, seen = self.found.every, []
-        for k in range(every):
-            super().step()
-            if k in self._kept_steps:
-                seen.append(self.rungs[1].position)
-        self.between = np.array(seen) if seen else None
-        self.done -= every - 1
-
-    def share(self, answer: Answer, queue: Queue | None = None) -> None:
-        """Let others answer."""
-        super().share(answer, queue)
-        if self._training is not None:
-            self._training.coarse.share(answer)
+    def report(self, report: Report) -> Report:
+        """The report of the run, with what was learned."""
+        found, warnings = self.found, report["warnings"]
+        if found is not None and found.doubt is not None:
+            doubt = (
+                f"{found.doubt}. The fine rung gets there by its own moves alone, one at each exchange: the draws "
+                "are right in the limit of many, and slow to come from there. Sample the fine model by itself, or make "
+                "the coarse one answer there."
+            )
+            warnings = [doubt, *warnings]
+        return report | {
+            "decisions": [*self.decisions, *report["decisions"]],
+            "correction": None if found is None else found.report(),
+            "warnings": warnings,
+        }
 
     @property
-    def warming(self) -> bool:
-        """Whether the next step is one of warm-up."""
-        return self._learning or super().warming
-
-    def report(self) -> Report:
-        """As of any run, with what was learned."""
-        report = super().report()
-        report["decisions"] = [*self._told, *report["decisions"]]
-        report["correction"] = None if self.found is None else self.found.report()
-        if self.found is not None and self.found.doubt is not None:
-            report["warnings"] = [
-                f"{self.found.doubt}. The fine rung gets there by its own moves alone, one at each exchange: the draws "
-                "are right in the limit of many, and slow to come from there. Sample the fine model by itself, or make "
-                "the coarse one answer there.",
-                *report["warnings"],
-            ]
-        return report
-
-    def state(self) -> Saved:
-        """All that the next steps depend on."""
-        own = {
-            "told": list(self._told),
-            "names": list(self._names),
-            "level": None if self._training is None else self._training.fidelity,
-            "training": None if self._training is None else self._training.state(),
-            "learning": self._learning,
-            "jumps": self._jumps,
-        }
-        if not self._learning:
-            return super().state() | {"corrected": own}
-        counts = {name: list(e.counts) for name, e in self.potentials.items()}
-        return {"corrected": own, "step": self.done, "seconds": self.seconds, "counts": counts}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, in place of `begin`."""
-        own = state["corrected"]
-        self._told, self._names = list(own["told"]), list(own["names"])
-        self._learning, self._jumps = own["learning"], own["jumps"]
-        if own["training"] is not None:
-            self._training = self._new_training(own["level"])
-            self._training.restore(own["training"])
-            if not self._learning:
-                found = self._training.found()
-                self._correct(found)
-                self._take(found)
-        if not self._learning:
-            super().restore(state)
-            return
-        assert self._training is not None
-        self._show(self._training)
-        self.done = state["step"]
-        self.restart_clock(state["seconds"])
-        for name, counts in state["counts"].items():
-            self.potentials[name].counts = Counts(*counts)
+    def kept_steps(self) -> frozenset[int]:
+        """Coarse steps on the way to a draw whose positions it keeps, evenly spread."""
+        assert self.found is not None
+        every = self.found.every
+        count = min(every, BETWEEN, MOST_BETWEEN // self._bound.dimension)
+        if count <= 1:
+            return frozenset()
+        return frozenset(np.linspace(every, 0, count, endpoint=False).round().astype(int) - 1)
 
     def _candidates(self) -> list[str]:
         """Coarse fidelities that are cheap enough, from the coarsest on; what is said of the others."""
@@ -175,95 +160,37 @@ class CorrectedEngine(Engine):
         ratios = {name: self._costs.ratio(name, finest) for name in coarse}
         cheap = [name for name in coarse if ratios[name] >= GATE_RATIO]
         if len(cheap) < len(coarse):
-            dear = " and ".join(f"{name!r} is {cheaper(ratios[name])}" for name in coarse if name not in cheap)
-            self._told.append(
-                f"no moves on a coarse model where {dear} than {finest!r} ({self._costs.source}): they pay from "
+            expensive = " and ".join(f"{name!r} is {cheaper(ratios[name])}" for name in coarse if name not in cheap)
+            self.decisions.append(
+                f"no moves on a coarse model where {expensive} than {finest!r} ({self._costs.source}): they pay from "
                 f"{GATE_RATIO:g} times on"
             )
         return cheap
 
     def _next_level(self, positions: Array | None) -> None:
-        """Begin with the next coarse fidelity, or as any other run where there is none left."""
-        while self._names:
-            self._training = self._new_training(self._names.pop(0))
-            self._learning = True
+        """Begin with the next coarse fidelity, if there is one left."""
+        self.learning, self._training = bool(self._names), None
+        if self._names:
+            self._level = self._names.pop(0)
+            self._training = self._renewed()
             self._training.begin(positions)
-            self._show(self._training)
-            return
-        if self._training is not None:
-            self._training, self.work = None, self._own
-            self.stages.again()
-        self._learning = False
-        super().begin(positions)
 
-    def _new_training(self, name: str) -> Training:
+    def _renewed(self, name: str = "_training") -> Training:
         *coarse, _ = self._posterior.fidelities
-        levels = coarse[coarse.index(name) :]
-        training = Training(self._posterior, levels, self._settings, self.plan, self.potentials, self._costs, self.do)
-        if self._own.parallel:
-            training.coarse.share(self.answer)
-        return training
-
-    def _learn(self) -> None:
-        """A step of training; at its end the exchange begins, or what comes instead."""
-        training = self._training
-        assert training is not None
-        training.step()
-        self._show(training)
-        if not training.over:
-            return
-        self._told += training.told
-        try:
-            found = training.found()
-        except ValueError as error:  # too few pairs that both models solve
-            if self._asked:
-                raise
-            self._told.append(f"no exchange with {training.fidelity!r}: {error}")
-            self._next_level(self.given)
-            return
-        self._told += found.learned
-        if not (self._asked or found.pays):
-            self._next_level(self.given)
-            return
-        self._told += found.told
-        self._learning = False
-        self._correct(found)
-        (self._jumps,) = self.do([refined_modes(found.sampler, training.fidelity, self.sampled.sampling_domain)])
-        self._take(found)
-        self.stages.inherit(found.warm_starts)
+        levels = coarse[coarse.index(self._level) :]
+        return Training(self._bound, levels, self._settings, self._phases.plan, self._costs)
 
     def _correct(self, found: Found) -> None:
         """Let the coarse fidelities answer with their corrections, wherever they do."""
         for correction in found.corrections:
             self.correct(correction)
-            self.corrected(correction)
+            self._bound.dispatch.corrected(correction)
 
-    def _take(self, found: Found) -> None:
+    def _follow(self, found: Found) -> None:
         """Make the rungs of the exchange, which are not placed yet."""
-        self.found, self.work = found, self._own
+        self.found = found
         sampler = jumping(found.sampler, self._jumps)
         steps, often = min(LONGEST, max(SHORTEST, EXCHANGES * found.every)), sampler.swap.every or found.every
         # so few steps of warm-up are needed for their size, whatever the exchanges
         seldom = steps * often // (EXCHANGES * found.every)
-        self.stages.follow(sampler, (ROUNDS - 2,), steps, max(often, seldom))
-
-    def _show(self, training: Training) -> None:
-        """Let the coarse run be what is seen of this one."""
-        self.work = training.coarse.work
-
-    def _begin_draws(self, done: int | None) -> None:
-        super()._begin_draws(done)
-        if self.found is not None and self.exchange is not None:
-            self.exchange.begin_count()
-
-    @property
-    def _kept_steps(self) -> frozenset[int]:
-        """Coarse steps on the way to a draw whose positions it keeps, evenly spread."""
-        assert self.found is not None
-        every, d = self.found.every, self.problem.dimension
-        count = min(every, BETWEEN, MOST_BETWEEN // d)
-        return (
-            frozenset(np.linspace(every, 0, count, endpoint=False).round().astype(int) - 1)
-            if count > 1
-            else frozenset()
-        )
+        self._phases.follow(sampler, (ROUNDS - 2,), steps, max(often, seldom))

@@ -1,4 +1,4 @@
-"""Does a coarse model fail where the fine one does not? Some moves between its draws tell."""
+"""Does a coarse model fail where the fine one does not? Some moves between its draws are tried."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Probe(NamedTuple):
         """Whether hardly anything lies there."""
         return self.lost <= LOST
 
-    def told(self, coarse: str, fine: str) -> str:
+    def described(self, coarse: str, fine: str) -> str:
         """In words."""
         return (
             f"{coarse!r} fails where {fine!r} does not: {self.lost:.0%} of the moves between its draws that {fine!r} "
@@ -41,11 +41,11 @@ class Probe(NamedTuple):
 def check_support(
     states: Array, coarse: str, fine: str, domain: Domain, rng: np.random.Generator
 ) -> EvaluationRequests[Probe]:
-    r"""Random walk from states (n, d) along differences of other two, as if its law were the fine one.
+    r"""Random walk from states (n, d) along differences of other two, as if its target distribution were the fine one.
 
     Of what it would accept, the share that is where the coarse model fails is most of the posterior's mass there, as
-    far as a move reaches: of a normal law cut off at .5 to 1.5 sds about two thirds. `SOLVES` of these moves are
-    solved by the fine model at the most, the others are taken to be accepted as often. Elsewhere coarse energies stand
+    far as a move reaches: of a normal distribution cut off at .5 to 1.5 sds about two thirds. At most `SOLVES` of these
+    moves are solved by the fine model, the others are taken to be accepted as often. Elsewhere coarse energies stand
     for fine ones.
 
     References

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ import numpy as np
 from invsamp.diagnostics.draws import ess, rhat
 from invsamp.diagnostics.report import LearnedLevel, LearntCorrection
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
-from invsamp.engine.driver.engine import Engine
+from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.multifidelity.support_check import Probe, check_support
+from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import EvaluationRequests, Request
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
@@ -57,84 +57,75 @@ class Found(NamedTuple):
     sampler: Sampler  # the exchange
     warm_starts: list[WarmStart]  # of its rungs
     every: int  # coarse steps from draw to draw
-    pays: bool  # as far as costs, acceptances and failures tell
-    learned: tuple[str, ...]  # what there is to tell of the levels
-    told: tuple[str, ...]  # and of how they meet
+    pays: bool  # by costs, acceptances and failures
+    learned: tuple[str, ...]  # what was learned of the levels, in words
+    passing: tuple[str, ...]  # and how they pass on to each other
     doubt: str | None = None  # what makes draws slow to come where no coarse model goes
 
     def report(self) -> LearntCorrection:
         """In plain types: of the level that moves, and of those between it and the finest."""
-        first, *between = [_told(level) for level in self.levels]
+        first, *between = [_plain(level) for level in self.levels]
         return {**first, "pays": self.pays, "every": self.every, "between": between}
 
 
-def _told(level: LevelCorrection) -> LearnedLevel:
-    return {
-        "fidelity": level.fidelity,
-        "kind": level.kind,
-        "efficiency": level.efficiency,
-        "pairs": level.pairs,
-        "failed": level.failed,
-        "relative_cost": level.relative_cost,
-        "source": level.source,
-        "enhanced": level.enhanced,
-        "sd": dict(level.sd),
-    }
+def _plain(level: LevelCorrection) -> LearnedLevel:
+    found: LearnedLevel = {name: getattr(level, name) for name in LearnedLevel.__annotations__}  # type: ignore[assignment]
+    return {**found, "sd": dict(level.sd)}
 
 
 class Training(
     Lasting,
     lasting=(
         *("coarse", "_drawn", "_wanted", "_before", "_failed", "_probe", "_states", "_solved"),
-        *("told", "_steps", "_gradients", "_kinds"),
+        *("decisions", "_steps", "_gradients"),
     ),
 ):
     """The coarse side of one fidelity alone, and the pairs; `step` by step, until it is `over`.
 
     Parameters
     ----------
-    posterior : Posterior
+    bound : BoundProblem
+        Of the run.
     levels : sequence of str
         The coarse fidelity that moves, and those between it and the finest that may pass on.
     settings : CorrectedExchange
     plan : Plan
         Of the whole run.
-    potentials : mapping
-        Counted ones, of the run.
     costs : Costs
         Of solves.
-    do : callable
-        `Engine.do` of the run.
     """
 
     def __init__(
         self,
-        posterior: Posterior,
+        bound: BoundProblem,
         levels: Sequence[str],
         settings: CorrectedExchange,
         plan: Plan,
-        potentials: dict[str, CountedPotential],
         costs: Costs,
-        do: Callable[[list[EvaluationRequests[None]]], object],
     ) -> None:
-        self.posterior, self.levels, self._settings, self._do = posterior, tuple(levels), settings, do
+        assert isinstance(bound.problem, Posterior)
+        self.posterior, self.levels, self._settings, self._do = (
+            bound.problem,
+            tuple(levels),
+            settings,
+            bound.dispatch.do,
+        )
         self.fidelity = fidelity = levels[0]
-        self._names, self._costs = (*levels, posterior.fidelities[-1]), costs
-        self._potential = potentials[fidelity]
-        alone = posterior.alone(fidelity)
+        self._names, self._costs = (*levels, bound.fidelities[-1]), costs
+        self._potential = bound.potentials[fidelity]
         sampler = Automatic() if settings.alone is None else settings.alone
         budget = None if plan.evaluations is None else max(1, plan.evaluations // 2)
         own = replace(plan, draws=STEPS, thin=1, schedule_steps=None, evaluations=budget)
+        alone = BoundProblem(self.posterior.alone(fidelity), sampler, {fidelity: self._potential}, bound.dispatch)
         #: The run of the coarse fidelity alone.
-        self.coarse = Engine(alone, sampler, own, {fidelity: self._potential})
+        self.coarse = Phases(alone, sampler, own)
         self._drawn: list[Array] = []
         self._wanted, self._before, self._failed = STEPS, 0, 0
         self._states: Array | None = None  # of the pairs, positions (n, d)
         self._solved: list[tuple[Array, ...]] = []  # observations there by level, each of the model's own data
         self._probe: Probe | None = None  # of failures, where there were any
-        self.told: list[str] = []
+        self.decisions: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
-        self._kinds = KINDS
 
     @property
     def over(self) -> bool:
@@ -164,8 +155,9 @@ class Training(
             return
         if not self._drawn:
             self._before, self._failed = self._potential.evaluations, self._potential.failed
-        coarse.step()
-        self._drawn.append(coarse.rungs[0].position.copy())
+            coarse.ensemble.forget()
+        coarse.ensemble.move()
+        self._drawn.append(coarse.ensemble.rungs[0].position.copy())
         if len(self._drawn) == self._wanted:
             self._judge()
 
@@ -182,8 +174,8 @@ class Training(
         self._gradients = solves / draws[..., 0].size
         self._failed = self._potential.failed - self._failed
         agreed = "" if worst <= AGREED else f"; they do not agree, R-hat {worst:.3f} is above {AGREED:g}"
-        told = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
-        self.told = [*self.coarse.report()["decisions"], told]
+        drawn = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
+        self.decisions = [*self.coarse.report()["decisions"], drawn]
         rows = draws.swapaxes(0, 1).reshape(-1, draws.shape[2])
         self._states = rows[np.linspace(0, len(rows) - 1, min(self._settings.pairs, len(rows))).round().astype(int)]
         self._drawn = []
@@ -201,7 +193,7 @@ class Training(
         assert self._states is not None
         rng = np.random.default_rng([self.coarse.plan.seed, *b"probe"])
         known = self._states[whole(np.concatenate([found[-1] for found in self._solved]))]
-        domain = self.coarse.sampled.sampling_domain
+        domain = self.coarse.bound.domain
         self._probe = Probe(0, 0.0)
         if len(known):
             self._probe = yield from check_support(known, self.fidelity, self._names[-1], domain, rng)
@@ -221,26 +213,26 @@ class Training(
         chain, alone = chosen(self.levels, finest, errors, costs, side)
         if settings.exchange_interval is not None:
             chain = chain._replace(every=settings.exchange_interval)
-        warm_starts = [_warm_start(rung) for rung in self.coarse.rungs]
+        warm_starts = [_warm_start(rung) for rung in self.coarse.ensemble.rungs]
         warm_starts[:0] = [WarmStart(warm_starts[0].position.copy(), warm_starts[0].metric, None) for _ in chain.levels]
         levels = [learnts[name].level(name, costs.ratio(name, finest), costs.source) for name in chain.levels]
         passes = max(chain.least, alone.least) >= acceptance(GATE_SD)
         doubt = None
         if self._probe is not None and not self._probe.passed:
-            doubt = self._probe.told(self.fidelity, finest)
+            doubt = self._probe.described(self.fidelity, finest)
         pays = costs.ratio(self.fidelity, finest) >= GATE_RATIO and passes and doubt is None
-        told = [one.learned for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
-        told += [] if doubt is None else [doubt]
+        learned = [one.learned for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
+        learned += [] if doubt is None else [doubt]
         # there the fine rung gets by itself alone
         local = settings.local_move_interval if doubt is None else 1
         return Found(
             tuple(levels),
             tuple([corrections[name] for name in chain.levels]),
-            exchange(self.coarse.work.composition, chain, local, settings.rungs[0]),
+            exchange(self.coarse.ensemble.composition, chain, local, settings.rungs[0]),
             warm_starts,
             chain.steps,
             pays,
-            tuple(told),
+            tuple(learned),
             self._words(chain, alone),
             doubt,
         )
@@ -258,24 +250,24 @@ class Training(
             own = np.full((len(theta), posterior.predict(theta[:1], name).size), np.nan)
             own[rows] = predicted_apart(self.posterior, model, name, theta[rows], fine[rows], rng)
         own = posterior.among_data(own, name)
-        found = learned(posterior, name, theta, own, fine, settings.correct, rng, settings.enhanced, self._kinds)
+        found = learned(posterior, name, theta, own, fine, settings.correct, rng, settings.enhanced, KINDS)
         return found, Correction(name, found.found, found.missing, fitted)
 
     def _words(self, chain: Chain, alone: Chain) -> tuple[str, ...]:
         """How levels pass on to each other, and which are left out."""
         finest, moving = self._names[-1], chain.levels[0]
-        told = [f"every {chain.steps} steps of {moving!r} {finest!r} decides"]
+        words = [f"every {chain.steps} steps of {moving!r} {finest!r} decides"]
         if len(chain.levels) > 1:
             passing = " and ".join(map(repr, chain.levels[1:]))
             saved = f"{chain.fine_solves:.2g} instead of {alone.fine_solves:.2g} solves of {finest!r}"
-            told.append(
+            words.append(
                 f"{passing} between them, every {chain.every} steps: {saved} for an effective draw, by acceptances and "
                 "costs"
             )
         left = [name for name in self.levels if name not in chain.levels]
         if left:
-            told.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
-        return tuple(told)
+            words.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
+        return tuple(words)
 
 
 def _warm_start(rung: RungChains) -> WarmStart:

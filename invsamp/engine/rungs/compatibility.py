@@ -16,57 +16,16 @@ from invsamp.kernels import DelayedAcceptance
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import Kernel
 from invsamp.ladder import Sampler
-from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.protocols import Problem, SampledProblem
 from invsamp.tempering.cooling import Annealed
 
 
-def fidelity_of(problem: Problem, wanted: str | int) -> str:
-    """The name of a fidelity, given by it or by its place, 0 for the finest."""
-    names = problem.fidelities
-    if isinstance(wanted, str):
-        if wanted not in names:
-            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
-        return wanted
-    return names[max(0, len(names) - 1 - wanted)]
-
-
-def potentials_of(
-    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
-) -> dict[str, CountedPotential]:
-    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
-    used = set(fidelities)
-    for rung, own in zip(sampler.rungs, fidelities, strict=True):
-        if isinstance(rung.estimator, CoupledSum):
-            used.update(rung.estimator.levels_below(own, names))
-        if isinstance(rung.kernel, DelayedAcceptance):
-            used.add(_screening(names, own, rung.kernel.coarse))
-    if isinstance(sampler, CorrectedExchange):  # those between may pass on
-        used.update(names[names.index(fidelities[-1]) :])
-    potentials: dict[str, CountedPotential] = {}
-    for name in names:
-        if name in used:
-            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
-    return potentials
-
-
-def _screening(names: Sequence[str], own: str, coarse: str | int) -> str:
-    """The fidelity that screens the moves of one; `ValueError` if there is none below it."""
-    below = list(names[: names.index(own)])
-    if not below or (isinstance(coarse, str) and coarse not in below):
-        raise ValueError(
-            f"coarse of delayed acceptance must be a fidelity below {own!r}, of which there are {below}, got {coarse!r}"
-        )
-    return coarse if isinstance(coarse, str) else below[max(0, len(below) - coarse)]
-
-
 def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
-    """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
+    """`ValueError` where a target cannot be had of a fidelity, or not with the energies that its swaps get."""
     unsplit = [name for name, potential in potentials.items() if not potential.split]
     apart = next((rung.target for rung in sampler.rungs if rung.target.needs_prior), None)
     if apart is not None and unsplit:
         raise ValueError(
-            f"the law {apart} needs potentials that tell prior energy and misfit apart (`parts`, see "
+            f"the target {apart} needs potentials that give prior energy and misfit separately (`parts`, see "
             f"invsamp.protocols.SplitPotential), got one that does not for the fidelity {unsplit[0]!r}. A Posterior's "
             "do; a temperature needs none"
         )
@@ -75,8 +34,8 @@ def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) 
         noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
         if curved is not None and noisy is not None and sampler.swap.energies != "exact":
             raise ValueError(
-                f"swaps with a rung of law {curved}, which is not linear in the energies, need exact ones: no penalty "
-                f"makes up for the noise of {noisy}. Use swap_energies='exact'"
+                f"swaps with a rung of target {curved}, which is not linear in the energies, need exact ones: no "
+                f"penalty makes up for the noise of {noisy}. Use swap_energies='exact'"
             )
         if (
             colder.target.factors is None
@@ -84,7 +43,7 @@ def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) 
             and sampler.swap.rule.discrepancy is not None
         ):
             raise ValueError(
-                f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
+                f"the swap rule must learn no discrepancy where the colder rung's target is not linear, got "
                 f"{sampler.swap.rule} with {colder.target}"
             )
 
@@ -95,7 +54,7 @@ def check_kernels(sampler: Sampler, domain: Domain, chains: int) -> None:
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(
-                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
+                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no bounds. "
                 "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
             )
         if isinstance(rung.kernel, DelayedAcceptance) and len(sampler.rungs) > 1:
@@ -118,7 +77,7 @@ def ensemble_size(kernels: Sequence[Kernel], chains: int) -> int:
 
 
 def check_weights(cold: RungChains) -> None:
-    """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
+    """`ValueError` if draws of another distribution than the posterior would have no weights; the chains are placed."""
     labeled = isinstance(cold.target, Annealed)
     if (
         cold.target.factors is None
@@ -126,7 +85,7 @@ def check_weights(cold: RungChains) -> None:
         and cold.target.log_weight(cold.estimate, cold.target_memory) is None
     ):
         raise ValueError(
-            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.target!r}: the "
+            f"the first target must be the posterior, or give its draws weights (log_weight), got {cold.target!r}: the "
             "draws are those of the first rung"
         )
 

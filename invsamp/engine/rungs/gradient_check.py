@@ -8,16 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.errors import ModelError
 from invsamp.estimators.contract import BoundEstimator
 from invsamp.estimators.minibatches import BoundMinibatch
-from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Estimate, Request, answered
+from invsamp.evaluate.requests import answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
+from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 
-#: Starts at which something is to be told, and those that are tried for it.
+#: Starts at which something can be said, and those that are tried for it.
 STARTS, TRIES = 2, 6
 #: Draws of the problem's starts that show the scale of each coordinate.
 SCALE_DRAWS = 64
@@ -62,58 +64,37 @@ class GradientMistake(NamedTuple):
         return f"{self.words}. {NOISY}" if self.noisy else f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}"
 
 
-class Checked(NamedTuple):
-    """What came of it, by fidelity: solves, and what is wrong."""
-
-    solves: dict[str, int]
-    mistakes: dict[str, GradientMistake]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong, in words."""
-        return [mistake.warning for mistake in self.mistakes.values()]
-
-
 def check(
-    problem: Problem,
-    sampled: SampledProblem,
-    rungs: Sequence[RungChains],
-    potentials: Mapping[str, Uncounted],
-    seed: int,
-    others: Sequence[str] = (),
-) -> Checked:
+    bound: BoundProblem, rungs: Sequence[RungChains], seed: int, others: Sequence[str] = ()
+) -> tuple[dict[str, int], dict[str, GradientMistake]]:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
+
+    Solves, and what is wrong, by fidelity.
 
     Parameters
     ----------
-    problem : Problem
-        As posed.
-    sampled : SampledProblem
-        As posed, and as the sampler sees it.
+    bound : BoundProblem
     rungs : sequence of RungChains
         The rungs, from cold to hot; they are placed.
-    potentials : mapping
-        By fidelity.
     seed : int
         The run's. The directions have a stream of their own.
     others : sequence of str
         Fidelities that no rung is for yet: at the positions of the first one's chains.
     """
-    found = Checked({}, {})
+    solves, mistakes, potentials = dict[str, int](), dict[str, GradientMistake](), bound.uncounted()
     first = _first_rungs(rungs)
     for number, (name, k) in enumerate((first | dict.fromkeys((o for o in others if o not in first), 0)).items()):
-        bound = rungs[k].estimator
-        batch = getattr(bound, "batch", bound)  # of a control variate
+        estimator = rungs[k].estimator
+        batch = getattr(estimator, "batch", estimator)  # of a control variate
         batch = batch if isinstance(batch, BoundMinibatch) else None
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
-        solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)
-        found.solves[name] = solves
+        solves[name], mistake = check_one(bound.problem, bound.sampled, name, potential, rungs[k].position, rng)
         # of an estimator the noise is known, and without acceptance nobody asks for energies
         known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
         if mistake is not None and not (mistake.noisy and known):
-            found.mistakes[name] = mistake
-    return found
+            mistakes[name] = mistake
+    return solves, mistakes
 
 
 def check_one(
@@ -164,7 +145,9 @@ def check_known(problem: Problem, rungs: Sequence[RungChains]) -> None:
             )
 
 
-def tell(mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *, chosen: bool = False) -> None:
+def report_mistakes(
+    mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *, chosen: bool = False
+) -> None:
     """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning.
 
     And of a gross one of the posterior's own where the sampler is ``chosen`` by what gradients lead to.
@@ -179,7 +162,7 @@ def tell(mistakes: Mapping[str, GradientMistake], rungs: Sequence[RungChains], *
         if chosen and mistake.gross and name == rungs[0].fidelity:
             raise ModelError(mistake.warning if mistake.noisy else f"{mistake.words}. {CHOSEN}. {WHAT_TO_DO}")
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(mistake.warning, stacklevel=7)
+        warnings.warn(mistake.warning, stacklevel=8)
 
 
 class _OneBatch:
@@ -196,30 +179,6 @@ class _OneBatch:
         """Energies (n,) and gradients (n, d)."""
         found = [answered(self._batch.estimate(np.random.default_rng(0), row[None]), self._answer) for row in position]
         return np.concatenate([part.energy for part in found]), np.concatenate([part.gradient for part in found])
-
-
-class Uncounted:
-    """A potential as whoever evaluates for a run does, with evaluations that are not counted: those of checks."""
-
-    def __init__(self, potential: CountedPotential, answer: Answer) -> None:
-        self._potential, self._answered, self.dimension = potential, answer, potential.dimension
-
-    def energy(self, position: Array) -> Array:
-        """Energy (n,), +inf where it is not finite."""
-        return self.answer((Request(self._potential.fidelity, position, gradient=False),))[0].energy
-
-    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
-        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
-        (found,) = self.answer((Request(self._potential.fidelity, position),))
-        return found.energy, found.gradient
-
-    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for of this fidelity."""
-        potential = self._potential
-        before = potential.counts
-        found = self._answered(requests)
-        potential.counts = before
-        return found
 
 
 def _first_rungs(rungs: Sequence[RungChains]) -> dict[str, int]:
@@ -244,10 +203,11 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
 def _wrong(
     problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
 ) -> str:
+    name = labels(problem.shapes)[column]
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (
-        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {_labels(problem)[column]}: "
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}: "
         f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
         f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
     )
@@ -262,12 +222,3 @@ def _unseen(energy: float) -> str:
         f". Or the gradient is right, and the energy, {energy:.4g} there, too coarse to show it, as in single "
         "precision: leave constants out of it, or compute it in double"
     )
-
-
-def _labels(problem: Problem) -> list[str]:
-    shapes: Mapping[str, tuple[int, ...]] = problem.shapes
-    return [
-        name + (f"[{', '.join(map(str, index))}]" if index else "")
-        for name, shape in shapes.items()
-        for index in np.ndindex(*shape)
-    ]

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from invsamp.arguments import numbers
 from invsamp.domains.contract import Domain
+from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, Rows, answered
 from invsamp.posing.expressions.variable_names import labels
-from invsamp.posing.priors.joint_prior import by_name
-from invsamp.protocols import Array, ExplainsFailures, KnownPrior, KnowsMistakes, Problem
+from invsamp.posing.priors.joint_prior import by_name, packed
+from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
 
 #: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
-#: of these an error tells.
+#: of these an error shows.
 START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
 #: What no other parameters would mend.
 _MISTAKES = TypeError, NameError, AttributeError, ImportError
 
 
-def given_start(
-    problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int, rungs: int = 1
-) -> Array:
+def given_start(bound: BoundProblem, start: Array | Mapping[str, Array], chains: int, rungs: int = 1) -> Array:
     """Positions of what a user gave; `ValueError` unless it is possible, inside the domain.
 
     They are (chains, dimension), for every rung, or (rungs * chains, dimension), those of one rung after the other.
     """
-    theta = given_theta(problem, "start", start)
-    if theta.shape == (rungs, chains, problem.dimension):
-        theta = theta.reshape(rungs * chains, problem.dimension)
+    theta, d = given_theta(bound.problem, "start", start), bound.dimension
+    if theta.shape == (rungs, chains, d):
         chains = rungs * chains
-    elif theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
-        each = f", or ({rungs}, {chains}, {problem.dimension}) for each rung" if rungs > 1 else ""
-        raise ValueError(
-            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}){each}, got {theta.shape}"
-        )
-    position = given_positions(problem, domain, "start", theta)
-    return np.broadcast_to(position, (chains, problem.dimension)).copy()
+        theta = theta.reshape(chains, d)
+    elif theta.shape not in ((1, d), (chains, d)):
+        each = f", or ({rungs}, {chains}, {d}) for each rung" if rungs > 1 else ""
+        raise ValueError(f"start must have shape ({d},) or ({chains}, {d}){each}, got {theta.shape}")
+    position = given_positions(bound.problem, bound.domain, "start", theta)
+    return np.broadcast_to(position, (chains, d)).copy()
 
 
 def given_theta(problem: Problem, word: str, given: Array | Mapping[str, Array]) -> Array:
     """Natural parameters (n, dimension), if the shape is right, of what a user gave as the argument ``word``."""
     if (named := by_name(given)) is None:
         return np.atleast_2d(numbers(word, given))
-    packed = problem.packed(word, named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, word, named)
-    return np.atleast_2d(packed)
+    if isinstance(problem, KnownPrior):
+        return np.atleast_2d(problem.packed(word, named))
+    return np.atleast_2d(packed(problem.shapes, word, named))
 
 
 def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -> Array:
@@ -76,22 +73,7 @@ def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -
     return position
 
 
-def _pack(shapes: Mapping[str, tuple[int, ...]], word: str, given: Mapping[str, Array]) -> Array:
-    """Theta (..., dimension) from values (..., *shape) by name."""
-    if set(given) != set(shapes):
-        raise ValueError(f"{word} must have a value for each of {list(shapes)}, got {list(given)}")
-    columns = []
-    for name, shape in shapes.items():
-        value = numbers(f"{word}[{name!r}]", given[name])
-        axes = value.ndim - len(shape)
-        if axes < 0 or value.shape[axes:] != tuple(shape):
-            raise ValueError(f"{word}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
-        columns.append(value.reshape(*value.shape[:axes], math.prod(shape)))
-    lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
-    return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
-
-
-def place(problem: Problem, rung: RungChains, positions: Array | None, chains: int) -> None:
+def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains: int) -> None:
     """Place the chains where the energy is finite; a given start is taken as it is.
 
     Other starts lie inside the domain even where the sampler may leave it. Where next to no start can be solved, chains
@@ -104,7 +86,7 @@ def place(problem: Problem, rung: RungChains, positions: Array | None, chains: i
     RuntimeError
         If the energy is not finite at any.
     """
-    rng = rung.streams["start"]
+    rng, problem = rung.streams["start"], bound.problem
     rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
     for attempt in range(START_TRIES):
         failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
@@ -137,7 +119,7 @@ def place(problem: Problem, rung: RungChains, positions: Array | None, chains: i
     )
 
 
-def place_again(problem: Problem, rung: RungChains, positions: Array) -> None:
+def place_again(bound: BoundProblem, rung: RungChains, positions: Array) -> None:
     """Place the chains where others were, and those for which that cannot be solved here where another one can.
 
     The rung of the prior may stand where nothing can be solved.
@@ -150,7 +132,7 @@ def place_again(problem: Problem, rung: RungChains, positions: Array) -> None:
     if not len(failed):
         return
     if not good.any():
-        place(problem, rung, None, len(positions))
+        place(bound, rung, None, len(positions))
         return
     _join(rung, failed)
 
@@ -167,7 +149,7 @@ def check_mistake(problem: Problem, fidelity: str, *kinds: type[Exception]) -> N
 
     Known in the process that called it.
     """
-    mistake = problem.model_mistake(fidelity) if isinstance(problem, KnowsMistakes) else None
+    mistake = problem.model_mistake(fidelity) if isinstance(problem, ExplainsFailures) else None
     if mistake is not None and isinstance(mistake.__cause__, kinds or Exception):
         raise mistake
 

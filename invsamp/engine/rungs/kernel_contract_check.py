@@ -39,25 +39,25 @@ def checked_step(
     ------
     PartError
         If it yields something else than requests, or returns positions that it cannot have found: outside the domain,
-        not finite, with an energy that nobody told it there, or of another chain.
+        not finite, with an energy that it was not given there, or of another chain.
     """
-    name, told = f"the kernel {kernel!r}", _KnownEnergies(here)
+    name, known = f"the kernel {kernel!r}", _KnownEnergies(here)
     evaluate = rung.evaluate
 
-    def told_at(position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
+    def evaluated_at(position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
-        chains = told.every if rows is None and len(position) == len(told.every) else rows
+        chains = known.every if rows is None and len(position) == len(known.every) else rows
         if chains is not None and np.shape(chains) != (len(position),):
             raise _wrong(name, f"say of which chain each of the {len(position)} positions is, in rows", rows)
-        told.evaluating += 1
+        known.evaluating += 1
         estimate = yield from evaluate(position, rows)
-        told.evaluating -= 1
-        told.hear(position, estimate, chains)
+        known.evaluating -= 1
+        known.hear(position, estimate, chains)
         return estimate
 
-    rung.evaluate = told_at
+    rung.evaluate = evaluated_at
     try:
-        moved = yield from _asked(kernel.step(rung, here, memory), name, fidelities, told)
+        moved = yield from _asked(kernel.step(rung, here, memory), name, fidelities, known)
     finally:
         rung.evaluate = evaluate
     if not (isinstance(moved, tuple) and len(moved) == 3):
@@ -72,16 +72,16 @@ def checked_step(
         row = int(np.argmax(left))
         where = f"{point.position[row].tolist()} from {here.position[row].tolist()}"
         raise _wrong(name, f"stay within the domain {domain}, as rung.follow does, or refuse such moves", where)
-    for row in map(int, np.flatnonzero(~told.belongs(point))):
+    for row in map(int, np.flatnonzero(~known.belongs(point))):
         what = f"{point.estimate.energy[row]} at {point.position[row].tolist()} for chain {row}"
-        if told.anywhere(point, row):
+        if known.anywhere(point, row):
             raise _wrong(name, "leave each chain at a position that it asked for as that chain's own", what)
-        raise _wrong(name, "return positions with the energy that it was told there", what)
+        raise _wrong(name, "return positions with the energy that it was given there", what)
     return point, memory, info
 
 
 class _KnownEnergies:
-    """The energies that a kernel was told in a step, and of which chains the positions were."""
+    """The energies that a kernel was given in a step, and of which chains the positions were."""
 
     def __init__(self, here: Point) -> None:
         chains, self.dimension = here.position.shape
@@ -95,7 +95,7 @@ class _KnownEnergies:
         self._heard.append((Point(position, estimate), None if rows is None else np.asarray(rows)))
 
     def belongs(self, point: Point) -> Mask:
-        """Which chains have an energy that they were told at their position, each for itself."""
+        """Which chains have an energy that they were given at their position, each for itself."""
         known = np.zeros(len(self.every), dtype=bool)
         for (position, estimate), rows in self._heard:
             if rows is not None:
@@ -109,7 +109,7 @@ class _KnownEnergies:
         return known
 
     def anywhere(self, point: Point, row: int) -> bool:
-        """Whether some chain was told the energy of this one."""
+        """Whether some chain was given the energy of this one."""
         return any(_rows(*point)[row] in _rows(*heard) for heard, _ in self._heard)
 
 
@@ -128,23 +128,23 @@ def check_memory(kind: str, part: object, memory: Any, chains: int | None = None
 
 
 def check_statistics(kernel: Kernel, info: Info, chains: int) -> None:
-    """`PartError` unless it tells the statistics that it declares, and no others, for each chain."""
-    name, declared, told = f"the kernel {kernel!r}", kernel.statistics, info.statistics
-    if not isinstance(told, Mapping):
-        raise _wrong(name, "tell its statistics by name", told)
-    for what in (*declared, *told):
-        if what not in told:
-            raise _wrong(name, f"tell {what!r} at every step, as it declares in statistics", list(told))
+    """`PartError` unless it reports the statistics that it declares, and no others, for each chain."""
+    name, declared, reported = f"the kernel {kernel!r}", kernel.statistics, info.statistics
+    if not isinstance(reported, Mapping):
+        raise _wrong(name, "report its statistics by name", reported)
+    for what in (*declared, *reported):
+        if what not in reported:
+            raise _wrong(name, f"report {what!r} at every step, as it declares in statistics", list(reported))
         if what not in declared:
-            raise _wrong(name, f"declare {what!r} in statistics, as it tells it", list(declared))
-        values, kind = told[what], declared[what]
+            raise _wrong(name, f"declare {what!r} in statistics, as it reports it", list(declared))
+        values, kind = reported[what], declared[what]
         if not isinstance(values, np.ndarray) or values.shape != (chains,):
-            raise _wrong(name, f"tell {what!r} in an array of shape ({chains},), one for each chain", values)
+            raise _wrong(name, f"report {what!r} in an array of shape ({chains},), one for each chain", values)
         if not np.can_cast(values.dtype, kind, "same_kind"):
-            raise _wrong(name, f"tell {what!r} as {kind.__name__}", values)
+            raise _wrong(name, f"report {what!r} as {kind.__name__}", values)
 
 
-def _asked(asking: object, name: str, fidelities: Collection[str], told: _KnownEnergies) -> EvaluationRequests[object]:
+def _asked(asking: object, name: str, fidelities: Collection[str], known: _KnownEnergies) -> EvaluationRequests[object]:
     if not isinstance(asking, Generator):
         raise _wrong(name, "have a step that is a generator, which yields what it asks for", asking)
     estimates = None
@@ -153,11 +153,11 @@ def _asked(asking: object, name: str, fidelities: Collection[str], told: _KnownE
             requests = asking.send(estimates)
         except StopIteration as end:
             return end.value
-        _check_requests(name, requests, fidelities, told.dimension)
+        _check_requests(name, requests, fidelities, known.dimension)
         estimates = yield requests
-        if not told.evaluating:  # else the kernel hears what the estimator makes of them
+        if not known.evaluating:  # else the kernel hears what the estimator makes of them
             for request, found in zip(requests, estimates, strict=True):
-                told.hear(request.position, found, None)
+                known.hear(request.position, found, None)
 
 
 def _check_requests(name: str, requests: object, fidelities: Collection[str], d: int) -> None:
@@ -202,7 +202,7 @@ def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
     if adjusted and ratio is None and acceptance is None and info is not RESTED:
         raise _wrong(name, "give log_ratio in Info, or acceptance if it never rejects, as it is adjusted", info)
     if ratio is not None and not (_is_real(ratio) and ratio.shape == (chains,) and not np.isnan(ratio).any()):
-        raise _wrong(name, f"tell log ratios of shape ({chains},), none of them NaN", ratio)
+        raise _wrong(name, f"return log ratios of shape ({chains},), none of them NaN", ratio)
     if acceptance is not None and not (
         _is_real(acceptance) and acceptance.shape == (chains,) and ((acceptance >= 0.0) & (acceptance <= 1.0)).all()
     ):
@@ -214,7 +214,7 @@ def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
         except TypeError:
             fits = False
         if not fits:
-            raise _wrong(name, f"tell {what} as a count", count)
+            raise _wrong(name, f"return {what} as a count", count)
 
 
 def _rows(position: Array, estimate: Estimate) -> list[bytes]:

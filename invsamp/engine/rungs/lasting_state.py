@@ -19,8 +19,8 @@ class Lasting:
     """A part whose state is some of its attributes, in a registered named tuple.
 
     A class names them as ``class Part(Lasting, lasting=("_done", "tuners"))``. Attributes that have a state of their
-    own, and lists of such, are restored in place; all others are assigned. A state that was taken does not change with
-    the part: lists, dicts, arrays and generators are copied; what these hold is never written to.
+    own, and lists of such, are restored in place, in that order; all others are assigned. A state that was taken does
+    not change with the part: lists, dicts, arrays and generators are copied; what these hold is never written to.
     """
 
     _lasting: ClassVar[tuple[str, ...]]
@@ -33,23 +33,31 @@ class Lasting:
             cls._lasting = tuple(lasting)
             state = namedtuple(f"{cls.__name__}State", fields, module=cls.__module__)  # type: ignore[misc]
             state.__qualname__ = f"{cls.__qualname__}._state"  # where it is found: states are pickled, too
+            state.part = cls  # type: ignore[attr-defined]
             cls._state = stored(state)
 
     def state(self) -> LastingState:
         """All that lasts, for `restore`."""
-        return self._state(*(_taken(getattr(self, name)) for name in self._lasting))
+        return self._state(*(_taken(getattr(self, name, None)) for name in self._lasting))
 
     def restore(self, state: LastingState) -> None:
         """Go on from a state."""
         for name, value in zip(self._lasting, state, strict=True):
             now: Any = getattr(self, name, None)
-            if _has_state(now):
+            if now is None and hasattr(value, "part"):
+                now = self._renewed(name)
+                setattr(self, name, now)
+            if _has_state(now) and value is not None:
                 now.restore(value)
             elif isinstance(now, list) and any(map(_has_state, now)):
                 for part, own in zip(now, value, strict=True):
                     part.restore(own)
             else:
                 setattr(self, name, _taken(value))
+
+    def _renewed(self, name: str) -> Lasting:
+        """The part of that name, which did not exist when the state was restored."""
+        raise NotImplementedError(f"{type(self).__name__} makes no {name!r}")
 
 
 def _has_state(value: object) -> Any:
@@ -63,4 +71,6 @@ def _taken(value: Any) -> Any:
         return copy.deepcopy(value)
     if isinstance(value, list):
         return [part.state() if _has_state(part) else part for part in value]
-    return value.copy() if isinstance(value, dict | np.ndarray) else value
+    if isinstance(value, dict):
+        return {name: _taken(part) if isinstance(part, np.random.Generator) else part for name, part in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Samples(NamedTuple):
 class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
     """Variance models of energies and gradients with what they have learned.
 
-    Each rung has its own, except that rungs of one fidelity may share a pilot (`share_pilots`).
+    Each rung has its own, except that rungs of one fidelity may share a pilot (`invsamp.engine.ensemble`).
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
         self.ready = not rung.learns_variance
 
     def wants_samples(self, position: Array) -> Mask:
-        """At which positions (n, d) a sample variance would tell something new."""
+        """At which positions (n, d) a sample variance would add something new."""
         wanted = np.zeros(len(position), dtype=bool)
         if self.energy_model is not None:
             wanted = wanted | self.energy_model.wants_samples(self._energy, position)
@@ -109,26 +108,6 @@ class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
         models = self.energy_model, self.gradient_model
         by_position = all(model is None or isinstance(model, KernelRidge | Known) for model in models)
         return by_position and self._made_with == other._made_with
-
-
-class _Rung(Protocol):
-    """What `share_pilots` needs of a rung."""
-
-    noise: NoiseModels
-
-    @property
-    def fidelity(self) -> str:
-        """Name of its fidelity."""
-        ...
-
-
-def share_pilots(rungs: Sequence[_Rung]) -> None:
-    """Give rungs of one fidelity one pilot, where their settings agree. Fidelities never share."""
-    for k, rung in enumerate(rungs):
-        for colder in rungs[:k]:
-            if colder.fidelity == rung.fidelity and colder.noise.may_share(rung.noise):
-                rung.noise = colder.noise
-                break
 
 
 def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:

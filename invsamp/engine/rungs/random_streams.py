@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.protocols import AnyArray, Array, Plain
+from invsamp.engine.rungs.lasting_state import Lasting
+from invsamp.protocols import AnyArray, Array, Facts
 
-#: What a part of a run saves: a tree of plain values, arrays and parts, for
-#: `invsamp.engine.driver.serialization.encode`.
-Saved = Plain
 whole, single, bit = np.int32, np.float32, np.uint32
 #: The bits of sqrt(1/2) in single precision: below it begins another power of two.
 ROOT_HALF, LOG_2 = 0x3F3504F3, math.log(2.0)
 
 
-class Stream:
+class Stream(Lasting, lasting=("place",)):
     """Random arrays of one shape, drawn in blocks (the numbers do not depend on them).
 
     ``draw(rng, shape)`` gives arrays whose entries do not depend on each other. The generator is the stream's own.
@@ -45,19 +43,19 @@ class Stream:
         self._fill()
         return next(self._left)
 
-    def state(self) -> Saved:
-        """Where the stream stands: the generator at the beginning of the block, and the place in it."""
+    @property
+    def place(self) -> tuple[Facts, int]:
+        """The state of the generator at the beginning of the block, and how many arrays of it were taken."""
         # at the end of a block nothing of it is needed any more
         left = operator.length_hint(self._left)
-        begin = self._begin if left else self._rng.bit_generator.state
-        return {"generator": begin, "next": self._count - left if left else 0}
+        return (self._begin, self._count - left) if left else (self._rng.bit_generator.state, 0)
 
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self._rng.bit_generator.state = state["generator"]
+    @place.setter
+    def place(self, place: tuple[Facts, int]) -> None:
+        self._rng.bit_generator.state, taken = place
         self._left = iter(())
-        if state["next"]:
-            self._fill(state["next"])
+        if taken:
+            self._fill(taken)
 
     def _fill(self, begun: int = 0) -> None:
         self._begin = self._rng.bit_generator.state

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains import Unbounded
 from invsamp.domains.contract import Domain
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Dispatch
 from invsamp.engine.rungs.kernel_contract_check import check_memory, checked_step, steps_to_check
+from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.noise_estimates import NoiseModels, Samples
-from invsamp.engine.rungs.prior_access import Priors
-from invsamp.engine.rungs.random_streams import Saved, Stream, log_uniform, single_normal
+from invsamp.engine.rungs.random_streams import Stream, log_uniform, single_normal
 from invsamp.engine.rungs.stationarity import Stationarity
 from invsamp.estimators.contract import BoundEstimator, MultilevelEstimator, Remembering, probe, remembered
 from invsamp.estimators.exact_energies import Exact
@@ -45,11 +46,10 @@ from invsamp.kernels.contract import (
     number,
 )
 from invsamp.kernels.metric import IdentityMetric, Metric
-from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
-from invsamp.protocols import Array, Gradients
+from invsamp.protocols import Array, Facts, Gradients
 from invsamp.tempering.target_distribution import LocallyScaledTarget, ScheduledTarget, TargetDistribution
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -58,7 +58,7 @@ FAILING_STEPS = 200
 RUNAWAY = 100.0
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
-#: The cycle does not look at the state, so the law stays exact.
+#: The cycle does not look at the state, so the target stays exact.
 SHORT_EVERY = 8
 
 
@@ -74,7 +74,7 @@ class SolvesFailed(RuntimeError):
 
 
 @dataclass
-class Counts:
+class StepCounts:
     """What happened in a rung since the counts were last reset."""
 
     steps: int = 0
@@ -87,27 +87,19 @@ class Counts:
     failing_in_a_row: int = field(default=0, repr=False)
 
 
-#: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
-_CHANGING = (
-    *("point", "memory", "estimator_memory", "iteration", "acceptance", "bounces"),
-    *(
-        "exploring",
-        "warming",
-        "target_memory",
-        "metric",
-        "step_size",
-        "longest_step",
-        "uncovered",
-        "led",
-        "stationarity",
-    ),
-)
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
 EXPLORER: Kernel = Langevin(adjusted=True)
 
 
-class RungChains:
+class RungChains(
+    Lasting,
+    lasting=(
+        *("streams", "_counted", "noise", "point", "memory", "estimator_memory", "iteration", "acceptance", "bounces"),
+        *("exploring", "warming", "_own_target", "target_memory", "metric", "step_size", "longest_step", "uncovered"),
+        *("led", "stationarity", "_moves", "_thresholds"),
+    ),
+):
     """The chains of one rung: state, streams, counts. `step` moves them once.
 
     Parameters
@@ -122,9 +114,9 @@ class RungChains:
     steps : int, optional
         Length of the run, warm-up included, for schedules that are spread over it.
     apart : bool
-        Whether estimates come with the gradient of the prior energy, as the law of some rung needs it.
-    priors : Priors, optional
-        What kernels may ask of the problem's prior.
+        Whether estimates come with the gradient of the prior energy, as the target of some rung needs it.
+    bound : BoundProblem, optional
+        Who evaluates, and what kernels may ask of the problem's prior.
     """
 
     def __init__(
@@ -135,9 +127,10 @@ class RungChains:
         seed: np.random.SeedSequence,
         steps: int | None = None,
         apart: bool = False,
-        priors: Priors | None = None,
+        bound: BoundProblem | None = None,
     ) -> None:
-        self.settings, self.potential, self.domain, self.priors = settings, potential, domain, priors
+        self.settings, self.potential, self.domain, self.bound = settings, potential, domain, bound
+        self._dispatch = Dispatch(potential.answer_all) if bound is None else bound.dispatch
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = settings.gradient_noise.structure if settings.gradient_noise else None
         self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
@@ -147,15 +140,13 @@ class RungChains:
         #: of all fidelities that the estimator may solve
         self.potentials = tuple(potential.fidelities[name] for name in names)
         self._others = tuple(other for other in self.potentials if other is not potential)
-        self.answer: Answer = potential.answer_all
-        self._shared = False  # whether somebody else answers
         self._raised: Exception | None = None  # by the model, not by the kernel that asked
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         #: What estimates come with.
         self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
         self.warming = False
-        self.counts = Counts()
+        self.counts = StepCounts()
         self._active = _ActiveRung(self)
         self.target: TargetDistribution = settings.target
         self.target_memory: Memory = self.target.init()
@@ -167,7 +158,9 @@ class RungChains:
         #: Of each chain; empty where the estimator remembers nothing.
         self.estimator_memory: Memory = {}
         self.point: Point
-        #: How the descents of its chains ended, where they were led down.
+        self._moves: Stream | None = None  # of each step; opened where the chains are placed
+        self._thresholds: Stream | None = None
+        #: How the descents of its chains ended, where they were optimized.
         self.led: DescentResult | None = None
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
@@ -176,7 +169,7 @@ class RungChains:
         self.stationarity: Stationarity | None = None  # of an unadjusted kernel's chains at the end of warm-up
         self.info = NOTHING  # of the last step
         self.acceptance: Array | None = None  # (chains,) acceptance statistics of the last full step, in warm-up
-        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
+        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) reflections in the last step
 
     @property
     def fidelity(self) -> str:
@@ -200,7 +193,7 @@ class RungChains:
 
     @property
     def target_memory(self) -> Memory:
-        """What the law has learned."""
+        """What the target has learned."""
         return self._active.target_memory
 
     @target_memory.setter
@@ -269,43 +262,38 @@ class RungChains:
         check_memory("kernel", self.settings.kernel, self.memory)
         self._open_streams(position.shape)
 
-    def state(self) -> Saved:
-        """All that the next steps depend on: plain values, arrays and invsamp's own parts."""
-        drawn_in_blocks = {"move": self._moves.state(), "accept": self._thresholds.state()}
-        others = {name: rng.bit_generator.state for name, rng in self.streams.items() if name not in drawn_in_blocks}
-        return {
-            "streams": others | drawn_in_blocks,
-            "counts": asdict(self.counts),
-            "noise": self.noise.state(),
-            # a law of the user's own is the sampler's
-            "target": None if self.target is self.settings.target else self.target,
-            **{name: getattr(self, name) for name in _CHANGING},
-        }
+    @property
+    def answer(self) -> Answer:
+        """Who evaluates."""
+        return self._dispatch.answer
 
-    def restore(self, state: Saved) -> None:
-        """Go on from a state, in place of `start`."""
-        self.target = state["target"] or self.settings.target  # the first: it begins its memory anew
-        for name in _CHANGING:
-            setattr(self, name, state[name])
-        self.counts = Counts(**state["counts"])
-        self.noise.restore(state["noise"])
+    @property
+    def _counted(self) -> Facts:
+        return dict(vars(self.counts))
+
+    @_counted.setter
+    def _counted(self, counts: Facts) -> None:
+        self.counts = StepCounts(**counts)
+
+    @property
+    def _own_target(self) -> TargetDistribution | None:
+        """What is sampled, if that is not what was asked for, which may be of a class of the user's own."""
+        return None if self.target is self.settings.target else self.target
+
+    @_own_target.setter
+    def _own_target(self, target: TargetDistribution | None) -> None:
+        self.target = target or self.settings.target
+
+    def _renewed(self, name: str) -> Lasting:
         self._open_streams(self.position.shape)
-        drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
-        for name, rng in self.streams.items():
-            if name in drawn_in_blocks:
-                drawn_in_blocks[name].restore(state["streams"][name])
-            else:
-                rng.bit_generator.state = state["streams"][name]
+        stream: Lasting = getattr(self, name)
+        return stream
 
     def _open_streams(self, shape: tuple[int, ...]) -> None:
         normal = single_normal if self.potential.single else np.random.Generator.standard_normal
         self._moves = Stream(self.streams["move"], shape, normal)
         self._thresholds = Stream(self.streams["accept"], shape[:1], log_uniform)
         self._active.normal, self._active.log_uniform = self._moves.draw, self._thresholds.draw
-
-    def share(self, answer: Answer) -> None:
-        """Let somebody else answer."""
-        self.answer, self._shared = answer, True
 
     def step(self) -> None:
         """Move every chain once."""
@@ -379,12 +367,12 @@ class RungChains:
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
 
     def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """What `evaluate` says where the estimator is `Exact`: told at once unless somebody else answers.
+        """What `evaluate` says where the estimator is `Exact`: at once unless others evaluate.
 
         A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
         """
         request = tuple.__new__(Request, (self.potential.fidelity, position, self.gradients, None, False))
-        if not self._shared:
+        if not self._dispatch.shared:
             try:
                 return self.potential.answer(request)
             except Exception as error:
@@ -425,7 +413,7 @@ class RungChains:
         return self.noise.energy_variance(position, stated)
 
     def sample_variances(self) -> EvaluationRequests[Samples | None]:
-        """Sample variances at those of the current positions where they tell the variance models something new."""
+        """Sample variances at those of the current positions where they add something to the variance models."""
         if self.estimator.exact:
             return None
         rows = np.flatnonzero(self.noise.wants_samples(self.position))
@@ -509,7 +497,7 @@ class RungChains:
             raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
 
     def _ran_away(self) -> str:
-        """Whether steps that nothing refuses have left the posterior, as the gradient tells where the chains stand."""
+        """Whether steps that nothing refuses have left the posterior, by the gradient where the chains stand."""
         kernel = EXPLORER if self.exploring else self.settings.kernel
         if kernel.adjusted or not self.gradients:
             return ""
@@ -523,17 +511,6 @@ class RungChains:
             f"noise: they have run away, as the step size {number(step_size) / self._step_scale:.3g} is too long for "
             "the energy's curvature; take a shorter one"
         )
-
-
-def take_gradients_along(rungs: Sequence[RungChains]) -> None:
-    """Let rungs that draw from the prior ask for gradients where a neighbor can take over what they know.
-
-    Then swaps between them cost nothing.
-    """
-    for colder, hotter in itertools.pairwise(rungs):
-        known = colder.estimator.exact and hotter.estimator.exact and colder.potential is hotter.potential
-        if known and isinstance(hotter.settings.kernel, PriorDraws):
-            hotter.gradients = colder.gradients
 
 
 class _ActiveRung:
@@ -575,16 +552,15 @@ class _ActiveRung:
 
     @property
     def reference(self) -> Whitened:
-        """A Gaussian law to hold proposals against."""
-        priors = self._of.priors
-        assert priors is not None  # an engine's rungs have them
-        return priors.reference(self.target)
+        """A Gaussian distribution to hold proposals against."""
+        assert self._of.bound is not None  # an engine's rungs have it
+        return self._of.bound.reference(self.target)
 
     def prior_draws(self) -> Array:
         """Fresh positions (chains, d) of the prior."""
         of = self._of
-        assert of.priors is not None
-        return of.priors.draw(of.streams["kernel"], len(of.position))
+        assert of.bound is not None
+        return of.bound.draw_prior(of.streams["kernel"], len(of.position))
 
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies (chains,)."""

@@ -10,14 +10,14 @@ from invsamp.stored import stored
 
 @stored
 class Stationarity(NamedTuple):
-    r"""What tells a window in which chains have not arrived, or were thrown about.
+    r"""What shows a window in which chains have not arrived, or were thrown about.
 
     Attributes
     ----------
     virial : float
         :math:`E[(x - c) \cdot \nabla v] / d`, c the mean of the draws, of each chain where these lie apart. It is 1 of
-        any law, whatever c is, and less in walls; of chains that are on their way, or whose steps are too long, it is
-        their energy over that of the law.
+        any distribution, whatever c is, and less at bounds. Of chains that are on their way, or
+        whose steps are too long, it is their energy over that of the target.
     stray : float
         Share of the chains whose energies are far above those of the lowest.
     """
@@ -27,5 +27,5 @@ class Stationarity(NamedTuple):
 
     @property
     def disturbed(self) -> bool:
-        """Whether gradients tell no curvature."""
+        """Whether gradients show no curvature."""
         return self.virial > VIRIAL_LIMIT or self.stray > STRAY_LIMIT

@@ -241,21 +241,7 @@ class Prior:
     def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
         """As `pack`, where the caller's own argument has another name."""
         self.check_names(argument, mapping(argument, values))
-        if missing := [name for name in self.names if name not in values]:
-            raise ValueError(f"{argument} must hold every parameter, got none for {missing}")
-        columns = []
-        for name, shape in self.shapes.items():
-            value = numbers(f"{argument}[{name!r}]", values[name])
-            lead = value.shape[: value.ndim - len(shape)]
-            if value.ndim < len(shape) or value.shape[len(lead) :] != shape:
-                raise ValueError(f"{argument}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
-            columns.append(value.reshape(*lead, math.prod(shape)))
-        try:
-            lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
-        except ValueError:
-            found = {name: column.shape[:-1] for name, column in zip(self.names, columns, strict=True)}
-            raise ValueError(f"{argument} must have the same leading shape for every name, got {found}") from None
-        return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
+        return packed(self.shapes, argument, values)
 
     def unpack(self, theta: npt.ArrayLike) -> dict[str, Array]:
         """Mapping of every name to values (..., *shape), from theta (..., dimension)."""
@@ -403,6 +389,25 @@ def _distinguished(values: Facts) -> tuple[dict[str, Distribution], dict[str, Ar
             raise wrong(name, right, value) from None
         fixed[name].flags.writeable = False
     return free, fixed, tied
+
+
+def packed(shapes: Mapping[str, tuple[int, ...]], argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
+    """Theta (..., dimension) from values (..., *shape) of every name; ``argument`` is what messages call them."""
+    if set(values) != set(shapes):
+        raise ValueError(f"{argument} must have a value for each of {list(shapes)}, got {list(values)}")
+    columns = []
+    for name, shape in shapes.items():
+        value = numbers(f"{argument}[{name!r}]", values[name])
+        lead = value.shape[: value.ndim - len(shape)]
+        if value.ndim < len(shape) or value.shape[len(lead) :] != tuple(shape):
+            raise ValueError(f"{argument}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+        columns.append(value.reshape(*lead, math.prod(shape)))
+    try:
+        lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
+    except ValueError:
+        found = {name: column.shape[:-1] for name, column in zip(shapes, columns, strict=True)}
+        raise ValueError(f"{argument} must have the same leading shape for every name, got {found}") from None
+    return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 
 
 def by_name(value: Any) -> Facts | None:

@@ -118,7 +118,7 @@ class TestBeginning:
         rungs = len(sampler.rungs)
         start = np.linspace(-0.5, 0.5, rungs * 6).reshape(rungs, 3, 2)
         engine = Engine(POSTERIOR, sampler, PLAN)
-        engine.begin(given_start(POSTERIOR, POSTERIOR.sampling_domain, start, 3, rungs))
+        engine.begin(given_start(engine.bound, start, 3, rungs))
         for rung, own in zip(engine.rungs, start, strict=True):
             np.testing.assert_allclose(POSTERIOR.to_theta(rung.position), own)
         message = r"start must have shape \(2,\) or \(4, 2\), or \(8, 4, 2\) for each rung, got \(7, 4, 2\)"

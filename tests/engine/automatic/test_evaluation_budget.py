@@ -112,6 +112,7 @@ def test_a_stopped_run_goes_on_with_a_larger_budget(tmp_path, segment):
     np.testing.assert_array_equal(stopped.theta, whole.theta[:, :made])
     in_memory, _ = sampled(iv.mams(), warmup=200, evaluations=limit)
     np.testing.assert_array_equal(in_memory.theta, stopped.theta)
+    assert in_memory.report["repeated"] == stopped.report["repeated"] != {}
     target = iv.Target(iv.extending.FunctionPotential(normal, D))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -138,7 +139,7 @@ def test_an_account_is_restored():
     account.allow(50)
     again = EvaluationBudget(Plan(10, 100, 1, 4, 1), {})
     again.restore(account.state())
-    assert again.told() == account.told() == {"evaluations": ALLOWED * 4 * 50, "given": False, "stopped": 7}
+    assert again.limits() == account.limits() == {"evaluations": ALLOWED * 4 * 50, "given": False, "stopped": 7}
     given = EvaluationBudget(Plan(10, 100, 1, 4, 1, evaluations=9), {})
     given.restore(account.state())
     assert given.budget == 9

@@ -205,7 +205,7 @@ class TestWhatIsChosen:
     def test_how_long_a_trial_is(self, modes, slow, least, steps):
         """Half as long of independent draws of one mode; twice as long of such as are worth nearly enough."""
         # of a seed that nothing shifts
-        rng, choice, taken = np.random.default_rng([1]), KernelSelection(Automatic(), 3, 1, True), 0
+        rng, choice, taken = np.random.default_rng([1]), KernelSelection(Automatic().stages(3, 1), 3, True), 0
         choice._modes = modes
         x = rng.standard_normal((4, 3))
         while not choice.complete(least):
@@ -343,14 +343,14 @@ class TestWhatIsChosen:
 
         run, _ = sampled(iv.Target(iv.extending.FunctionPotential(ring, 2)), draws=20, warmup=100)
         found, *more = run.report["decisions"]
-        flat = "minima that are flat in some direction, as on a ridge, or against walls: one" in found
+        flat = "minima that are flat in some direction, as on a ridge, or at bounds: one" in found
         # its bend, of which little is known, gives all weight to one of them at some seeds
         assert flat or "on trial, whether chains pass between them" in found or "found one mode, and" in found
         assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])
 
     def test_chains_that_were_led_astray_begin_again(self, led_astray):
         run, told = led_astray
-        assert any("chains begin at starting points, not led down" in line for line in run.report["decisions"])
+        assert any("chains begin at starting points, not at minima" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is almost no mass") for text in told)
 
     def test_ends_on_a_ring_are_no_modes_by_chance(self):
@@ -393,14 +393,14 @@ class TestWhatIsChosen:
     )
     def test_paths_that_would_still_be_too_short_are_left_out(self, stage, worth, most, longer):
         """Unless longer ones would be too dear."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice.stage = stage
         assert choice._longer(worth, 0.1, lambda times: times <= most) == longer
 
     @pytest.mark.parametrize(("worst", "modes", "ladder"), [(1.3, 1, False), (1.8, 1, True), (1.3, 2, True)])
     def test_chains_that_are_only_slow_need_no_ladder(self, monkeypatch, worst, modes, ladder):
         """Of one mode, in which they meet again and again: the paths that were worth most go on."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice._modes = modes
         warm_starts = [
             WarmStart(np.full((4, 3), float(k)), DiagonalMetric(np.ones(3)), 0.1 * (k + 1)) for k in range(2)
@@ -411,9 +411,9 @@ class TestWhatIsChosen:
         move_once(choice)
         monkeypatch.setattr(choice, "_measured", lambda: (worst, 0.02))
         assert not choice.judged(3, warm_starts[1], 0.1, lambda times: False)
-        assert choice.last and ("a ladder" in choice.told[-1]) == ladder
+        assert choice.last and ("a ladder" in choice.decisions[-1]) == ladder
         if not ladder:
-            assert choice.stage == 0 and "which was the best" in choice.told[-1]
+            assert choice.stage == 0 and "which was the best" in choice.decisions[-1]
             assert choice.returned is not None and choice.returned.step_size == warm_starts[0].step_size
             np.testing.assert_array_equal(choice.returned.position, warm_starts[1].position)
 
@@ -421,7 +421,7 @@ class TestWhatIsChosen:
     def test_where_one_chain_is_stuck_steps_are_found_once_more(self, moves, others, again):
         """Once, if the others pass: paths of the same length, from where the chains are; then longer ones."""
         # of a seed that nothing shifts
-        rng, choice = np.random.default_rng([1]), KernelSelection(Automatic(), 3, 1, True)
+        rng, choice = np.random.default_rng([1]), KernelSelection(Automatic().stages(3, 1), 3, True)
         warm_start = WarmStart(np.zeros((4, 3)), DiagonalMetric(np.ones(3)), 0.1)
         for attempt in range(2):
             x = rng.standard_normal((4, 3))
@@ -433,12 +433,12 @@ class TestWhatIsChosen:
                 x = np.where(goes, keep * x + step, x)
                 choice.add(x, 0.5 * np.square(x).sum(axis=1))
             assert not choice.judged(3, warm_start, 0.1, lambda times: True)
-            assert ("but for one chain, which moved in" in choice.told[-1]) == (again and attempt == 0)
+            assert ("but for one chain, which moved in" in choice.decisions[-1]) == (again and attempt == 0)
             assert (choice.stage == 0) == (again and attempt == 0)
 
     def test_chains_that_begin_again_at_starts_have_a_whole_warm_up(self, monkeypatch):
         """Also where it had been made once more before: what is found from there on is another law's."""
-        choice = KernelSelection(Automatic(), 3, 1, True)
+        choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice.again, choice._lowest = True, -1000.0
         move_once(choice)
         monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
@@ -549,7 +549,7 @@ class TestDrawsOfATrial:
     def test_not_of_a_run_that_is_hardly_longer(self, draws, thin, kept):
         engine = Engine(linear(), Automatic(), Plan(draws, 500, thin, 4, 1, stops_early=True))
         engine.begin()
-        while not engine.stages.choice.steps:
+        while not engine.phases.choice.steps:
             engine.step()
         assert engine.drawn == (1 if kept else 0)
         while engine.warming:
@@ -591,7 +591,7 @@ class TestItIsARun:
             one.step(), other.step()
         for a, b in zip(one.rungs, other.rungs, strict=True):
             np.testing.assert_array_equal(a.position, b.position)
-        assert one.stages.choice.told == other.stages.choice.told
+        assert one.phases.choice.decisions == other.phases.choice.decisions
 
     @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
     @pytest.mark.parametrize("draws", [10, 2 * TRIAL], ids=["few draws", "draws of the trial"])
@@ -696,7 +696,7 @@ class TestWords:
             run = iv.sample(bimodal(), iv.mala(), draws=500, seed=1, progress=False, start={"x": 5.0})
         assert run.summary()["r_hat"].max() < 1.05
         told = [str(w.message) for w in caught]
-        assert any("a mode that optimizations from the prior found, at (-5)" in text for text in told)
+        assert any("no draw has visited a mode that descents from the prior found, at (-5)" in text for text in told)
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
@@ -723,8 +723,8 @@ class TestWords:
         engine.begin()
         report = engine.report()
         assert "16 of 16 descents from starting points" in report["decisions"][0]
-        assert "fall without end, along slope: the posterior is improper there" in report["decisions"][0]
-        assert report["descents"] == [None]  # chains are not led down
+        assert "diverge, along slope: the posterior is improper there" in report["decisions"][0]
+        assert report["descents"] == [None]  # chains are not optimized
         assert "as slope ran away. The posterior may be improper" in warned({"modes": report["modes"]})[0]
 
     def test_a_direction_without_end_in_which_nothing_falls(self):
@@ -741,7 +741,9 @@ class TestWords:
         assert "x" in modes["flat"]
         apart = np.random.default_rng(0).standard_normal((1, 4, 1000, 1)) + np.arange(4.0)[:, None, None]
         told = iv.Run.from_arrays(None, {"x": ()}, apart, {}, {"modes": modes}).warnings()
-        assert "flat along x at its minimum: without a prior or bounds there, the posterior is improper" in told[0]
+        assert (
+            "flat along x at its lowest: where neither prior nor walls bound that, the posterior is improper" in told[0]
+        )
         assert not any("flat" in text for text in warned({"modes": modes}))
         gaussian = Engine(linear(), Automatic(), Plan(20, 100, 1, 4, 1))
         gaussian.begin()
@@ -780,7 +782,7 @@ class TestWords:
         modes = {"weights": [1.0], "mode_occupancy": [2000], "descents": 64, "unfinished": 0, "endless": 0}
         (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}})
         assert text.startswith(
-            "1 of 64 optimizations from the prior reached the lowest minimum, while about 10% of all starts"
+            "1 of 64 descents from the prior came to the lowest minimum, while about 10% of all starts"
         )
         assert "iv.maximize(posterior, starts=256)" in text
         assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1

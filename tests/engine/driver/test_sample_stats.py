@@ -138,12 +138,12 @@ def test_flags_come_back_from_segments_as_flags(tmp_path):
     [
         (
             "too short",
-            r"kernel Telling\(.* must tell 'low' in an array of shape \(3,\), one for each chain, got an arr",
+            r"kernel Telling\(.* must report 'low' in an array of shape \(3,\), one for each chain, got an arr",
         ),
-        ("one for all", r"must tell 'low' in an array of shape \(3,\), one for each chain, got 1.0"),
-        ("not whole", r"must tell 'count' as int, got an array of float64"),
-        ("words", "must tell 'low' as float, got an array of <U3"),
-        ("more", r"must declare 'high' in statistics, as it tells it, got \['low', 'count'\]"),
+        ("one for all", r"must report 'low' in an array of shape \(3,\), one for each chain, got 1.0"),
+        ("not whole", r"must report 'count' as int, got an array of float64"),
+        ("words", "must report 'low' as float, got an array of <U3"),
+        ("more", r"must declare 'high' in statistics, as it reports it, got \['low', 'count'\]"),
     ],
 )
 def test_what_is_told_wrongly_is_named(case, match):
@@ -152,7 +152,7 @@ def test_what_is_told_wrongly_is_named(case, match):
 
 
 def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
-    wrong = r"must tell 'low' at every step, as it declares in statistics, got \['count'\]"
+    wrong = r"must report 'low' at every step, as it declares in statistics, got \['count'\]"
     start = np.full((3, 2), -9.0)  # above 0 only after some steps
     with pytest.warns(UserWarning, match=wrong):
         run = iv.sample(TARGET, sampler(Telling(case="now and then")), **SETTINGS | {"warmup": 1}, start=start)
@@ -223,6 +223,6 @@ def test_a_rung_without_weights_beside_one_with_some():
 
 def test_a_cold_law_that_is_not_the_posterior_must_have_weights(tmp_path):
     flat = iv.ladder.Sampler([iv.ladder.Rung(Flat(weighted=False), kernel=Langevin(True))])
-    with pytest.raises(ValueError, match=r"the first law must be the posterior, or give its draws weights.*got Flat\("):
+    with pytest.raises(ValueError, match=r"first target must be the posterior, or give its draws weights.*got Flat\("):
         iv.sample(TARGET, flat, **SETTINGS, directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ import time
 import launch
 import numpy as np
 import pytest
-from forks import forked, status_of
+from forks import forked, in_a_fork, status_of
 
 import invsamp as iv
 from invsamp.engine.driver.signals import Interrupts, leave
@@ -265,3 +265,12 @@ def test_leaving_is_what_the_signal_would_have_done(capsys):
     with pytest.raises(SystemExit) as caught:
         leave(signal.SIGHUP, "")
     assert caught.value.code == 129
+
+
+def test_a_fork_such_as_a_worker_of_a_pool_says_nothing(capfd):
+    """The process that made it does, and a pool ends its workers by SIGTERM."""
+    with Interrupts("finishing this step"):
+        assert in_a_fork(lambda: signal.raise_signal(signal.SIGTERM)) == 0
+        assert capfd.readouterr().err == ""
+        signal.raise_signal(signal.SIGTERM)
+    assert "SIGTERM: finishing this step" in capfd.readouterr().err

@@ -35,10 +35,10 @@ class Linear:
         return self(theta), lambda cotangent: cotangent @ (A * self.factor)
 
 
-def posterior(*models, names=("coarse", "fine")):
+def posterior(*models, names=("coarse", "fine"), costs=None):
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1, shape=2))
     forward = dict(zip(names[-len(models) :], models, strict=True))
-    return iv.Posterior(prior, forward, DATA, iv.GaussianNoise(0.5))
+    return iv.Posterior(prior, forward, DATA, iv.GaussianNoise(0.5), costs=costs)
 
 
 def quiet(problem, sampler, **settings):
@@ -129,14 +129,15 @@ def test_a_run_that_chooses_for_itself_refuses_a_gross_mistake(factor) -> None:
 
 def test_of_a_coarse_fidelity_such_a_run_warns() -> None:
     """It leads descents, and perhaps hot rungs, astray; the fine one sets them right."""
-    engine = Engine(posterior(Linear(-1.0), Linear()), Automatic(), Plan(20, 100, 1, 4, 1))
+    costs = {"coarse": 1.0, "fine": 2.0}  # too expensive a coarse one to move on by itself
+    engine = Engine(posterior(Linear(-1.0), Linear(), costs=costs), Automatic(), Plan(20, 100, 1, 4, 1))
     with pytest.warns(UserWarning, match=r"fidelity 'coarse' is not that of its energy.*slower than they could be"):
         engine.begin()
     assert set(engine.report()["gradient_check_evaluations"]) == {"fine", "coarse"}
     assert engine.report()["modes"]["lowest_by"] >= 16
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        Engine(posterior(Linear(), Linear()), Automatic(), Plan(20, 100, 1, 4, 1)).begin()
+        Engine(posterior(Linear(), Linear(), costs=costs), Automatic(), Plan(20, 100, 1, 4, 1)).begin()
 
 
 def test_an_energy_in_single_precision_may_be_too_coarse_to_show_its_gradient() -> None:

@@ -145,7 +145,7 @@ RETURNED = {
     "far away": (lambda there, *kept: (at(there, position=there.position + 9.0), *kept), "the domain"),
     "another's energy": (
         lambda there, *kept: (at(there, position=np.zeros((3, 2))), *kept),
-        r"with the energy that it was told there, got [\d.]+ at \[0.0, 0.0\] for chain 0",
+        r"with the energy that it was given there, got [\d.]+ at \[0.0, 0.0\] for chain 0",
     ),
     "another chain's": (
         lambda there, *kept: (Point(there.position[[1, 2, 0]], there.estimate.take([1, 2, 0])), *kept),

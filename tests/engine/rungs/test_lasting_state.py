@@ -55,3 +55,34 @@ def test_a_state_is_registered_and_its_fields_must_be_those_of_the_part(monkeypa
     monkeypatch.setitem(PARTS, "WalkState", PARTS["OtherState"])
     with pytest.raises(ValueError, match="holds a WalkState, which this invsamp does not know"):
         serialization.decode(data)
+
+
+class Sometimes(Lasting, lasting=("streams", "walk", "missing")):
+    """Has a walk from its first step on, and random generators by name."""
+
+    def __init__(self) -> None:
+        self.streams = {"one": np.random.default_rng(1)}
+        self.walk: Walk | None = None
+
+    def step(self) -> float:
+        self.walk = self.walk or self._renewed("walk")
+        self.walk.step()
+        return float(self.streams["one"].random())
+
+    def _renewed(self, name: str) -> Walk:
+        return Walk()
+
+
+def test_parts_that_are_made_on_the_way_are_made_for_their_states() -> None:
+    whole, again, before = Sometimes(), Sometimes(), Sometimes()
+    empty = whole.state()
+    whole.step()
+    state = whole.state()
+    expected = [whole.step() for _ in range(3)]  # which leaves the generator of the state alone
+    again.restore(serialization.decode(serialization.encode(state)))
+    assert [again.step() for _ in range(3)] == expected
+    np.testing.assert_array_equal(again.walk.seen, whole.walk.seen)  # type: ignore[union-attr]
+    before.restore(empty)
+    assert before.walk is None and empty.missing is None
+    again.restore(empty)
+    assert again.walk is None

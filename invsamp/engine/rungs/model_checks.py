@@ -1,6 +1,7 @@
-r"""Whether energies are functions of the position: evaluated again alone, in a batch, and in another order.
+r"""Checks of a run's models, before its first step and after its last: gradients, and energies evaluated again.
 
-A model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
+Whether energies are functions of the position: they are evaluated again alone, in a batch, and in another order. A
+model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
 energies differ by :math:`\delta` from one evaluation to another, the mean of a quantity q is off by
 :math:`-Cov(q, \delta)` to first order: in standard deviations of q, by the standard deviation of :math:`\delta` over
 the posterior at the most. A difference that is the same everywhere does nothing.
@@ -13,10 +14,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from invsamp.diagnostics.report import Repeated
-from invsamp.engine.rungs.gradient_check import COARSE, Uncounted
+from invsamp.diagnostics.report import Repeated, Report
+from invsamp.engine.rungs import gradient_check
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.step_stability import StepStabilityCheck
 from invsamp.evaluate.requests import Request, Rows
 from invsamp.protocols import Array
 
@@ -40,64 +44,79 @@ CALLS = (
 )
 
 
-class Repeats(Lasting, lasting=("found", "_wrong", "_known")):
-    """The checks of a run: before its first step, and after its last.
-
-    Parameters
-    ----------
-    finest : str
-        The fidelity whose posterior is sampled.
+class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequal", "_known", "stability")):
+    """What was found, and where draws began: there energies are evaluated again after the last step.
 
     Attributes
     ----------
-    found : dict of Repeated
-        By fidelity, after the last step.
+    stability : StepStabilityCheck
+        Of the steps of rungs that accept every move.
     """
 
-    def __init__(self, finest: str) -> None:
-        self._finest = finest
-        self.found: dict[str, Repeated] = {}
-        self._wrong: dict[str, str] = {}  # by fidelity, in words
+    def __init__(self, bound: BoundProblem) -> None:
+        self._bound, self._finest = bound, bound.fidelities[-1]
+        self._solves: dict[str, int] = {}  # of the gradient check, by fidelity
+        self._mistakes: list[str] = []  # in gradients, in words
+        self._repeated: dict[str, Repeated] = {}  # by fidelity, after the last step
+        self._unequal: dict[str, str] = {}  # by fidelity, in words
         self._known: tuple[Array, Array] | None = None  # positions and energies of some chains when draws began
+        self.stability = StepStabilityCheck()
 
     @property
     def warnings(self) -> list[str]:
         """What is wrong."""
-        return list(self._wrong.values())
+        return [*self._mistakes, *self._unequal.values()]
 
-    def begin(self, rungs: Sequence[RungChains], potentials: Mapping[str, Uncounted]) -> None:
-        """Warn where energies at the chains' starts are others the second time, by far."""
-        start = np.unique(rungs[0].position, axis=0)[:POSITIONS]
-        found = {name: repeated(potentials[name], name, slope, start) for name, slope in _exact(rungs).items()}
-        self._wrong = _in_words(found, self._finest, start=True)
-        for message in self.warnings:
-            warnings.warn(message, stacklevel=6)
+    def begin(self, rungs: Sequence[RungChains], seed: int, *, chosen: bool) -> None:
+        """Refuse gradients that would bias the draws; warn of others, and of energies that differ by far the next time.
+
+        ``chosen``: whether the sampler follows from what gradients lead to, with all fidelities.
+        """
+        others = list(self._bound.potentials) if chosen else []
+        self._solves, mistakes = gradient_check.check(self._bound, rungs, seed, others)
+        self._mistakes = [mistake.warning for mistake in mistakes.values()]
+        gradient_check.report_mistakes(mistakes, rungs, chosen=chosen)
+        start, potentials = np.unique(rungs[0].position, axis=0)[:POSITIONS], self._bound.uncounted()
+        slopes = _exact_fidelities(rungs).items()
+        found = {name: repeated(potentials[name], name, slope, start) for name, slope in slopes}
+        self._unequal = _in_words(found, self._finest, start=True)
+        for message in self._unequal.values():
+            warnings.warn(message, stacklevel=7)
 
     def draw(self, rung: RungChains | None) -> None:
         """Draws begin: keep what is known of some chains of the cold rung. None: they do not, after all."""
-        self._known = None if rung is None or not rung.estimator.exact_energy else _chains(rung)
+        self._known = None if rung is None or not rung.estimator.exact_energy else _placed(rung)
 
-    def end(self, rungs: Sequence[RungChains], potentials: Mapping[str, Uncounted]) -> None:
+    def end(self, rungs: Sequence[RungChains]) -> None:
         """After the last step: hold energies against what they were when draws began, and are now.
 
         Whatever that raises, the draws are there.
         """
+        self.stability.after(rungs)
         if self._known is None:
             return
-        position, energy = map(np.concatenate, zip(self._known, _chains(rungs[0]), strict=True))
+        position, energy = map(np.concatenate, zip(self._known, _placed(rungs[0]), strict=True))
         position, first = np.unique(position, axis=0, return_index=True)
-        cold = rungs[0].fidelity
+        cold, potentials = rungs[0].fidelity, self._bound.uncounted()
         try:
-            self.found = {
+            self._repeated = {
                 name: repeated(potentials[name], name, slope, position, energy[first] if name == cold else None)
-                for name, slope in _exact(rungs).items()
+                for name, slope in _exact_fidelities(rungs).items()
             }
         except Exception as error:
-            self._wrong[cold] = (
+            self._unequal[cold] = (
                 f"after the last step positions could not be evaluated again ({type(error).__name__}: {error})"
             )
             return
-        self._wrong |= _in_words(self.found, self._finest)
+        self._unequal |= _in_words(self._repeated, self._finest)
+
+    def report(self) -> Report:
+        """In plain types."""
+        return {
+            "gradient_check_evaluations": dict(self._solves),
+            "repeated": dict(self._repeated),
+            "step_stability": list(self.stability.found),
+        }
 
 
 def repeated(
@@ -121,7 +140,7 @@ def repeated(
     # in another order than the chains have them, too
     together = energies(np.arange(n)[::-1])
     pairs = [(alone, together)] if known is None else [(alone, together), (alone, known)]
-    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, COARSE * _largest(alone)), ""
+    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, gradient_check.COARSE * _largest(alone)), ""
     if _failed(pairs) or _effect(pairs) > tolerance:
         twice = [(alone, energies(*np.arange(n)[::-1, None]))]
         pairs += twice
@@ -142,28 +161,28 @@ def repeated(
 def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
     """What is wrong, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
-    return {name: _told(name, one, finest, start) for name, one in wrong.items()}
+    return {name: _words(name, one, finest, start) for name, one in wrong.items()}
 
 
-def _told(name: str, one: Repeated, finest: str, start: bool) -> str:
+def _words(name: str, one: Repeated, finest: str, start: bool) -> str:
     what, advice = ROWS if one["cause"] == "batch" else CALLS
-    told = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
+    words = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
     if one["failed"]:
-        told += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
+        words += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
     if start:
-        return f"{told}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
+        return f"{words}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
     whose = "" if name == finest else f", as far as moves by {name!r} decide on them"
     size = f"{one['effect']:.2g} posterior standard deviations" if one["effect"] < 1.0 else "more than a posterior sd"
     effect = f"Means of the draws may be off by {size}{whose}"
-    return f"{told}. {effect}. {advice}"
+    return f"{words}. {effect}. {advice}"
 
 
-def _chains(rung: RungChains) -> tuple[Array, Array]:
+def _placed(rung: RungChains) -> tuple[Array, Array]:
     """Positions (n, d) of some chains, and the energies (n,) that they have there."""
     return rung.position[:POSITIONS].copy(), rung.estimate.energy[:POSITIONS].copy()
 
 
-def _exact(rungs: Sequence[RungChains]) -> dict[str, bool]:
+def _exact_fidelities(rungs: Sequence[RungChains]) -> dict[str, bool]:
     """Fidelities whose energies are taken for exact, and whether they are evaluated with gradients."""
     found: dict[str, bool] = {}
     for rung in rungs:

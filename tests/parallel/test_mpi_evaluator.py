@@ -20,7 +20,8 @@ import invsamp as iv
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.multifidelity import surrogate_training
-from invsamp.parallel import load_balancing, mpi_coordinator, mpi_run
+from invsamp.parallel import load_balancing, mpi_coordinator, mpi_evaluator
+from invsamp.parallel.evaluator_lifecycle import evaluated
 from invsamp.sampling import sample
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
@@ -78,6 +79,8 @@ def differences(one, other, where="state"):
     """Where two states differ, but for the clock."""
     if isinstance(one, np.random.Generator):
         one, other = one.bit_generator.state, other.bit_generator.state
+    if hasattr(one, "_asdict"):
+        one, other = one._asdict(), other._asdict()
     if type(one) is not type(other):
         yield where
     elif isinstance(one, dict):
@@ -151,7 +154,7 @@ class TestInvariance:
 
         def work(comm, state, steps):
             engine = Engine(posterior(), sampler, plan)
-            return mpi_run.share(comm, engine, lambda: part(engine, state, steps))
+            return evaluated(engine, mpi_evaluator.Ranks(comm, engine, {}), lambda: part(engine, state, steps))
 
         state = None
         for ranks, steps in ((2, 90), (3, 60), (1, 55), (2, 15)):
@@ -182,7 +185,7 @@ class TestSignals:
                 self.looks += 1
                 return number if self.looks > looks else None
 
-        monkeypatch.setattr(mpi_run, "Interrupts", Heard)
+        monkeypatch.setattr(mpi_evaluator, "Interrupts", Heard)
 
     def test_draws_in_memory_are_handed_back_everywhere(self, monkeypatch):
         self.hear(monkeypatch, signal.SIGINT, 50)

@@ -20,12 +20,12 @@ import numpy as np
 
 from invsamp.diagnostics.report import StepStability
 from invsamp.diagnostics.stability import DRIFT_LIMIT, refusal
-from invsamp.engine.driver.run_report import mean_step_size
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.modes.descent import descend
+from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
 
@@ -83,6 +83,15 @@ class StepStabilityCheck(Lasting, lasting=("found", "_before")):
         ]
 
 
+def mean_step_size(rung: RungChains) -> float:
+    """The step size of the recorded steps; of a schedule its mean."""
+    if rung.schedule is None:
+        return float(np.mean(rung.step_size))
+    # a few thousand of the steps show the mean of any schedule
+    steps = np.linspace(rung.iteration - rung.counts.steps, rung.iteration, 2000, endpoint=False)
+    return float(np.mean([rung.schedule(int(k)) for k in steps]))
+
+
 def _concerned(rung: RungChains) -> bool:
     kernel = rung.settings.kernel
     return bool(rung.gradients) and not kernel.adjusted and bool(np.isfinite(kernel.stability_limit))
@@ -130,9 +139,8 @@ class _Local:
         """The lowest point (1, d) that descents from the chains come to; None where none comes to an end."""
         spread = self.rung.position.std(axis=0)
         scale = np.where(spread > 0.0, spread, np.maximum(np.abs(self.position[0]), 1e-3))
-        descents = descend(
-            self._energies, self.position, scale, self.rung.domain, tolerance=TOLERANCE, most=MAX_EVALUATIONS
-        )
+        objective = Objective(self._energies, scale, self.rung.domain)
+        descents = descend(objective, self.position, tolerance=TOLERANCE, most=MAX_EVALUATIONS)
         found = answered(descents, self._answer)
         energy = np.where(found.converged, found.energy, np.inf)
         return found.position[[np.argmin(energy)]] if np.isfinite(energy).any() else None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.engine.driver import repeated_evaluations
-from invsamp.engine.driver.repeated_evaluations import LIMIT
+from invsamp.engine.rungs import model_checks
+from invsamp.engine.rungs.model_checks import LIMIT
 from invsamp.evaluate.requests import Estimate
 
 TIMES = np.linspace(0.0, 1.0, 10)
@@ -115,7 +115,7 @@ def test_energies_in_single_precision_may_differ_by_their_rounding():
             return (Estimate(1e7 + (request.position**2).sum(axis=1) + noise, None),)
 
     position = np.random.default_rng(0).normal(size=(8, 2))
-    assert repeated_evaluations.repeated(Rough(), "model", False, position)["cause"] == ""
+    assert model_checks.repeated(Rough(), "model", False, position)["cause"] == ""
 
 
 def test_at_the_start_only_gross_differences_are_told(recwarn):
@@ -165,8 +165,8 @@ def test_what_fails_after_the_last_step_leaves_the_draws(monkeypatch):
     def broken(*arguments):
         raise OSError("no server")
 
-    monkeypatch.setattr(repeated_evaluations, "repeated", broken)
-    monkeypatch.setattr(repeated_evaluations.Repeats, "begin", lambda *arguments: None)
+    monkeypatch.setattr(model_checks, "repeated", broken)
+    monkeypatch.setattr(model_checks.ModelChecks, "begin", lambda *arguments, **chosen: None)
     run = iv.sample(posed(line), iv.mala(), **SETTINGS)
     assert run.report["draws"] == 300
     assert any("could not be evaluated again (OSError: no server)" in message for message in run.warnings())
