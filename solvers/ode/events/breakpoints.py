@@ -15,9 +15,9 @@ from numba import njit
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime
 from invsamp.solvers.ode.events.interval_arithmetic import Operations, enclose
 from invsamp.solvers.ode.events.pulses import MOST_INTERVALS, add_pulse
-from invsamp.solvers.ode.integrators.batch import Course
 from invsamp.solvers.ode.integrators.event_handling import inset
 from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.trajectories import Course
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -15,8 +15,8 @@ from invsamp.solvers.foreign import Called, OfState
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_function
 from invsamp.solvers.ode.codegen.signature_check import probe
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity, check_quantity, shallow_quantity
-from invsamp.solvers.ode.integrators.batch import Course
 from invsamp.solvers.ode.integrators.event_handling import Events
+from invsamp.solvers.ode.integrators.trajectories import Course
 
 Array = npt.NDArray[np.float64]
 #: A time, and what is added to which states then.

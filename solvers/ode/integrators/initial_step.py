@@ -40,7 +40,7 @@ def first_step(
 
     y are the states at t, and the first row of k their slopes; z and the second row are written to.
     """
-    size = slope = bend = 0.0
+    size = slope = 0.0
     for i in range(n):
         scale = absolute[i] + rtol * abs(y[i])
         size += (y[i] / scale) ** 2
@@ -51,9 +51,7 @@ def first_step(
     for i in range(len(y)):
         z[i] = y[i] + guess * k[0, i]
     call(rhs, min(max(t + guess, lower), upper), z, p, k, 1)
-    for i in range(n):
-        bend += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
-    bend = math.sqrt(bend / n) / guess
+    bend = _change(n, rtol, absolute, y, k) / guess
     if not bend < math.inf:
         return min(guess, longest)
     steepest = max(slope, bend)
@@ -85,10 +83,7 @@ def moment_of_change(
     for j in range(_DECADES):
         moment = 10.0 ** (j - _DECADES) * (target - t)
         call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
-        change = 0.0
-        for i in range(n):
-            change += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
-        change = math.sqrt(change / n)
+        change = _change(n, rtol, absolute, y, k)
         rates[j] = change / moment
         if change * moment >= _COUNTS and rates[j] > fastest:
             fastest = rates[j]
@@ -100,6 +95,15 @@ def moment_of_change(
         if rates[j] >= _UNDER_WAY * fastest:
             return 10.0 ** (j - _DECADES) * (target - t)
     return math.inf
+
+
+@njit(**INNER)
+def _change(n: int, rtol: float, absolute: Array, y: Array, k: Array) -> float:
+    """Root mean square of the change from the first to the second slopes, in units of the tolerance at y."""
+    total = 0.0
+    for i in range(n):
+        total += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
+    return math.sqrt(total / n)
 
 
 @njit(cache=True, error_model="numpy")
