@@ -30,7 +30,7 @@ from invsamp.solvers.ode.integrators.event_handling import (
 )
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm, step
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call
-from invsamp.solvers.ode.integrators.initial_step import first_step
+from invsamp.solvers.ode.integrators.initial_step import Stretch, first_step
 from invsamp.solvers.ode.integrators.rosenbrock import (
     Workspace,
     attempt,
@@ -235,7 +235,7 @@ def _stretch(
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
-    step = first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, y, z, k)
+    step = first_step(order, Stretch(rhs, n, p, t, target, lower, upper, rtol, absolute), y, z, k)
     evaluations, steps, rejected = 2, 0, False
     stiff = other = 0
     speeds = np.empty((2, len(events.roots)))

@@ -18,7 +18,7 @@ from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.batch import integrate
 from invsamp.solvers.ode.integrators.event_handling import inset, leave
 from invsamp.solvers.ode.integrators.function_pointers import call
-from invsamp.solvers.ode.integrators.initial_step import longest_first_step
+from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_step
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
@@ -216,7 +216,7 @@ class _Lsoda:
             self.status = Status.TOO_MANY_STEPS
             return None
         n, begin, end = self.control.n_states, float(nodes[0]), float(nodes[-1])
-        most = longest_first_step(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights, y)
+        most = longest_first_step(Stretch(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights), y)
         try:
             values, info = odeint(
                 flat,

@@ -48,6 +48,21 @@ class Course(NamedTuple):
             pauses=self.pauses[rows], jumps=self.jumps[rows], shifts=self.shifts[rows], which=self.which[rows]
         )
 
+    def with_pauses(self, pauses: Array, jumps: Array, shifts: Array, which: Integers) -> Course:
+        """With more of them, a row for each trajectory; ``which`` has this shape or broadcasts to it."""
+        more = pauses, jumps, shifts, np.broadcast_to(which, pauses.shape)
+        pauses, jumps, shifts, which = (
+            np.concatenate([np.broadcast_to(old, (len(pauses), *old.shape[1:])), new], axis=1)
+            for old, new in zip(self[:4], more, strict=True)
+        )
+        order = np.argsort(pauses, axis=1, kind="stable")
+        return self._replace(
+            pauses=np.take_along_axis(pauses, order, 1),
+            jumps=np.take_along_axis(jumps, order[..., None], 1),
+            shifts=np.take_along_axis(shifts, order[..., None], 1),
+            which=np.take_along_axis(which, order, 1),
+        )
+
 
 class Control(NamedTuple):
     """Error and step control of a batch; y has blocks of ``n_states`` components: the states, then each sensitivity."""

@@ -27,9 +27,9 @@ from invsamp.solvers.ode.codegen.compile_rhs import (
     prepare_stop,
 )
 from invsamp.solvers.ode.codegen.discontinuity_detection import set_jumps
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.rosenbrock_jacobians import is_traced, prepare_linearized
 from invsamp.solvers.ode.codegen.signature_check import probe
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
 from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.events.doses_and_events import (
     Dose,
