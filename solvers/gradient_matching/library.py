@@ -1,11 +1,12 @@
 r"""Candidate terms of an ODE that is linear in its parameters, :math:`x' = f_0(t, x) + F(t, x)\, p`.
 
 A `Library` says which term stands in which equation, and which coefficient multiplies it. `linear_in_parameters` makes
-it of a right-hand side; terms that SymPy cannot trace are functions of one's own.
+it of a right-hand side; terms that do not trace are functions of one's own.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,9 @@ import numpy.typing as npt
 from invsamp import arguments
 from invsamp.arguments import function, instance, sequence, store, text
 from invsamp.solvers.foreign import Expression
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs, trace
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
+from invsamp.solvers.ode.codegen.operation_graph import operands_of, reachable, trace_graph
+from invsamp.solvers.ode.symbolic.symbols import number
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x)``: times (N,) and a sequence of one array (N,) per state -> values (N,).
@@ -124,23 +127,23 @@ def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[s
 
     names, unknown = _names("states", states), _names("parameters", parameters)
     function("rhs", rhs, "(t, x, p)")
-    t, x, p, sides = trace(rhs, len(names), len(unknown))
+    t, x, p, sides = _expressions(rhs, len(names), len(unknown))
     shown = dict(zip((t, *x, *p), (sympy.Symbol(name) for name in ("t", *names, *unknown)), strict=True))
     entries = []
     for equation, side in enumerate(sides):
         rest = side
-        for number, symbol in enumerate(p):
+        for column, symbol in enumerate(p):
             slope = sympy.diff(side, symbol)
             # an expression may hide that it is linear, as (a + b)**2 - a**2 - 2*a*b - b**2 does
             if slope.free_symbols & set(p):
                 slope = sympy.simplify(slope)
             if slope.free_symbols & set(p):
                 raise ValueError(
-                    f"parameters must enter rhs linearly, got {unknown[number]} nonlinearly in "
+                    f"parameters must enter rhs linearly, got {unknown[column]} nonlinearly in "
                     f"{names[equation]}' = {side.subs(shown)}"
                 )
             if slope != 0:
-                entries.append(Entry(number, equation, _symbolic_term(slope, t, x, shown)))
+                entries.append(Entry(column, equation, _symbolic_term(slope, t, x, shown)))
             rest -= slope * symbol
         rest = sympy.expand(rest)
         if rest.free_symbols & set(p):
@@ -148,6 +151,35 @@ def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[s
         if rest != 0:
             entries.append(Entry(None, equation, _symbolic_term(rest, t, x, shown)))
     return Library(names, unknown, tuple(entries))
+
+
+def _expressions(rhs: Rhs, n: int, q: int) -> tuple[Expression, list[Expression], list[Expression], list[Expression]]:
+    """Symbols of time, states and parameters, and the values of a right-hand side as SymPy's expressions in these."""
+    import sympy
+
+    traced = trace_graph(rhs, n, q)
+    t = sympy.Symbol("time", real=True)
+    inputs = {"y": [sympy.Symbol(f"state{i}", real=True) for i in range(n)]}
+    inputs["p"] = [sympy.Symbol(f"parameter{j}", real=True) for j in range(q)]
+    functions = {
+        **{"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": sympy.Pow},
+        **{"<": sympy.Lt, "<=": sympy.Le, ">": sympy.Gt, ">=": sympy.Ge},
+        **{"and": sympy.And, "or": sympy.Or, "not": sympy.Not, "fabs": sympy.Abs},
+        **{"log1p": lambda a: sympy.log(1 + a), "expm1": lambda a: sympy.exp(a) - 1},
+        "select": lambda condition, a, b: sympy.Piecewise((a, condition), (b, True)),
+    }
+    found: dict[int, Expression] = {}
+    for index in reachable(traced.graph, traced.outputs):
+        row = traced.graph.rows[index]
+        name = row[0]
+        if name == "constant":
+            found[index] = number(row[1])
+        elif name == "t" or name in inputs:
+            found[index] = t if name == "t" else inputs[name][row[1]]
+        else:
+            function = functions.get(name) or getattr(sympy, name)
+            found[index] = function(*(found[k] for k in operands_of(row)))
+    return t, inputs["y"], inputs["p"], [found[index] for index in traced.outputs]
 
 
 def _values(term: Term, t: Array, columns: list[Array]) -> Array:

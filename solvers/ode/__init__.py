@@ -1,12 +1,8 @@
 """Ordinary differential equations: `OdeModel` solves them, `OdeObservation` and `MultipleShooting` observe them.
 
-Where to look: `model` (the settings and checks), `doses` (and events), `observation` with `initial_values` and
-`steady_state`, `experiments`, `shooting` (what is measured; its fit in `shooting_fit` and `arrow`), `sbml` (models of
-files, with `sbml_reading`, `symbols` and `formulas`), `right_hand_side` (from plain Python to compiled code and its
-derivatives, with `tracing`, for large systems `graph`, `function_copies`, `fingerprint`, `generated`), `solver`,
-`trajectories`, `march`, `happenings`, `runge_kutta` and its tables `dormand_prince` and `dop853`, `rosenbrock` and
-its table `rodas5p` with `tangents` (the compiled integrator), `integrators` (statuses, LSODA) with `newton` (its
-Jacobians), `differentiation` (sensitivities that can be trusted).
+Where to look: `model` (settings, checks, observations, several experiments, steady states), `events` (doses, events,
+breakpoints, pulses), `codegen` (from plain Python to compiled code and its derivatives), `integrators` (explicit
+Runge-Kutta pairs, Rodas5P, LSODA), `sensitivities`, `multiple_shooting`, `sbml` and `symbolic` (models of SBML files).
 """
 
 from invsamp.solvers.ode.codegen.interpolation_tables import Table

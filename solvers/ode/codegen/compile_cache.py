@@ -58,7 +58,7 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, obj
     """
     if key is None:
         return _compiled(source, f"<{name}>", scope, cache=False)
-    found = is_stored(name, key)
+    found = (folder() / _filename(name, key)).exists()
     path = store(_filename(name, key), source)
     try:
         return _compiled(source, str(path), scope, cache=True)
@@ -79,16 +79,6 @@ def _compiled(source: str, filename: str, scope: Mapping[str, object] | None, *,
         warnings.simplefilter("ignore", NumbaWarning)
         function = cfunc(SIGNATURE, cache=cache, error_model="numpy")(namespace["evaluate"])
     return Compiled(int(function.address or 0), function)
-
-
-def stored(name: str, key: str | None) -> str | None:
-    """Source that `compiled` has stored under this name and key, in this process or another."""
-    return (folder() / _filename(name, key)).read_text(encoding="utf-8") if key and is_stored(name, key) else None
-
-
-def is_stored(name: str, key: str | None) -> bool:
-    """Whether there is such source."""
-    return key is not None and (folder() / _filename(name, key)).exists()
 
 
 def _filename(name: str, key: str) -> str:

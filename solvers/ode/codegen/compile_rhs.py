@@ -23,19 +23,28 @@ from numba import njit
 from numba.extending import overload
 
 from invsamp.solvers.foreign import Called, Term
-from invsamp.solvers.ode.codegen.compile_cache import Compiled, compiled, digest, is_stored, stored
+from invsamp.solvers.ode.codegen.compile_cache import Compiled, compiled, digest
 from invsamp.solvers.ode.codegen.function_hash import fingerprint
 from invsamp.solvers.ode.codegen.interpolation_tables import Table, without_tables
-from invsamp.solvers.ode.codegen.llvm import graph_source, operations, values_source
+from invsamp.solvers.ode.codegen.llvm import (
+    Plan,
+    emitted,
+    entries_plan,
+    products_source,
+    sensitivities_plan,
+    slopes_plan,
+    source_of,
+    values_plan,
+)
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.operation_graph import trace_graph
 from invsamp.solvers.ode.codegen.rebind_globals import copied
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
 Jacobian = Callable[[Term, Term, Term], Sequence[Sequence[Sequence[Term]]]]
 
 
-#: A Jacobian by states and parameters with more entries is traced as a graph in place of by SymPy.
+#: Up to so many entries of the Jacobian by states and parameters, its product with sensitivities is written out.
 MOST_ENTRIES = 50
 
 #: As what compiled functions get x and p: as tuples, which numba can unpack, or where these will not do as arrays.
@@ -46,6 +55,8 @@ _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _CALLED: dict[str, str | bool] = {"error_model": "numpy", "no_cpython_wrapper": True}
 #: Where derivatives come from; source, and what its names stand for.
 Direct = tuple[str, tuple[str, dict[str, object]]]
+#: Source, and what its ``operations`` compute.
+TracedSource = tuple[str, Callable[[], Plan]]
 
 
 class Prepared(NamedTuple):
@@ -64,16 +75,12 @@ def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
     ValueError
         If ``rhs`` neither traces nor compiles as it stands.
     """
-    if is_large(n, q):
-        return _prepare(
-            "large_states",
-            rhs, n, q,
-            lambda: graph_source(rhs, n, q, 0, ()),
-            partial(_direct, rhs, None, n, q, (), 0),
-            {"operations": operations(rhs, n, q, False)},
-        )  # fmt: skip
-    as_it_stands = partial(_direct, rhs, None, n, q, (), 0)
-    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), as_it_stands)
+
+    def traced() -> TracedSource:
+        trace_graph(rhs, n, q)
+        return source_of(), lambda: values_plan(trace_graph(rhs, n, q))
+
+    return _prepare("states", rhs, n, q, traced, partial(_direct, rhs, None, n, q, (), 0))
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +89,8 @@ def prepare_sensitivities(
 ) -> Prepared:
     """Compile the right-hand side of states and sensitivities: those to parameters, then ``n_initial`` columns.
 
-    See `sensitivities_source` for the order, and for what ``own`` is.
+    ``y`` has the states, then the columns of S one after the other, with S' = (df/dx) S + (df/dp, 0). ``own`` are the
+    parameters that have a column; all by default. Without any and with the identity as S, S' is the Jacobian.
 
     Raises
     ------
@@ -94,19 +102,16 @@ def prepare_sensitivities(
     if jacobian is not None:
         return _prepare(name, (rhs, jacobian), n, q, None, partial(_direct, rhs, jacobian, n, q, chosen, n_initial))
 
-    if is_large(n, q):
-        return _prepare(
-            f"large_{name}",
-            rhs, n, q,
-            lambda: graph_source(rhs, n, q, len(chosen) + n_initial, chosen),
-            partial(_stepped, rhs, n, q, chosen, n_initial),
-            {"operations": operations(rhs, n, q, True)},
-        )  # fmt: skip
+    columns = len(chosen) + n_initial
 
-    def source() -> str:
-        return sensitivities_source(trace(rhs, n, q), n_initial, own=chosen)
+    def traced() -> TracedSource:
+        graph = trace_graph(rhs, n, q)
+        if n * (n + q) <= MOST_ENTRIES:
+            return source_of(), lambda: sensitivities_plan(trace_graph(rhs, n, q), n, columns, chosen)
+        pairs = entries_plan(graph, chosen)[2:]
+        return products_source(n, columns, n, *pairs), lambda: entries_plan(trace_graph(rhs, n, q), chosen)[:2]
 
-    return _prepare(name, rhs, n, q, source, partial(_stepped, rhs, n, q, chosen, n_initial))
+    return _prepare(name, rhs, n, q, traced, partial(_stepped, rhs, n, q, chosen, n_initial))
 
 
 @lru_cache(maxsize=256)
@@ -140,55 +145,33 @@ def prepare_stop(stop: Callable[..., object], n: int, q: int) -> Compiled:
     ValueError
         If it does not compile.
     """
-    key = key_of("stop", stop, n, q)
-    for kind in _KINDS:
-        lines = [*_real(n, q, kind == "arrays"), "out[0] = inner(t, x, c)"]
-        source, scope = _guarded(lines, 1, {"inner": _jitted(stop)})
-        try:
-            return compiled(source, f"stop_{kind}", key=None if key is None else digest(key, source), scope=scope)
-        except Exception as error:
-            if kind == "arrays" or "Tuple" not in str(error):
-                raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
-    raise AssertionError
+
+    def direct(arrays: bool) -> Direct:
+        lines = [*_real(n, q, arrays), "out[0] = inner(t, x, c)"]
+        return "direct", _guarded(lines, 1, {"inner": _jitted(stop)})
+
+    return _prepare("stop", stop, n, q, None, direct).compiled
 
 
 @lru_cache(maxsize=256)
-def prepare_function(name: str, function: Called, n: int, q: int, outputs: int | None, slopes: bool) -> Compiled:
-    """Compile a function of (t, x, p) with its derivatives, in the order of `slopes_source`.
-
-    ``outputs`` is the number of its values, None for a number in place of a sequence.
+def prepare_function(function: Called, n: int, q: int, slopes: bool) -> Compiled:
+    """Compile a function of (t, x, p) with any number of values, and its derivatives in the order of `slopes_plan`.
 
     Raises
     ------
     ValueError
         If it does not trace.
     """
-    kind = f"function{outputs}{slopes}"
-    key = key_of(kind, function, n, q)
-    source = stored(kind, key) or slopes_source(
-        trace(function, n, q, name=name, outputs=outputs or 1, scalar=outputs is None), slopes
-    )
-    return compiled(source, kind, key=key or digest(source))
+    name = f"function{slopes}"
+    traced = trace_graph(function, n, q, whole=False)
+    count = len(traced.outputs)
 
+    def plan() -> Plan:
+        again = trace_graph(function, n, q, whole=False)
+        return slopes_plan(again, n, q) if slopes else values_plan(again)
 
-@lru_cache(maxsize=256)
-def prepare_outputs(function: Called, n: int, q: int, slopes: bool) -> Compiled:
-    """Compile a function of (t, x, p) with any number of values, and its Jacobian: see `values_source`.
-
-    Raises
-    ------
-    ValueError
-        If it does not trace.
-    """
-    name = f"outputs{slopes}"
-    key = key_of(name, function, n, q)
-    source = stored(name, key) or values_source(function, n, q, slopes)
-    return compiled(source, name, key=key, scope={"operations": operations(function, n, q, slopes, whole=False)})
-
-
-def is_large(n: int, q: int, outputs: int | None = None) -> bool:
-    """Whether SymPy would take too long for n outputs by default: it does for seconds from here on."""
-    return (n if outputs is None else outputs) * (n + q) > MOST_ENTRIES
+    source = source_of(count * (2 + n + q) if slopes else 0)
+    return compiled(source, name, key=key_of(name, function, n, q), scope={"operations": emitted(plan)})
 
 
 def _prepare(
@@ -196,42 +179,35 @@ def _prepare(
     parts: object,
     n: int,
     q: int,
-    traced_source: Callable[[], str] | None,
+    traced: Callable[[], TracedSource] | None,
     direct: Callable[[bool], Direct],
-    traced_scope: dict[str, object] | None = None,
 ) -> Prepared:
     key = key_of(name, parts, n, q)
     reason: Exception | None = None
-    # a file from an earlier process says which way is open, without SymPy
-    known = [kind for kind in _KINDS if is_stored(f"{name}_{kind}", _own_key(key, direct(kind == "arrays")))]
-    if traced_source is not None and not known:
+    if traced is not None:
         try:
-            text = stored(f"{name}_traced", key) or traced_source()
-            own = key or (digest(text) if traced_scope is None else None)
-            return Prepared(compiled(text, f"{name}_traced", key=own, scope=traced_scope), "traced")
+            text, plan = traced()
+            return Prepared(compiled(text, f"{name}_traced", key=key, scope={"operations": emitted(plan)}), "traced")
         except Exception as error:  # numba raises all kinds
             reason = error
     how = "direct"
     try:
-        for kind in known or _KINDS:
-            how, (source, scope) = found = direct(kind == "arrays")
+        for kind in _KINDS:
+            how, (source, scope) = direct(kind == "arrays")
+            own = None if key is None else digest(key, source)
             try:
-                return Prepared(compiled(source, f"{name}_{kind}", key=_own_key(key, found), scope=scope), how)
+                return Prepared(compiled(source, f"{name}_{kind}", key=own, scope=scope), how)
             except Exception as error:
                 if kind == "arrays" or "Tuple" not in str(error):
                     raise
         raise AssertionError
     except Exception as error:
-        if reason is None and traced_source is not None:  # an abandoned file, gone now: what does the trace say?
-            return _prepare(name, parts, n, q, traced_source, direct, traced_scope)
-        raise ValueError(_complaint(how, reason, error)) from error
+        raise ValueError(_complaint(name, how, reason, error)) from error
 
 
-def _own_key(key: str | None, direct: Direct) -> str | None:
-    return None if key is None else digest(key, direct[1][0])
-
-
-def _complaint(how: str, reason: Exception | None, error: Exception) -> str:
+def _complaint(name: str, how: str, reason: Exception | None, error: Exception) -> str:
+    if name == "stop":
+        return f"stop must compile with numba, which says: {_short(error)}"
     if how == "complex step":
         return (
             f"sensitivities need a rhs that traces or that numba compiles for complex numbers, or else jacobian=. "
@@ -260,11 +236,12 @@ def key_of(name: str, parts: object, n: int, q: int) -> str | None:
 def _edition() -> str:
     """Changes with the code that writes source, or what the source calls."""
     modules = (
+        "llvm",
         "operation_graph",
         "compile_rhs",
         "interpolation_tables",
         "rosenbrock_jacobians",
-        "sympy_tracing",
+        "numpy_substitutes",
         "rebind_globals",
     )
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 
 Array = npt.NDArray[np.float64]
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from invsamp.solvers.foreign import Jitted, Llvm
 from invsamp.solvers.ode.codegen.llvm_tables import looped
-from invsamp.solvers.ode.codegen.operation_graph import COMPARISONS, Graph, reachable, trace_graph
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
+from invsamp.solvers.ode.codegen.operation_graph import COMPARISONS, Graph, Node, Traced, derivatives, reachable
 
 _LLVM = {
     **{"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -28,99 +26,103 @@ _MOST_WRITTEN_OUT, _MOST_IN_TABLES = 8000, 30_000
 Wanted = tuple[int, int, int]
 #: The same after what it belongs to, in whose order it is computed.
 Planned = tuple[int, int, int, int]
+Plan = tuple[Graph, list[Planned]]
+#: Rows and columns.
+Pairs = list[tuple[int, int]]
+#: Arguments that are written to.
+OUT, TABLE = 3, 4
 
 
-def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
-    """Source of ``evaluate(t, y, p, out)``: states, and ``columns`` of sensitivities, first to the parameters ``own``.
+def source_of(size: int = 0) -> str:
+    """Source of ``evaluate(t, y, p, out)``: so many zeros, but for what the name ``operations`` writes."""
+    zeros = f"    for k in range({size}):\n        out[k] = 0.0\n" if size else ""
+    return f"def evaluate(t, y, p, out):\n{zeros}    operations(t, y, p, out, out)\n"
 
-    It reads the name ``operations``, which is that of `operations`.
+
+def products_source(n: int, columns: int, begin: int, states: Pairs, own: Pairs) -> str:
+    """Source of ``evaluate(t, y, p, out)`` for derivatives of sensitivities, ``columns`` of which stand in y[begin:].
+
+    ``operations`` writes the first n values to out, and entries of two matrices to a table: one by the states with
+    these rows and columns, which multiplies the sensitivities, and one that is added to the first of them.
     """
-    if not columns:
-        return "import numpy as np\n\n\ndef evaluate(t, y, p, out):\n    operations(t, y, p, out, np.empty(0))\n"
-    traced = trace_graph(rhs, n, q)
-    starts = np.searchsorted(traced.by_states.rows, np.arange(n + 1)).tolist()
-    entries = len(traced.by_states.nodes)
-    column = {parameter: k for k, parameter in enumerate(own)}
-    by_own = [
-        (entries + e, row, column[parameter])
-        for e, (row, parameter) in enumerate(zip(*traced.by_parameters[:2], strict=True))
-        if parameter in column
-    ]
     return f"""import numpy as np
 
-STARTS = np.array({starts})
-COLUMNS = np.array({list(traced.by_states.columns)}, dtype=np.int64)
-BY_OWN = np.array({by_own}, dtype=np.int64).reshape(-1, 3)
+STATES = np.array({states}, dtype=np.int64).reshape(-1, 2)
+OWN = np.array({own}, dtype=np.int64).reshape(-1, 2)
 
 
 def evaluate(t, y, p, out):
-    v = np.empty({entries + len(traced.by_parameters.nodes)})
+    v = np.empty({len(states) + len(own)})
     operations(t, y, p, out, v)
-    for first in range({n}, {n * (1 + columns)}, {n}):
-        for i in range({n}):
-            total = 0.0
-            for e in range(STARTS[i], STARTS[i + 1]):
-                total += v[e] * y[first + COLUMNS[e]]
-            out[first + i] = total
-    for k in range({len(by_own)}):
-        out[{n} + BY_OWN[k, 2] * {n} + BY_OWN[k, 1]] += v[BY_OWN[k, 0]]
-"""
-
-
-def values_source(function: Rhs, n: int, q: int, slopes: bool) -> str:
-    """Source of ``evaluate(t, y, p, out)`` for any function of (t, x, p): its values, then, row by row, its Jacobian.
-
-    It reads the name ``operations``, which is that of `operations`.
-    """
-    traced = trace_graph(function, n, q, whole=False)
-    count, by = len(traced.outputs), (traced.by_states, traced.by_parameters)
-    rows = [row for each in by for row in each.rows]
-    columns = [*by[0].columns, *(n + column for column in by[1].columns)]
-    places = [count + row * (n + q) + column for row, column in zip(rows, columns, strict=True)]
-    fill = f"""
-    for k in range({count}, {count * (1 + n + q)}):
+    for k in range({n}, {n * (1 + columns)}):
         out[k] = 0.0
-    for e in range({len(places)}):
-        out[PLACES[e]] = v[e]
+    for e in range({len(states)}):
+        row, column, slope = STATES[e, 0], STATES[e, 1], v[e]
+        for k in range({columns}):
+            out[{n} + k * {n} + row] += slope * y[{begin} + k * {n} + column]
+    for e in range({len(own)}):
+        out[{n} + OWN[e, 1] * {n} + OWN[e, 0]] += v[{len(states)} + e]
 """
-    return f"""import numpy as np
-
-PLACES = np.array({places}, dtype=np.int64)
 
 
-def evaluate(t, y, p, out):
-    v = np.empty({len(places)})
-    operations(t, y, p, out, v)
-{fill if slopes else ""}"""
+def values_plan(traced: Traced) -> Plan:
+    """The values of a function to out."""
+    return traced.graph, [(k, OUT, k, node) for k, node in enumerate(traced.outputs)]
 
 
-def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Jitted:
-    """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
-
-    def planned() -> tuple[Graph, list[Planned]]:
-        traced = trace_graph(rhs, n, q, whole=whole)
-        wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
-        if slopes:
-            rows = traced.by_states.rows + traced.by_parameters.rows
-            nodes = traced.by_states.nodes + traced.by_parameters.nodes
-            wanted += [(row, 4, k, node) for k, (row, node) in enumerate(zip(rows, nodes, strict=True))]
-        return traced.graph, wanted
-
-    return emitted(planned)
+def slopes_plan(traced: Traced, n: int, q: int) -> Plan:
+    """The values of a function, its derivatives by time, by the states (row by row), and by the parameters."""
+    graph, wanted = values_plan(traced)
+    count = len(wanted)
+    for row, output in enumerate(traced.outputs):
+        wanted += [(row, OUT, count + row, node) for node in derivatives(graph, output, ("t",)).values()]
+    for first, width, by in ((2 * count, n, traced.by_states), (count * (2 + n), q, traced.by_parameters)):
+        wanted += [(row, OUT, first + row * width + column, node) for row, column, node in zip(*by, strict=True)]
+    return graph, wanted
 
 
-def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Jitted:
+def jacobian_plan(traced: Traced, n: int) -> Plan:
+    """The right-hand side, then df/dx row by row."""
+    graph, wanted = values_plan(traced)
+    return graph, wanted + [(i, OUT, n + i * n + j, node) for i, j, node in zip(*traced.by_states, strict=True)]
+
+
+def sensitivities_plan(traced: Traced, n: int, columns: int, own: Sequence[int]) -> Plan:
+    """The right-hand side and the derivatives of sensitivities, which follow the states in y, as one graph."""
+    graph, wanted = values_plan(traced)
+    found = {(k, i): graph.constant(0.0) for k in range(columns) for i in range(n)}
+    for i, j, node in zip(*traced.by_states, strict=True):
+        for k in range(columns):
+            found[k, i] = Node(graph, node) * graph.node("y", n + k * n + j) + found[k, i]
+    for i, j, node in zip(*traced.by_parameters, strict=True):
+        if j in own:
+            found[own.index(j), i] = Node(graph, node) + found[own.index(j), i]
+    return graph, wanted + [(i, OUT, n + k * n + i, node.index) for (k, i), node in found.items()]
+
+
+def entries_plan(traced: Traced, own: Sequence[int]) -> tuple[Graph, list[Planned], Pairs, Pairs]:
+    """The right-hand side, and in a table the derivatives by states and those by ``own``: for `products_source`."""
+    graph, wanted = values_plan(traced)
+    states = list(zip(*traced.by_states, strict=True))
+    chosen = [(i, own.index(j), node) for i, j, node in zip(*traced.by_parameters, strict=True) if j in own]
+    wanted += [(i, TABLE, k, node) for k, (i, _, node) in enumerate([*states, *chosen])]
+    return graph, wanted, [(i, j) for i, j, _ in states], [(i, k) for i, k, _ in chosen]
+
+
+def emitted(planned: Callable[[], Plan]) -> Jitted:
     """Compiled ``operations(t, y, p, out, v)`` that computes what is planned when it is compiled."""
 
     def typed(typingctx: Llvm, t: Llvm, y: Llvm, p: Llvm, out: Llvm, v: Llvm) -> Llvm:
         def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
             t, y, p, out, v = values
-            table = context.make_array(signature.args[4])(context, builder, v).data
+            kind = signature.args[4]
+            table = v if isinstance(kind, types.CPointer) else context.make_array(kind)(context, builder, v).data
             graph, wanted = planned()
             written_out = len(reachable(graph, [node for *_, node in wanted])) <= _MOST_WRITTEN_OUT
             most = _MOST_OPERATIONS if written_out else _MOST_IN_TABLES
-            for piece in _pieces(graph, [entry[1:] for entry in sorted(wanted)], most):
-                function = _function(builder.module, graph, piece, written_out)
+            pieces = _pieces(graph, [entry[1:] for entry in sorted(wanted)], most)
+            for piece in pieces:
+                function = _function(builder.module, graph, piece, written_out, len(pieces) > 1)
                 builder.call(function, [t, y, p, out, table])
             return context.get_dummy_value()
 
@@ -143,13 +145,13 @@ def _pieces(graph: Graph, wanted: Sequence[Wanted], most: int) -> list[list[Want
     return pieces
 
 
-def _function(module: Llvm, graph: Graph, wanted: Sequence[Wanted], written_out: bool) -> Llvm:
+def _function(module: Llvm, graph: Graph, wanted: Sequence[Wanted], written_out: bool, apart: bool) -> Llvm:
     """LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted."""
     pointer = _DOUBLE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [_DOUBLE, pointer, pointer, pointer, pointer])
     function = ir.Function(module, kind, module.get_unique_name("operations"))
     function.linkage = "internal"
-    function.attributes.add("noinline")
+    function.attributes.add("noinline" if apart else "alwaysinline")
     if not written_out:
         looped(module, function, graph, wanted, _operation)
         return function
@@ -191,7 +193,7 @@ def _operation(builder: Llvm, name: str, operands: Sequence[Llvm]) -> Llvm:
         return builder.fcmp_ordered(name, *operands)
     if name == "select":
         return builder.select(*operands)
-    known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
+    known = {"fabs": "llvm.fabs.f64", "floor": "llvm.floor.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
     kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
     function = builder.module.globals.get(known) or ir.Function(builder.module, kind, known)
     return builder.call(function, operands)

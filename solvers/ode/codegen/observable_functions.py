@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.arguments import store
 from invsamp.solvers.foreign import Called, Term
-from invsamp.solvers.ode.codegen.compile_rhs import is_large, prepare_outputs
-from invsamp.solvers.ode.codegen.operation_graph import trace_graph
-from invsamp.solvers.ode.codegen.rebind_globals import copied
-from invsamp.solvers.ode.codegen.sympy_tracing import symbolic, vector, vector_entries
+from invsamp.solvers.ode.codegen.compile_rhs import MOST_ENTRIES, prepare_function
+from invsamp.solvers.ode.codegen.operation_graph import Traced, run_graph, trace_graph
 from invsamp.solvers.ode.integrators.function_pointers import call
 
 Array = npt.NDArray[np.float64]
@@ -46,8 +45,8 @@ class StateFunction:
     ----------
     n_outputs : int
     derivatives : {"given", "symbolic", "complex step"}
-        Where the derivatives come from: ``jacobian`` if there is one; else SymPy if the function can be traced (no
-        branches on its arguments), which is evaluated on whole arrays; else a complex step, which takes an
+        Where the derivatives come from: ``jacobian`` if there is one; else the function's operations if it traces
+        (no branches on its arguments), which are evaluated on whole arrays; else a complex step, which takes an
         analytic function and, as a given Jacobian does, one Python call for each time and trajectory.
 
     Raises
@@ -62,8 +61,7 @@ class StateFunction:
     jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None
     n_outputs: int = field(init=False)
     derivatives: Literal["given", "symbolic", "complex step"] = field(init=False)
-    _values: Called | None = field(init=False, repr=False)
-    _slopes: Called | None = field(init=False, repr=False)
+    _traced: _Compiled | _Interpreted | None = field(init=False, repr=False)
     #: What makes it again, where that is not what it was made of.
     _origin: tuple[Called, tuple[object, ...]] | None = field(default=None, init=False, repr=False)
 
@@ -75,40 +73,35 @@ class StateFunction:
         for name, value in (("of", self.function), ("jacobian", self.jacobian)):
             if not callable(value) and (name == "of" or value is not None):
                 raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
-        large = _large(self.function, self.n_states, self.n_parameters)
-        traced = large or _trace(self.function, self.n_states, self.n_parameters)
-        values: Called | None
-        slopes: Called | None
-        if isinstance(traced, Exception):
-            count = self._probe(traced)
-            values = slopes = None
-            source = "complex step"
+        try:
+            traced = trace_graph(self.function, self.n_states, self.n_parameters, whole=False, name="of")
+        except ValueError as error:
+            count, evaluated, source = self._probe(error), None, "complex step"
         else:
-            count, values, slopes = traced
-            source = "symbolic"
-        object.__setattr__(self, "n_outputs", count)
-        object.__setattr__(self, "derivatives", "given" if self.jacobian is not None else source)
-        object.__setattr__(self, "_values", values)
-        object.__setattr__(self, "_slopes", slopes)
+            count, source = len(traced.outputs), "symbolic"
+            if not count:
+                raise ValueError("of must return a sequence of at least one output, got ()")
+            n, q = self.n_states, self.n_parameters
+            large = count * (n + q) > MOST_ENTRIES
+            evaluated = _Compiled(self.function, n, q, count) if large else _Interpreted(traced, n, q)
+        store(self, n_outputs=count, derivatives="given" if self.jacobian is not None else source, _traced=evaluated)
 
     def __call__(self, times: Array, states: Array, parameters: Array) -> Array:
         """Outputs (batch, n_times, n_outputs).
 
         At times (n_times,), for states (batch, n_times, n_states) and parameters (batch, n_parameters).
         """
-        if self._values is None:
+        if self._traced is None:
             return self._looped(self._value_at, times, states, parameters, self.n_outputs)
-        return self._vectorized(self._values, times, states, parameters, self.n_outputs)
+        return self._traced.values(times, states, parameters)
 
     def jacobians(self, times: Array, states: Array, parameters: Array) -> Array:
         """Derivatives (batch, n_times, n_outputs, n_states + n_parameters), for the same arguments."""
-        columns = self.n_states + self.n_parameters
-        size = self.n_outputs * columns
         if self.derivatives == "symbolic":
-            assert self._slopes is not None
-            flat = self._vectorized(self._slopes, times, states, parameters, size)
-        else:
-            flat = self._looped(self._jacobian_at, times, states, parameters, size)
+            assert self._traced is not None
+            return self._traced.slopes(times, states, parameters)
+        columns = self.n_states + self.n_parameters
+        flat = self._looped(self._jacobian_at, times, states, parameters, self.n_outputs * columns)
         return flat.reshape(*flat.shape[:2], self.n_outputs, columns)
 
     @property
@@ -119,17 +112,6 @@ class StateFunction:
         except ValueError:
             return frozenset(range(self.n_parameters))
         return frozenset(traced.by_parameters.columns)
-
-    def _vectorized(self, compiled: Called, times: Array, states: Array, parameters: Array, size: int) -> Array:
-        out = np.empty((*states.shape[:2], size))
-        if isinstance(compiled, _Compiled):
-            compiled(times, states, parameters, out)
-            return out
-        with np.errstate(all="ignore"):
-            entries = compiled(times, np.moveaxis(states, 2, 0), parameters.T[:, :, None])
-        for k, entry in enumerate(entries):
-            out[:, :, k] = entry
-        return out
 
     def _looped(
         self, function: Callable[..., Array], times: Array, states: Array, parameters: Array, size: int
@@ -195,18 +177,53 @@ def _complex_stays() -> Iterator[None]:
 
 
 class _Compiled:
-    """A function that is compiled on its first call."""
+    """A large traced function, which is compiled on its first call."""
 
-    def __init__(self, function: Function, n: int, q: int, count: int, slopes: bool) -> None:
-        self.of, self.count, self.slopes = (function, n, q), count, slopes
+    def __init__(self, function: Function, n: int, q: int, count: int) -> None:
+        self.of, self.count = (function, n, q), count
 
-    def __call__(self, times: Array, states: Array, parameters: Array, out: Array) -> None:
-        """Values, or slopes, to ``out`` (batch, n_times, size)."""
-        address = prepare_outputs(*self.of, self.slopes).address
-        skipped = self.count if self.slopes else 0
-        every = np.empty((out.shape[0] * out.shape[1], skipped + out.shape[2]))
-        _fill(address, times, np.ascontiguousarray(states), np.ascontiguousarray(parameters), every)
-        out[...] = every[:, skipped:].reshape(out.shape)
+    def values(self, times: Array, states: Array, parameters: Array) -> Array:
+        """(batch, n_times, outputs)."""
+        return self._filled(False, self.count, times, states, parameters)
+
+    def slopes(self, times: Array, states: Array, parameters: Array) -> Array:
+        """(batch, n_times, outputs, n + q)."""
+        (_, n, q), count = self.of, self.count
+        every = self._filled(True, count * (2 + n + q), times, states, parameters)
+        by_states, by_parameters = np.split(every[..., 2 * count :], [count * n], axis=-1)
+        shape = (*every.shape[:2], count)
+        return np.concatenate([by_states.reshape(*shape, n), by_parameters.reshape(*shape, q)], axis=-1)
+
+    def _filled(self, slopes: bool, size: int, times: Array, states: Array, parameters: Array) -> Array:
+        out = np.empty((states.shape[0] * states.shape[1], size))
+        address = prepare_function(*self.of, slopes).address
+        _fill(address, times, np.ascontiguousarray(states), np.ascontiguousarray(parameters), out)
+        return out.reshape(*states.shape[:2], size)
+
+
+class _Interpreted:
+    """A small traced function, whose operations NumPy does one by one on whole arrays."""
+
+    def __init__(self, traced: Traced, n: int, q: int) -> None:
+        self.traced, self.n, self.q = traced, n, q
+
+    def values(self, times: Array, states: Array, parameters: Array) -> Array:
+        """(batch, n_times, outputs)."""
+        found = run_graph(self.traced.graph, self.traced.outputs, times, states, parameters)
+        out = np.empty((*states.shape[:2], len(self.traced.outputs)))
+        for k, node in enumerate(self.traced.outputs):
+            out[:, :, k] = found[node]
+        return out
+
+    def slopes(self, times: Array, states: Array, parameters: Array) -> Array:
+        """(batch, n_times, outputs, n + q)."""
+        by = self.traced.by_states, self.traced.by_parameters
+        found = run_graph(self.traced.graph, [*by[0].nodes, *by[1].nodes], times, states, parameters)
+        out = np.zeros((*states.shape[:2], len(self.traced.outputs), self.n + self.q))
+        for first, entries in zip((0, self.n), by, strict=True):
+            for row, column, node in zip(*entries, strict=True):
+                out[:, :, row, first + column] = found[node]
+        return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -214,37 +231,3 @@ def _fill(address: int, times: Array, states: Array, parameters: Array, out: Arr
     for row in range(states.shape[0]):
         for k in range(states.shape[1]):
             call(address, times[k], states[row, k], parameters[row], out, row * states.shape[1] + k)
-
-
-def _large(function: Function, n: int, q: int) -> tuple[int, _Compiled, _Compiled] | None:
-    """Number of outputs, and compiled functions for them and their derivatives, of what SymPy would take long for."""
-    try:
-        count = len(trace_graph(function, n, q, whole=False).outputs)
-    except ValueError:  # whether SymPy can do it is for it to say
-        return None
-    if not count or not is_large(n, q, count):
-        return None
-    return count, _Compiled(function, n, q, count, False), _Compiled(function, n, q, count, True)
-
-
-def _trace(
-    function: Function, n_states: int, n_parameters: int
-) -> tuple[int, Callable[..., object], Callable[..., object]] | Exception:
-    """Number of outputs, and NumPy functions for them and for their derivatives; or what kept it from being traced."""
-    import sympy  # a quarter of a second, which observing states does not need
-
-    t = sympy.Symbol("time", real=True)
-    x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
-    p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
-    try:
-        result = copied(function, symbolic)(t, vector(x), vector(p))
-        outputs = [sympy.sympify(entry) for entry in vector_entries(result)]
-        slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
-    except Exception as error:
-        return error
-    if not outputs:
-        raise ValueError(f"of must return a sequence of at least one output, got {result!r}")
-    compiled = (
-        sympy.lambdify([t, x, p], entries, modules=["scipy", "numpy"], cse=True) for entries in (outputs, slopes)
-    )
-    return len(outputs), *compiled

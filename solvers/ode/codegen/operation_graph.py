@@ -1,24 +1,24 @@
-"""Tracing of large right-hand sides: a graph of operations without repetitions, and its derivatives.
+"""Tracing of right-hand sides: a graph of operations without repetitions, and its derivatives.
 
-SymPy takes minutes for fifty states, and numba for the source that comes out of it. Here an operation is a row of a
-table, which finds common subexpressions as they arise; derivatives are taken backwards from each output, so that their
-cost is proportional to what the output depends on; and LLVM gets the operations themselves, without a detour by Python
-(`invsamp.solvers.ode.codegen.llvm`).
+An operation is a row of a table, which finds common subexpressions as they arise; derivatives are taken backwards from
+each output, so that their cost is proportional to what the output depends on; and LLVM gets the operations themselves,
+without a detour by Python (`invsamp.solvers.ode.codegen.llvm`).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import erf
 
 from invsamp.solvers.foreign import Called, Term
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs, Untraceable, converter, vector, vector_entries
 from invsamp.solvers.ode.codegen.rebind_globals import copied
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs, Untraceable, converter, vector, vector_entries
 
 Array = npt.NDArray[np.float64]
 
@@ -99,6 +99,18 @@ class Node:
     def __rpow__(self, other: object) -> Node:
         return _binary("pow", other, self)
 
+    def __floordiv__(self, other: object) -> Node:
+        return floor(self / other)
+
+    def __rfloordiv__(self, other: object) -> Node:
+        return floor(other / self)
+
+    def __mod__(self, other: object) -> Node:
+        return self - other * floor(self / other)
+
+    def __rmod__(self, other: object) -> Node:
+        return other - self * floor(other / self)
+
     def __neg__(self) -> Node:
         return 0.0 - self
 
@@ -146,23 +158,33 @@ class Traced(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
+def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True, name: str = "rhs") -> Traced:
     """Run a right-hand side of n states and q parameters on nodes, and differentiate it.
 
-    ``whole`` says that it has to have one value per state; another function of (t, x, p) has as many as it likes.
+    ``whole`` says that it has to have one value per state; another function of (t, x, p), which errors call ``name``,
+    has as many as it likes, and may return a number in place of a sequence.
 
     Raises
     ------
     Untraceable
-        A ValueError, as of `invsamp.solvers.ode.codegen.sympy_tracing.trace`.
+        A ValueError, if it does not run on nodes, for instance because it branches on its arguments, or if it rounds
+        states or parameters, which has no derivative.
     """
     graph = Graph()
     try:
         outputs = run_on_nodes(graph, rhs, n, q)
     except Exception as error:
-        raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
+        taken = ", ".join(sorted(functions_of_nodes()))
+        raise Untraceable(
+            f"{name} must be traceable (arithmetic, arrays, and {taken}; no branches), but tracing raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if whole and len(outputs) != n:
-        raise ValueError(f"rhs must return {n} values, one per state, got {len(outputs)}")
+        raise ValueError(f"{name} must return {n} values, one per state, got {len(outputs)}")
+    if _rounds(graph, outputs):
+        raise Untraceable(
+            f"{name} must be traceable, but rounding (floor, %) of states or parameters has no derivative"
+        )
     slopes: dict[str, list[tuple[int, int, int]]] = {"y": [], "p": []}
     for row, output in enumerate(outputs):
         for (kind, column), node in sorted(derivatives(graph, output).items()):
@@ -173,23 +195,37 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     return Traced(graph, outputs, by_states, by_parameters)
 
 
+def _rounds(graph: Graph, outputs: Sequence[int]) -> bool:
+    """Whether values, apart from the conditions among them, depend on states or parameters that are rounded."""
+    stack, seen = list(outputs), set()
+    while stack:
+        index = stack.pop()
+        row = graph.rows[index]
+        if index in seen or row[0] in CONDITIONS:
+            continue
+        seen.add(index)
+        if row[0] == "floor" and any(graph.rows[k][0] in ("y", "p") for k in reachable(graph, [index])):
+            return True
+        stack += row[2:] if row[0] == "select" else operands_of(row)
+    return False
+
+
 def run_on_nodes(
     graph: Graph,
     function: Called,
     n: int,
     q: int,
-    elementary: Callable[[], dict[str, Term]] | None = None,
     builtins: Mapping[str, object] | None = None,
 ) -> tuple[int, ...]:
     """Places of the values of a function of (t, x, p) that is run on nodes; raises whatever it raises for them.
 
-    ``elementary`` has what the function may call from `math` or `numpy`, `functions_of_nodes` by default, and
-    ``builtins`` what stands in for builtins.
+    ``builtins`` has what stands in for builtins.
     """
     t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
-    runnable = copied(function, converter(elementary or functions_of_nodes), builtins=builtins)
+    runnable = copied(function, converter(functions_of_nodes), builtins=builtins)
     values = runnable(t, vector(x), vector(p))
-    return tuple(graph.constant(each).index for each in list(vector_entries(values)))
+    listed = vector_entries(values) if hasattr(values, "__len__") or isinstance(values, Iterable) else (values,)
+    return tuple(graph.constant(each).index for each in list(listed))
 
 
 COMPARISONS = ("<", "<=", ">", ">=")
@@ -205,6 +241,37 @@ def reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -
             found.add(index)
             stack += operands_of(graph.rows[index])
     return sorted(found)
+
+
+#: Functions of NumPy and SciPy that do operations with other names than theirs.
+_BY_NUMPY: dict[str, Called] = {
+    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power, "select": np.where},
+    **{"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal},
+    **{"and": np.logical_and, "or": np.logical_or, "not": np.logical_not},
+    **{"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2},
+    **{"asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": erf},
+}
+
+
+def run_graph(graph: Graph, nodes: Sequence[int], times: Array, states: Array, parameters: Array) -> dict[int, Term]:
+    """Values of some operations, by their places, that broadcast to (batch, n_times).
+
+    At times (n_times,), for states (batch, n_times, n) and parameters (batch, q).
+    """
+    found: dict[int, Term] = {}
+    with np.errstate(all="ignore"):
+        for index in reachable(graph, nodes):
+            name, *operands = graph.rows[index]
+            if name == "constant":
+                found[index] = operands[0]
+            elif name == "t":
+                found[index] = times
+            elif name in ("y", "p"):
+                found[index] = states[:, :, operands[0]] if name == "y" else parameters[:, operands[0], None]
+            else:
+                function = _BY_NUMPY.get(name) or getattr(np, name)
+                found[index] = function(*(found[k] for k in operands))
+    return found
 
 
 def operands_of(row: Row) -> tuple[int, ...]:
@@ -274,7 +341,7 @@ RULES: dict[str, Callable[..., tuple[Node, ...]]] = {
     "acosh": lambda z, a: (1.0 / _unary("sqrt", a * a - 1.0),),
     "atanh": lambda z, a: (1.0 / (1.0 - a * a),),
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
-    "fabs": lambda z, a: (a / z,),
+    "fabs": lambda z, a: (_selected(a < 0.0, -1.0, 1.0),),
     "floor": lambda z, a: (z.graph.constant(0.0),),
 }
 CONDITIONS = (*COMPARISONS, "and", "or", "not")
@@ -403,4 +470,13 @@ def functions_of_nodes() -> dict[str, Term]:
         **{"maximum": larger, "minimum": smaller, "clip": lambda a, low, high: smaller(larger(a, low), high)},
         "hypot": lambda a, b: _unary("sqrt", a * a + b * b),
         "sign": lambda a: where(a > 0.0, 1.0, where(a < 0.0, -1.0, 0.0)),
+        **{"floor": floor, "ceil": lambda a: -floor(-a)},
+        **{name: lambda a, b: a % b for name in ("mod", "remainder")},
+        "fmod": lambda a, b: where(a >= 0.0, 1.0, -1.0) * (_unary("fabs", a) % _unary("fabs", b)),
+        "heaviside": lambda a, at_zero: where(a > 0.0, 1.0, where(a < 0.0, 0.0, at_zero)),
     }
+
+
+def floor(a: Term) -> Term:
+    """The whole number below a node or number."""
+    return a.graph.node("floor", a.index) if isinstance(a, Node) else math.floor(a)

@@ -17,7 +17,17 @@ from typing import NamedTuple
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.codegen.compile_cache import Compiled, compiled
 from invsamp.solvers.ode.codegen.compile_rhs import key_of
-from invsamp.solvers.ode.codegen.llvm import Planned, emitted, operations
+from invsamp.solvers.ode.codegen.llvm import (
+    OUT,
+    TABLE,
+    Pairs,
+    Planned,
+    emitted,
+    jacobian_plan,
+    products_source,
+    source_of,
+)
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.operation_graph import (
     CONDITIONS,
     RULES,
@@ -28,7 +38,6 @@ from invsamp.solvers.ode.codegen.operation_graph import (
     trace_graph,
     where,
 )
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
 
 
 class Linearized(NamedTuple):
@@ -48,14 +57,14 @@ def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, .
         If ``rhs`` does not trace.
     """
     jacobian = compiled(
-        _jacobian_source(rhs, n, q),
+        source_of(n + n * n),
         "jacobian",
         key=key_of("jacobian", rhs, n, q),
-        scope={"operations": operations(rhs, n, q, True)},
+        scope={"operations": emitted(lambda: jacobian_plan(trace_graph(rhs, n, q), n))},
     )
     name = f"tangents{columns}_of_{'_'.join(map(str, own))}"
     found = compiled(
-        _tangents_source(rhs, n, q, columns, own),
+        products_source(n, columns, 2 * n + 1, *_plan(rhs, n, q, own)[2:]),
         "tangents",
         key=key_of(name, rhs, n, q),
         scope={"operations": emitted(lambda: _plan(rhs, n, q, own)[:2])},
@@ -73,50 +82,6 @@ def is_traced(rhs: Rhs, n: int, q: int) -> bool:
     return True
 
 
-def _jacobian_source(rhs: Rhs, n: int, q: int) -> str:
-    traced = trace_graph(rhs, n, q)
-    by = traced.by_states
-    places = [n + row * n + column for row, column in zip(by.rows, by.columns, strict=True)]
-    return f"""import numpy as np
-
-PLACES = np.array({places}, dtype=np.int64)
-
-
-def evaluate(t, y, p, out):
-    v = np.empty({len(places) + len(traced.by_parameters.nodes)})
-    operations(t, y, p, out, v)
-    for k in range({n}, {n + n * n}):
-        out[k] = 0.0
-    for e in range({len(places)}):
-        out[PLACES[e]] = v[e]
-"""
-
-
-def _tangents_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
-    _, _, states, parameters = _plan(rhs, n, q, own)
-    return f"""import numpy as np
-
-STATES = np.array({states}, dtype=np.int64).reshape(-1, 2)
-OWN = np.array({parameters}, dtype=np.int64).reshape(-1, 2)
-
-
-def evaluate(t, y, p, out):
-    v = np.empty({len(states) + len(parameters)})
-    operations(t, y, p, out, v)
-    for k in range({n}, {n * (1 + columns)}):
-        out[k] = 0.0
-    for e in range({len(states)}):
-        row, column, slope = STATES[e, 0], STATES[e, 1], v[e]
-        for k in range({columns}):
-            out[{n} + k * {n} + row] += slope * y[{2 * n + 1} + k * {n} + column]
-    for e in range({len(parameters)}):
-        out[{n} + OWN[e, 1] * {n} + OWN[e, 0]] += v[{len(states)} + e]
-"""
-
-
-Pairs = list[tuple[int, int]]
-
-
 @lru_cache(maxsize=8)
 def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[Planned], Pairs, Pairs]:
     """What to compute, and rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
@@ -125,7 +90,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     in_time: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}
     everywhere = in_time | {("y", i): graph.node("y", n + i) for i in range(n)}
     moved = _tangents(graph, traced.outputs, in_time)
-    wanted = [(k, 3, k, entry.index) for k, entry in enumerate(moved)]
+    wanted = [(k, OUT, k, entry.index) for k, entry in enumerate(moved)]
     entries = [(i, j, node) for i, j, node in zip(*traced.by_states, strict=True)]
     column = {parameter: k for k, parameter in enumerate(own)}
     entries_own = [(i, column[j], node) for i, j, node in zip(*by, strict=True) if j in column]
@@ -135,7 +100,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
         slopes = _tangents(graph, [node for *_, node in group], everywhere)
         for (i, j, _), slope in zip(group, slopes, strict=True):
             if slope.value != 0.0:
-                wanted.append((i, 4, place, slope.index))
+                wanted.append((i, TABLE, place, slope.index))
                 found.append((i, j))
                 place += 1
     return graph, wanted, *pairs

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime
-from invsamp.solvers.ode.events.interval_arithmetic import Operations, enclose
+from invsamp.solvers.ode.events.interval_arithmetic import Operations, Scan, enclose
 from invsamp.solvers.ode.events.pulses import MOST_INTERVALS, add_pulse
-from invsamp.solvers.ode.integrators.batch import Course
 from invsamp.solvers.ode.integrators.event_handling import inset
 from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.trajectories import Course
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ def with_own_breakpoints(
     own : tuple of int
         The parameters by which the states are differentiated.
     """
-    rows, old, columns = len(p), course.pauses.shape[1], course.shifts.shape[2]
+    rows, columns = len(p), course.shifts.shape[2]
     if not len(found.switches) and not len(found.pulses):
         return course
     ends = np.broadcast_to(np.fmax.reduce(times, axis=1), rows).astype(float)
@@ -64,24 +64,10 @@ def with_own_breakpoints(
         room = min(8 * room, most)
     if not (count := int(counts.max(initial=0))):
         return course
-    merged = np.concatenate([np.broadcast_to(course.pauses, (rows, old)), pauses[:, :count]], axis=1)
-    jumps = np.zeros((*merged.shape, course.jumps.shape[2]))
-    jumps[:, :old] = course.jumps
-    moved = np.zeros((*merged.shape, columns))
-    moved[:, :old] = course.shifts
+    jumps, moved = np.zeros((rows, count, course.jumps.shape[2])), np.zeros((rows, count, columns))
     if columns:
-        moved[:, old:, : len(own)] = shifts[:, :count, list(own)]
-    which = np.full(merged.shape, -1)
-    which[:, :old] = course.which
-    if not old:  # those found are in order
-        return course._replace(pauses=merged, jumps=jumps, shifts=moved, which=which)
-    order = np.argsort(merged, axis=1, kind="stable")
-    return course._replace(
-        pauses=np.take_along_axis(merged, order, 1),
-        jumps=np.take_along_axis(jumps, order[..., None], 1),
-        shifts=np.take_along_axis(moved, order[..., None], 1),
-        which=np.take_along_axis(which, order, 1),
-    )
+        moved[:, :, : len(own)] = shifts[:, :count, list(own)]
+    return course.with_pauses(pauses[:, :count], jumps, moved, np.array(-1))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -105,47 +91,44 @@ def _locate_rows(
     for row in range(len(p)):
         if not start[row] < ends[row] < math.inf or not np.isfinite(p[row]).all():
             continue
-        count = 0
+        scan, count = Scan(operations, p[row], bounds), 0
         for s in range(len(switches)):
             count = _switch(
-                operations, switches[s], s < separated, p[row], start[row], ends[row], bounds, space,
-                pauses[row], shifts[row], count,
-            )  # fmt: skip
+                scan, switches[s], s < separated, start[row], ends[row], space, pauses[row], shifts[row], count
+            )
         for s in range(len(pulses)):
-            count = add_pulse(operations, pulses[s], p[row], start[row], ends[row], bounds, space, pauses[row], count)
+            count = add_pulse(scan, pulses[s], start[row], ends[row], space, pauses[row], count)
         k = 0 if len(given) == 1 else row
         counts[row] = _in_order(pauses[row], shifts[row], count, given[k], given_shifts[k])
 
 
 @njit(**INNER)
 def _switch(
-    operations: Operations,
+    scan: Scan,
     switch: Integers,
     separates: bool,
-    p: Array,
     start: float,
     end: float,
-    bounds: Array,
     stack: Array,
     pauses: Array,
     shifts: Array,
     count: int,
 ) -> int:
     """Add the times at which a condition changes, or times between them; how many pauses there are then."""
-    place, level, slope = switch[0], switch[1], switch[2]
+    place, level, slope, bounds = switch[0], switch[1], switch[2], scan.bounds
     looks, before, height = 0, math.nan, 1
     stack[0, 0], stack[0, 1] = start, end
     while height > 0 and count < len(pauses):
         height -= 1
         low, high = stack[height, 0], stack[height, 1]
-        enclose(operations, p, low, high, bounds)
+        enclose(scan, low, high)
         looks += 1
         if bounds[place, 0] == bounds[place, 1]:
             continue
         once = slope >= 0 and bounds[level, 2] == 1.0 and (bounds[slope, 0] > 0.0 or bounds[slope, 1] < 0.0)
         middle = 0.5 * (low + high)
-        at_low, of_low = _value(operations, p, low, place, level, bounds)
-        at_high, of_high = _value(operations, p, high, place, level, bounds)
+        at_low, of_low = _value(scan, low, place, level)
+        at_high, of_high = _value(scan, high, place, level)
         once = once and abs(at_high - at_low) <= 1.0
         short = high - low <= _SHORTEST * (end - start) or not low < middle < high
         if not once and not short and looks < max(_LOOKS, _PER_PAUSE * len(pauses)) and height + 2 <= len(stack):
@@ -153,9 +136,9 @@ def _switch(
             stack[height + 1, 0], stack[height + 1, 1] = low, middle
             height += 2
         elif at_low != at_high:
-            time = _crossing(operations, p, place, level, low, high, at_low, at_high, of_low, of_high, bounds)
+            time = _crossing(scan, place, level, low, high, at_low, at_high, of_low, of_high)
             aside = inset(time)
-            enclose(operations, p, time - aside, time + aside, bounds)
+            enclose(scan, time - aside, time + aside)
             if bounds[level, 2] == 0.0:  # by another one's jump, which is found there
                 continue
             if separates:
@@ -164,7 +147,7 @@ def _switch(
                     count += 1
                 before = time
                 continue
-            enclose(operations, p, time, time, bounds)
+            enclose(scan, time, time)
             pauses[count] = time
             for j in range(len(shifts[count])):
                 by = switch[3 + j]
@@ -175,15 +158,14 @@ def _switch(
 
 
 @njit(**INNER)
-def _value(operations: Operations, p: Array, t: float, place: int, level: int, bounds: Array) -> tuple[float, float]:
-    enclose(operations, p, t, t, bounds)
-    return bounds[place, 0], bounds[level, 0]
+def _value(scan: Scan, t: float, place: int, level: int) -> tuple[float, float]:
+    enclose(scan, t, t)
+    return scan.bounds[place, 0], scan.bounds[level, 0]
 
 
 @njit(**INNER)
 def _crossing(
-    operations: Operations,
-    p: Array,
+    scan: Scan,
     place: int,
     level: int,
     low: float,
@@ -192,7 +174,6 @@ def _crossing(
     at_high: float,
     of_low: float,
     of_high: float,
-    bounds: Array,
 ) -> float:
     """Time at which the value of a condition or step changes between ``low`` and ``high``, to some roundings.
 
@@ -205,11 +186,11 @@ def _crossing(
             guess = 0.5 * (low + high)
         aside = inset(guess)
         left, right = max(guess - aside, low), min(guess + aside, high)
-        at, of = _value(operations, p, left, place, level, bounds)
+        at, of = _value(scan, left, place, level)
         if at != at_low:
             high, of_high = left, of
         else:
-            at, of = _value(operations, p, right, place, level, bounds)
+            at, of = _value(scan, right, place, level)
             if at != at_low:
                 return guess
             low, of_low = right, of

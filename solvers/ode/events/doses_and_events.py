@@ -13,10 +13,11 @@ import numpy.typing as npt
 from invsamp.arguments import function, instance, one_of, optional, sequence, shown, store
 from invsamp.solvers.foreign import Called, OfState
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_function
+from invsamp.solvers.ode.codegen.operation_graph import trace_graph
 from invsamp.solvers.ode.codegen.signature_check import probe
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity, check_quantity, shallow_quantity
-from invsamp.solvers.ode.integrators.batch import Course
 from invsamp.solvers.ode.integrators.event_handling import Events
+from invsamp.solvers.ode.integrators.trajectories import Course
 
 Array = npt.NDArray[np.float64]
 #: A time, and what is added to which states then.
@@ -113,10 +114,13 @@ def check_events(events: object, n: int, parameters: tuple[str, ...]) -> tuple[E
         instance(f"events[{k}]", event, Event, "an Event")
         if event.at is not None:
             store(event, at=check_quantity(f"events[{k}].at", event.at, parameters))
-        for name, values in (("when", None), ("change", n)):
+        for name, values in (("when", 1), ("change", n)):
             if (function := getattr(event, name)) is not None:
                 probe(f"events[{k}].{name}", function, n, len(parameters))
-                prepare_function(f"events[{k}].{name}", function, n, len(parameters), values, False)
+                label = f"events[{k}].{name}"
+                count = len(trace_graph(function, n, len(parameters), whole=False, name=label).outputs)
+                if count != values:
+                    raise ValueError(f"{label} must return {values} values, got {count}")
         checked.append(event)
     return tuple(checked)
 
@@ -140,27 +144,16 @@ def course(
         return plan.fixed
     n, (count, columns) = len(states), (len(plan.times.entries), width // len(states) - 1)
     q, chosen = len(own), list(own)
-    times = np.empty((len(p), plan.fixed.pauses.shape[1] + count))
-    jumps, which = np.zeros((*times.shape, width)), np.full(times.shape, -1)
-    shifts = np.zeros((*times.shape, columns))
-    old = slice(0, times.shape[1] - count)
-    times[:, old], jumps[:, old], which[:, old] = plan.fixed.pauses, plan.fixed.jumps, plan.fixed.which
-    times[:, old.stop :], which[:, old.stop :] = plan.times.values(p), plan.resets
+    jumps, shifts = np.zeros((len(p), count, width)), np.zeros((len(p), count, columns))
     amounts = plan.amounts.values(p)
     for k, (entry, state) in enumerate(plan.given):
-        jumps[:, old.stop + entry, state] += amounts[:, k]
+        jumps[:, entry, state] += amounts[:, k]
     if columns:
-        shifts[:, old.stop :, :q] = plan.times.slopes(p)[:, :, chosen]
+        shifts[:, :, :q] = plan.times.slopes(p)[:, :, chosen]
         slopes = plan.amounts.slopes(p)[:, :, chosen]
         for k, (entry, state) in enumerate(plan.given):
-            jumps[:, old.stop + entry, n + state : n * (1 + q) : n] += slopes[:, k]
-    order = np.argsort(times, axis=1, kind="stable")
-    return plan.fixed._replace(
-        pauses=np.take_along_axis(times, order, 1),
-        jumps=np.take_along_axis(jumps, order[..., None], 1),
-        shifts=np.take_along_axis(shifts, order[..., None], 1),
-        which=np.take_along_axis(which, order, 1),
-    )
+            jumps[:, entry, n + state : n * (1 + q) : n] += slopes[:, k]
+    return plan.fixed.with_pauses(plan.times.values(p), jumps, shifts, plan.resets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,14 +180,14 @@ def _plan(
     at_zero = [event for event in events if event.when is not None]
     at_times = [event for event in events if event.at is not None]
 
-    def address(function: Called | None, values: int | None, slopes: bool) -> int:
-        return 0 if function is None else prepare_function("events", function, n, q, values, slopes).address
+    def address(function: Called | None, slopes: bool) -> int:
+        return 0 if function is None else prepare_function(function, n, q, slopes).address
 
     compiled = Events(
-        np.array([address(event.when, None, False) for event in at_zero], dtype=np.int64),
-        np.array([address(event.when, None, True) for event in at_zero], dtype=np.int64),
+        np.array([address(event.when, False) for event in at_zero], dtype=np.int64),
+        np.array([address(event.when, True) for event in at_zero], dtype=np.int64),
         np.array([DIRECTIONS[event.direction] for event in at_zero], dtype=np.int64),
-        np.array([address(event.change, n, slopes) for event in (*at_zero, *at_times)], dtype=np.int64),
+        np.array([address(event.change, slopes) for event in (*at_zero, *at_times)], dtype=np.int64),
     )
     fixed = [dose for dose in doses if not _depends(dose)]
     times, jumps = _fixed(tuple(time for time in breakpoints if isinstance(time, float)), tuple(fixed), states, width)

@@ -16,19 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.foreign import OfState, Term
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.operation_graph import (
     COMPARISONS,
     Graph,
     Node,
     derivatives,
-    functions_of_nodes,
     joined,
     operands_of,
     reachable,
     run_on_nodes,
     where,
 )
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
 from invsamp.solvers.ode.events.interval_arithmetic import Operations, table
 
 Integers = npt.NDArray[np.int64]
@@ -150,7 +149,7 @@ class _Branching(Graph):
         if self.ways > _MOST_WAYS:
             raise OverflowError
         self.decided, self.met = list(decided), []
-        values = run_on_nodes(self, function, n, q, _functions, {"max": _largest, "min": _smallest})
+        values = run_on_nodes(self, function, n, q, {"max": _largest, "min": _smallest})
         met = self.met
         for k in range(len(met) - 1, len(decided) - 1, -1):
             others = self.run(function, n, q, [*decided, *[True] * (k - len(decided)), False])
@@ -171,17 +170,7 @@ class _Number(Node):
     def __invert__(self) -> object:
         return joined("not", self)
 
-    def __floordiv__(self, other: object) -> Node:
-        return _floor(self / other)
-
-    def __mod__(self, other: object) -> Node:
-        return self - other * _floor(self / other)  # type: ignore[operator]  # a number or a node
-
     __rand__, __ror__ = __and__, __or__
-
-
-def _floor(a: Term) -> Term:
-    return a.graph.node("floor", a.index) if isinstance(a, Node) else np.floor(a)
 
 
 def _largest(*values: Term) -> Term:
@@ -192,15 +181,6 @@ def _largest(*values: Term) -> Term:
 def _smallest(*values: Term) -> Term:
     found = values if len(values) > 1 else tuple(values[0])
     return reduce(lambda a, b: where(a <= b, a, b), found)
-
-
-def _functions() -> dict[str, Term]:
-    return {
-        **functions_of_nodes(),
-        **{"floor": _floor, "ceil": lambda a: -_floor(-a)},
-        **{name: lambda a, b: a % b for name in ("mod", "remainder", "fmod")},
-        "heaviside": lambda a, at_zero: where(a > 0.0, 1.0, where(a < 0.0, 0.0, at_zero)),
-    }
 
 
 def _listed(function: OfState) -> Rhs:

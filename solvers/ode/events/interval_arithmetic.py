@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode.codegen.operation_graph import Row
-from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.function_pointers import INNER, function_of
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ _CONSTANT, _T, _P = range(3)
 _LESS, _LESS_EQUAL, _MORE, _MORE_EQUAL, _AND, _OR, _NOT, _SELECT = range(3, 11)
 _ADD, _SUB, _MUL, _DIV, _POW, _ATAN2 = range(11, 17)
 _LOG, _LOG1P, _SQRT, _ASIN, _ACOSH, _ATANH = range(17, 23)
-_EXP, _EXPM1, _SINH, _TANH, _ATAN, _ASINH, _ERF, _FLOOR = range(23, 31)
+_FLOOR = 30
 _SIN, _COS, _TAN, _COSH, _ACOS, _FABS = range(31, 37)
 
 
@@ -58,13 +58,22 @@ def table(rows: list[Row]) -> Operations:
     return Operations(np.array([CODES[row[0]] for row in rows], dtype=np.int64), operands, constants)
 
 
+class Scan(NamedTuple):
+    """Operations at some parameters, and room for their bounds."""
+
+    operations: Operations
+    p: Array  # (q,)
+    bounds: Array  # (count, 3), of `enclose`
+
+
 @njit(**INNER)
-def enclose(operations: Operations, p: Array, first: float, last: float, bounds: Array) -> None:
+def enclose(scan: Scan, first: float, last: float) -> None:
     """Bounds of all operations over the times from ``first`` to ``last``, and whether they go on without a jump there.
 
     ``bounds`` (count, 3) gets the lower and upper bound, those of a condition being 0 and 1, and 1 where the operation
     neither jumps nor changes its formula within the interval, as far as that is certain, or else 0.
     """
+    operations, p, bounds = scan
     for k in range(len(operations.codes)):
         code = operations.codes[k]
         a, b, c = operations.operands[k, 0], operations.operands[k, 1], operations.operands[k, 2]
@@ -179,35 +188,16 @@ def _of_one(code: int, low: float, high: float) -> tuple[float, float]:
     return _even(abs(low), abs(high), low, high, 0.0)
 
 
-@njit(**INNER)
-def _growing(code: int, x: float) -> float:
-    if code == _EXP:
-        return math.exp(x)
-    if code == _TANH:
-        return math.tanh(x)
-    if code == _LOG:
-        return math.log(x) if x > 0.0 else -_INF
-    if code == _LOG1P:
-        return math.log1p(x) if x > -1.0 else -_INF
-    if code == _SQRT:
-        return math.sqrt(x)
-    if code == _ASIN:
-        return math.asin(x)
-    if code == _ACOSH:
-        return math.acosh(x)
-    if code == _ATANH:
-        return math.atanh(x)
-    if code == _EXPM1:
-        return math.expm1(x)
-    if code == _SINH:
-        return math.sinh(x)
-    if code == _ATAN:
-        return math.atan(x)
-    if code == _ASINH:
-        return math.asinh(x)
-    if code == _ERF:
-        return math.erf(x)
-    return math.floor(x) + 0.0
+_UNDEFINED_BELOW = {"log": 0.0, "log1p": -1.0}
+_growing = function_of(
+    "code, x",
+    [
+        *(f"if code == {CODES[name]} and not x > {least}: return -INF" for name, least in _UNDEFINED_BELOW.items()),
+        *(f"if code == {CODES[name]}: return math.{name}(x)" for name in _GROWING if name != "floor"),
+        "return math.floor(x) + 0.0",
+    ],
+    {"math": math, "INF": _INF},
+)
 
 
 @njit(**INNER)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.events.interval_arithmetic import Operations, enclose
+from invsamp.solvers.ode.events.interval_arithmetic import Scan, enclose
 from invsamp.solvers.ode.integrators.function_pointers import INNER
 
 Array = npt.NDArray[np.float64]
@@ -29,27 +29,17 @@ MOST_INTERVALS, _SHORTEST = 1024, 1e-13
 
 
 @njit(**INNER)
-def add_pulse(
-    operations: Operations,
-    pulse: Integers,
-    p: Array,
-    start: float,
-    end: float,
-    bounds: Array,
-    parts: Array,
-    pauses: Array,
-    count: int,
-) -> int:
+def add_pulse(scan: Scan, pulse: Integers, start: float, end: float, parts: Array, pauses: Array, count: int) -> int:
     """Add the times at which a function becomes active or idle; how many pauses there are then.
 
     ``parts`` (most, 3) are intervals of time with the change within each.
     """
     known, shortest = 1, _SHORTEST * (end - start)
-    parts[0, 0], parts[0, 1], parts[0, 2] = start, end, _change(operations, pulse, p, start, end, bounds)
+    parts[0, 0], parts[0, 1], parts[0, 2] = start, end, _change(scan, pulse, start, end)
     least, most = math.inf, -math.inf
     time = start
     while known < len(parts):
-        value = _value_used(operations, pulse, p, time, bounds)
+        value = _value_used(scan, pulse, time)
         least, most = min(least, value), max(most, value)
         if time == start:
             time = end
@@ -64,7 +54,7 @@ def add_pulse(
         if parts[k, 1] - parts[k, 0] <= shortest:
             parts[k, 2] = 0.0
         else:
-            one, other = _halves(operations, pulse, p, parts[k, 0], parts[k, 1], bounds)
+            one, other = _halves(scan, pulse, parts[k, 0], parts[k, 1])
             _insert(k, known, one, other, parts)
             known += 1
     idle, k = _IDLE * (most - least), 0
@@ -74,7 +64,7 @@ def add_pulse(
     while k < known:
         first, last = parts[k, 0], parts[k, 1]
         if parts[k, 2] > idle and last - first > shortest and known < len(parts):
-            one, other = _halves(operations, pulse, p, first, last, bounds)
+            one, other = _halves(scan, pulse, first, last)
             if min(one, other) <= idle:
                 _insert(k, known, one, other, parts)
                 known += 1
@@ -100,13 +90,11 @@ def _beside(first: float, last: float, start: float, end: float, pauses: Array, 
 
 
 @njit(**INNER)
-def _halves(
-    operations: Operations, pulse: Integers, p: Array, first: float, last: float, bounds: Array
-) -> tuple[float, float]:
+def _halves(scan: Scan, pulse: Integers, first: float, last: float) -> tuple[float, float]:
     """Changes within both halves of an interval."""
     middle = 0.5 * (first + last)
-    one = _change(operations, pulse, p, first, middle, bounds)
-    return one, _change(operations, pulse, p, middle, last, bounds)
+    one = _change(scan, pulse, first, middle)
+    return one, _change(scan, pulse, middle, last)
 
 
 @njit(**INNER)
@@ -121,9 +109,10 @@ def _insert(k: int, known: int, one: float, other: float, parts: Array) -> None:
 
 
 @njit(**INNER)
-def _change(operations: Operations, pulse: Integers, p: Array, first: float, last: float, bounds: Array) -> float:
+def _change(scan: Scan, pulse: Integers, first: float, last: float) -> float:
     """Difference of the bounds over an interval; 0 where the function is not used."""
-    enclose(operations, p, first, last, bounds)
+    bounds = scan.bounds
+    enclose(scan, first, last)
     if pulse[1] >= 0 and bounds[pulse[1], 1] == 0.0:
         return 0.0
     change = bounds[pulse[0], 1] - bounds[pulse[0], 0]
@@ -131,9 +120,10 @@ def _change(operations: Operations, pulse: Integers, p: Array, first: float, las
 
 
 @njit(**INNER)
-def _value_used(operations: Operations, pulse: Integers, p: Array, time: float, bounds: Array) -> float:
+def _value_used(scan: Scan, pulse: Integers, time: float) -> float:
     """Value of a function; NaN, which is left out of extremes, where it is none or not used."""
-    enclose(operations, p, time, time, bounds)
+    bounds = scan.bounds
+    enclose(scan, time, time)
     if (pulse[1] >= 0 and bounds[pulse[1], 1] == 0.0) or not math.isfinite(bounds[pulse[0], 0]):
         return math.nan
     return bounds[pulse[0], 0]

@@ -8,12 +8,12 @@ section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. S
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.integrators import tableau_dop853, tableau_dopri5
 from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.event_handling import (
     Events,
@@ -30,9 +30,8 @@ from invsamp.solvers.ode.integrators.event_handling import (
 )
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm, step
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call
-from invsamp.solvers.ode.integrators.initial_step import first_step
+from invsamp.solvers.ode.integrators.initial_step import Stretch, first_step
 from invsamp.solvers.ode.integrators.rosenbrock import (
-    Linear,
     Workspace,
     attempt,
     interpolate,
@@ -41,7 +40,9 @@ from invsamp.solvers.ode.integrators.rosenbrock import (
     weighted_errors,
     workspace,
 )
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
 from invsamp.solvers.ode.integrators.tableau_rodas5p import STAGES
+from invsamp.solvers.ode.integrators.trajectories import Control, Course, Outcome
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -64,100 +65,75 @@ _Y, _NEXT, _K, _Q, _SCRATCH, _GROWTH, _ROWS = 0, 1, 2, 18, 25, 26, 27
 #: Within those of the interpolant: the first after that of Rodas5P.
 _SQUARES = 4
 
-_FIVE, _EIGHT = tableau_dopri5.TABLE, tableau_dop853.TABLE
-_attempt5, _errors5, _interpolate5, _write5, _before_last5 = step(_FIVE)
-_attempt8, _errors8, _interpolate8, _write8, _before_last8 = step(_EIGHT)
-_LAST5, _LAST8 = len(_FIVE.stages) - 1, len(_EIGHT.stages) - 1
-_POWERS5, _POWERS8 = len(_FIVE.interpolant), len(_EIGHT.interpolant)
-_EXTRA8 = len(_EIGHT.extra_stages)
-_STABLE5, _STABLE8 = _FIVE.most_stable, _EIGHT.most_stable
+_attempt5, _errors5, _interpolate5, _write5, _before_last5 = step(FIVE)
+_attempt8, _errors8, _interpolate8, _write8, _before_last8 = step(EIGHT)
+_LAST5, _LAST8 = len(FIVE.stages) - 1, len(EIGHT.stages) - 1
+_POWERS5, _POWERS8 = len(FIVE.interpolant), len(EIGHT.interpolant)
+_EXTRA8 = len(EIGHT.extra_stages)
+_STABLE5, _STABLE8 = FIVE.most_stable, EIGHT.most_stable
+
+
+class Row(NamedTuple):
+    """Arrays of one trajectory of n states and m components."""
+
+    p: Array  # (q,)
+    times: Array  # (n_times,), may end in NaN
+    absolute: Array  # (m,)
+    out: Array  # (n_times, m)
+    peaks: Array  # (m,)
+    needed: Array  # (n,)
+    work: Array  # (rows, m)
+    space: Workspace
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def march_rows(
     order: int,
     rhs: int,
-    linear: Linear,
-    n: int,
     parameters: Array,
     initial: Array,
     times: Array,
     start: Array,
-    pauses: Array,
-    jumps: Array,
-    shifts: Array,
-    which: Integers,
-    stop: int,
-    events: Events,
-    rtol: float,
-    absolute: Array,
-    weight: float,
-    longest: float,
-    max_steps: int,
-    patience: int,
-    values: Array,
-    status: Integers,
-    evaluations: Integers,
-    steps: Integers,
-    ended: Array,
-    peaks: Array,
-    needed: Array,
+    course: Course,
+    control: Control,
+    outcome: Outcome,
     first: int,
     last: int,
 ) -> None:
-    """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
+    """The trajectories of the rows from ``first`` to ``last``, written into ``outcome``.
 
-    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``, in steps not above
-    ``longest``. Errors of sensitivities count ``weight`` times. A trajectory that is stiff and has more than
-    ``patience`` steps of its size before it, or more than are left, is given up; never if it is negative.
+    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``control.linear``. A trajectory that
+    is stiff and has more than ``control.patience`` steps of its size before it, or more than are left, is given up;
+    never if it is negative.
     """
-    work = np.empty((_ROWS, initial.shape[1]))
+    m = initial.shape[1]
+    work, space = np.empty((_ROWS, m)), workspace(control.n_states, m if control.linear.jacobian != 0 else 0)
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
-        k = 0 if len(pauses) == 1 else row
-        status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k],
-            which[k], stop, events, rtol, absolute[row], weight, longest, max_steps, patience, values[row], peaks[row],
-            needed[row], work,
+        own = Row(
+            parameters[row], t, control.absolute[row], outcome.values[row], outcome.peaks[row], outcome.needed[row],
+            work, space,
         )  # fmt: skip
+        k = 0 if len(course.pauses) == 1 else row
+        outcome.status[row], outcome.evaluations[row], outcome.steps[row], outcome.ended[row] = _trajectory(
+            order, rhs, initial[row], start[row], k, course, control, own
+        )
 
 
 # Both are inlined by numba: LLVM would get their code again with every caller's, and optimize it each time.
 @njit(**INNER, inline="always")
 def _trajectory(
-    order: int,
-    rhs: int,
-    linear: Linear,
-    n: int,
-    p: Array,
-    initial: Array,
-    times: Array,
-    t: float,
-    pauses: Array,
-    jumps: Array,
-    shifts: Array,
-    which: Integers,
-    stop: int,
-    events: Events,
-    rtol: float,
-    absolute: Array,
-    weight: float,
-    longest: float,
-    max_steps: int,
-    patience: int,
-    out: Array,
-    peaks: Array,
-    needed: Array,
-    work: Array,
+    order: int, rhs: int, initial: Array, t: float, row: int, course: Course, control: Control, own: Row
 ) -> tuple[int, int, int, float]:
     """One trajectory, restarted at every pause and event: (status, evaluations, steps, time reached)."""
+    n, p, times, out, peaks, work = control.n_states, own.p, own.times, own.out, own.peaks, own.work
+    pauses, stop, events = course.pauses[row], course.stop, course.events
     y = work[_Y]
-    space = workspace(n, len(y) if linear.jacobian != 0 else 0)
     for i in range(len(y)):
         y[i] = initial[i]
         peaks[i] = abs(initial[i])
     for i in range(n):
-        work[_GROWTH, i], needed[i] = 0.0, absolute[i]
+        work[_GROWTH, i], own.needed[i] = 0.0, own.absolute[i]
     wanted = len(times)
     while wanted > 0 and math.isnan(times[wanted - 1]):
         wanted -= 1
@@ -188,7 +164,10 @@ def _trajectory(
             happened += 1
         while pause < len(pauses) and pauses[pause] == t:
             lower, changed = t + inset(t), True
-            evaluations += leave(rhs, n, events, which[pause], t, p, jumps[pause], shifts[pause], sides, work)
+            evaluations += leave(
+                rhs, n, events, course.which[row, pause], t, p, course.jumps[row, pause], course.shifts[row, pause],
+                sides, work,
+            )  # fmt: skip
             pause += 1
         if changed:
             steps += int(len(events.roots) > 0)  # events without end come to the bound on steps
@@ -205,8 +184,8 @@ def _trajectory(
             target = pauses[pause]
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side, fired = _stretch(
-            order, rhs, linear, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol,
-            absolute, weight, longest, max_steps - steps, patience, out, peaks, needed, work, space,
+            order, rhs, control, stop, events, own, wanted, done, t, target, lower, upper, side, sides,
+            control.max_steps - steps,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -223,37 +202,31 @@ def _trajectory(
 def _stretch(
     order: int,
     rhs: int,
-    linear: Linear,
-    n: int,
-    p: Array,
-    times: Array,
+    control: Control,
+    stop: int,
+    events: Events,
+    own: Row,
     wanted: int,
     done: int,
     t: float,
     target: float,
     lower: float,
     upper: float,
-    stop: int,
     side: float,
-    events: Events,
     sides: Array,
-    rtol: float,
-    absolute: Array,
-    weight: float,
-    longest: float,
     max_steps: int,
-    patience: int,
-    out: Array,
-    peaks: Array,
-    needed: Array,
-    work: Array,
-    space: Workspace,
 ) -> tuple[int, int, int, int, float, float, int]:
     """From t to target without a pause, or to the first event on the way.
 
     Returns status, outputs done, evaluations, steps, time reached, side of ``stop``, and the event or -1. At an event
     y is that just after it, without what it changes, and the first stage holds the derivative just before it.
     """
+    n, linear, rtol, weight, patience = (
+        control.n_states, control.linear, control.rtol, control.weight, control.patience
+    )  # fmt: skip
+    p, times, absolute, out, peaks, work, space = (
+        own.p, own.times, own.absolute, own.out, own.peaks, own.work, own.space
+    )  # fmt: skip
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
     implicit = linear.jacobian != 0
     stages, exponent = (_LAST5, -1 / 5) if order == 5 else (_LAST8, -1 / 8)
@@ -262,7 +235,7 @@ def _stretch(
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
-    step = first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, y, z, k)
+    step = first_step(order, Stretch(rhs, n, p, t, target, lower, upper, rtol, absolute), y, z, k)
     evaluations, steps, rejected = 2, 0, False
     stiff = other = 0
     speeds = np.empty((2, len(events.roots)))
@@ -273,7 +246,7 @@ def _stretch(
         least = 10 * (np.nextafter(t, math.inf) - t)
         if not rejected:
             step = max(step, least)
-        t_new = min(t + min(step, longest), target)
+        t_new = min(t + min(step, control.max_step), target)
         h = t_new - t
         if implicit:
             if not rejected:
@@ -355,9 +328,9 @@ def _stretch(
         if len(y) == n:  # with sensitivities, tolerances are known
             if implicit:
                 _last_rates(n, h, q, work[_SCRATCH])
-                amplify(n, y, z, space.slopes[0], work[_SCRATCH], rtol, absolute, work[_GROWTH], needed)
+                amplify(n, y, z, space.slopes[0], work[_SCRATCH], rtol, absolute, work[_GROWTH], own.needed)
             else:
-                amplify(n, y, z, k[0], k[stages], rtol, absolute, work[_GROWTH], needed)
+                amplify(n, y, z, k[0], k[stages], rtol, absolute, work[_GROWTH], own.needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False

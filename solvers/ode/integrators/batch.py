@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
@@ -10,77 +9,33 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.integrators.adaptive_step import Array, Integers, march_rows
-from invsamp.solvers.ode.integrators.event_handling import Events
-from invsamp.solvers.ode.integrators.rosenbrock import EXPLICIT, Linear
+from invsamp.solvers.ode.integrators.adaptive_step import march_rows
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
 COMPILING = "Compiling the integrators of ODEs: about twenty seconds, once on this machine"
 
 
-class Outcome(NamedTuple):
-    """A batch of trajectories of ``n`` states (and their sensitivities, ``m`` components in all)."""
-
-    values: Array  # (batch, n_times, m)
-    status: Integers  # (batch,), values of `invsamp.solvers.ode.integrators.methods.Status`
-    evaluations: Integers  # (batch,), calls of the right-hand side
-    steps: Integers  # (batch,), accepted
-    ended: Array  # (batch,), the time reached
-    peaks: Array  # (batch, m), the largest absolute value of each component on the way
-    needed: Array  # (batch, n), absolute tolerances for which no amplified error counts: see `.amplification`
-
-
-class Course(NamedTuple):
-    """What happens on the way: times at which the integration restarts, what y becomes there, and events.
-
-    The arrays have a row for each trajectory, or one for all.
-    """
-
-    pauses: Array  # (rows, k), increasing
-    jumps: Array  # (rows, k, m), added on leaving the pause
-    shifts: Array  # (rows, k, columns): derivatives of the times by what the states are differentiated by
-    which: Integers  # (rows, k): index in `events.changes` of a reset, -1 for none
-    stop: int  # address of g with out[0] = g(t, y, p), whose change of sign ends the integration; 0 for none
-    events: Events
-
-    def of_rows(self, rows: npt.NDArray[np.intp]) -> Course:
-        """That of some of the trajectories."""
-        if len(self.pauses) == 1:
-            return self
-        return self._replace(
-            pauses=self.pauses[rows], jumps=self.jumps[rows], shifts=self.shifts[rows], which=self.which[rows]
-        )
-
-
 def integrate(
+    order: int,
     rhs: int,
     parameters: Array,
     initial: Array,
     times: Array,
     start: Array,
     course: Course,
-    *,
-    n_states: int,
-    rtol: float,
-    absolute: Array,
-    max_steps: int,
-    weight: float = 1.0,
-    max_step: float = math.inf,
-    order: int = 5,
-    linear: Linear = EXPLICIT,
-    patience: int = -1,
-    threads: int = 1,
+    control: Control,
 ) -> Outcome:
-    """Integrate a batch of trajectories.
+    """Integrate a batch of trajectories by a pair of Dormand and Prince, or by Rodas5P.
 
     Parameters
     ----------
+    order : {5, 8}
+        Dormand-Prince 5(4) or DOP853. With the functions in ``control.linear``, Rodas5P takes the place of the former.
     rhs : int
         Address of the compiled right-hand side.
     parameters : array, shape (batch, q)
@@ -93,31 +48,12 @@ def integrate(
     course : Course
         Restarts, jumps and the stopping function. The value at the time of a jump is the one before it; the jump at
         ``start`` counts, that at the last output time does not, so that trajectories can be continued.
-    n_states : int
-    rtol : float
-        Relative tolerance.
-    absolute : array, shape (batch, m)
-        Absolute tolerances of the components.
-    max_steps : int
-        Bound on the accepted steps of a trajectory.
-    weight : float
-        Of the errors of sensitivities in the error test: their tolerances are ``1 / weight`` as large as given.
-    max_step : float
-        Bound on their length.
-    order : {5, 8}
-        Dormand-Prince 5(4) or DOP853.
-    linear : Linear
-        With what the linearly implicit method of order 5 needs, it takes the place of Dormand-Prince.
-    patience : int
-        Give a trajectory up (STIFF) as soon as it is stiff and would take more than so many steps of its size, or more
-        than `max_steps` in all; -1 for never.
-    threads : int
-        Threads over which the rows are spread; the numbers do not depend on it.
+    control : Control
 
     Returns
     -------
     Outcome
-        All values of a failed row are NaN, and those after the end of a stopped one.
+        All values of a failed row are NaN, and those after the end of a stopped one. They do not depend on the threads.
     """
     batch, m = initial.shape
     outcome = Outcome(
@@ -127,23 +63,22 @@ def integrate(
         np.empty(batch, dtype=np.int64),
         np.empty(batch),
         np.empty((batch, m)),
-        np.empty((batch, n_states)),
+        np.empty((batch, control.n_states)),
     )
-    p, y, times, start = _plain(parameters), _plain(initial), _plain(times), _plain(start)
-    absolute = _plain(absolute)
+    control = control._replace(absolute=_plain(control.absolute))
+    arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome
     kernel: Jitted = march_rows
 
     def rows(first: int, last: int) -> None:
-        settings = rtol, absolute, weight, max_step, max_steps, patience
-        kernel(order, rhs, linear, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
+        kernel(order, rhs, *arguments, first, last)
 
     with told_if_compiled(kernel):
-        if threads == 1 or batch == 1:
+        if control.threads == 1 or batch == 1:
             rows(0, batch)
         else:
             # several pieces per thread: trajectories differ in length
-            edges = np.linspace(0, batch, min(batch, 4 * threads) + 1).astype(int).tolist()
-            list(_pool(threads).map(rows, edges[:-1], edges[1:]))
+            edges = np.linspace(0, batch, min(batch, 4 * control.threads) + 1).astype(int).tolist()
+            list(_pool(control.threads).map(rows, edges[:-1], edges[1:]))
     return outcome
 
 

@@ -76,13 +76,6 @@ def step(table: Tableau) -> Step:
     )
 
 
-def dense(row: Row, size: int) -> Array:
-    """A row with its zeros."""
-    result = np.zeros(size)
-    result[list(row)] = list(row.values())
-    return result
-
-
 def sparse(values: Given) -> Row:
     """A row without its zeros."""
     return {int(s): float(values[s]) for s in np.flatnonzero(values)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.integrators.methods import Array, Status
+from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.trajectories import Array
 
 
 def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method: str, max_steps: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,40 +21,39 @@ _DECADES, _ENOUGH = 12, 4
 _COUNTS, _UNDER_WAY = 0.01, 0.3
 
 
+class Stretch(NamedTuple):
+    """A stretch without a pause that is to be integrated, and its tolerances."""
+
+    rhs: int
+    n: int
+    p: Array
+    t: float
+    target: float
+    lower: float  # bounds between which the right-hand side may be asked
+    upper: float
+    rtol: float
+    absolute: Array
+
+
 @njit(**INNER)
-def first_step(
-    order: int,
-    rhs: int,
-    n: int,
-    p: Array,
-    t: float,
-    target: float,
-    lower: float,
-    upper: float,
-    rtol: float,
-    absolute: Array,
-    y: Array,
-    z: Array,
-    k: Array,
-) -> float:
+def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> float:
     """Starting step of Hairer, Norsett and Wanner, II.4, but never longer than `moment_of_change`.
 
     y are the states at t, and the first row of k their slopes; z and the second row are written to.
     """
-    size = slope = bend = 0.0
+    rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
+    size = slope = 0.0
     for i in range(n):
         scale = absolute[i] + rtol * abs(y[i])
         size += (y[i] / scale) ** 2
         slope += (k[0, i] / scale) ** 2
     size, slope = math.sqrt(size / n), math.sqrt(slope / n)
-    longest = moment_of_change(rhs, n, p, t, target, lower, upper, rtol, absolute, y, k)
+    longest = moment_of_change(stretch, y, k)
     guess = min(1e-6 if size < 1e-5 or slope < 1e-5 else 0.01 * size / slope, target - t)
     for i in range(len(y)):
         z[i] = y[i] + guess * k[0, i]
     call(rhs, min(max(t + guess, lower), upper), z, p, k, 1)
-    for i in range(n):
-        bend += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
-    bend = math.sqrt(bend / n) / guess
+    bend = _change(n, rtol, absolute, y, k) / guess
     if not bend < math.inf:
         return min(guess, longest)
     steepest = max(slope, bend)
@@ -62,33 +62,19 @@ def first_step(
 
 
 @njit(**INNER)
-def moment_of_change(
-    rhs: int,
-    n: int,
-    p: Array,
-    t: float,
-    target: float,
-    lower: float,
-    upper: float,
-    rtol: float,
-    absolute: Array,
-    y: Array,
-    k: Array,
-) -> float:
+def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
     """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
 
     States at rest tell of no time, and a pulse that is over within the first step would be passed by in silence. What
     changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more; infinite where
     nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written to.
     """
+    rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
     rates, fastest = np.zeros(_DECADES), 0.0
     for j in range(_DECADES):
         moment = 10.0 ** (j - _DECADES) * (target - t)
         call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
-        change = 0.0
-        for i in range(n):
-            change += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
-        change = math.sqrt(change / n)
+        change = _change(n, rtol, absolute, y, k)
         rates[j] = change / moment
         if change * moment >= _COUNTS and rates[j] > fastest:
             fastest = rates[j]
@@ -102,20 +88,18 @@ def moment_of_change(
     return math.inf
 
 
+@njit(**INNER)
+def _change(n: int, rtol: float, absolute: Array, y: Array, k: Array) -> float:
+    """Root mean square of the change from the first to the second slopes, in units of the tolerance at y."""
+    total = 0.0
+    for i in range(n):
+        total += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
+    return math.sqrt(total / n)
+
+
 @njit(cache=True, error_model="numpy")
-def longest_first_step(
-    rhs: int,
-    n: int,
-    p: Array,
-    t: float,
-    target: float,
-    lower: float,
-    upper: float,
-    rtol: float,
-    absolute: Array,
-    y: Array,
-) -> float:
+def longest_first_step(stretch: Stretch, y: Array) -> float:
     """`moment_of_change` at states y (m,), for those who are not compiled."""
     k = np.empty((2, len(y)))
-    call(rhs, min(max(t, lower), upper), y, p, k, 0)
-    return moment_of_change(rhs, n, p, t, target, lower, upper, rtol, absolute, y, k)
+    call(stretch.rhs, min(max(stretch.t, stretch.lower), stretch.upper), y, stretch.p, k, 0)
+    return moment_of_change(stretch, y, k)

@@ -7,7 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,12 @@ from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
 from invsamp.solvers.ode.integrators.amplification import amplify
-from invsamp.solvers.ode.integrators.batch import Course, Outcome, integrate
+from invsamp.solvers.ode.integrators.batch import integrate
 from invsamp.solvers.ode.integrators.event_handling import inset, leave
 from invsamp.solvers.ode.integrators.function_pointers import call
-from invsamp.solvers.ode.integrators.initial_step import longest_first_step
+from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_step
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
-from invsamp.solvers.ode.integrators.rosenbrock import EXPLICIT, Linear
-
-Array = npt.NDArray[np.float64]
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 
 class Status(enum.IntEnum):
@@ -38,46 +36,10 @@ class Status(enum.IntEnum):
     TOO_MANY_EVENTS = 7  # they follow ever faster, or each other without end
 
 
-class Control(NamedTuple):
-    """Error and step control of a batch; y has blocks of ``n_states`` components."""
-
-    n_states: int
-    rtol: float
-    absolute: Array  # (batch, m): absolute tolerances of the components
-    max_steps: int
-    threads: int = 1
-    weight: float = 1.0  # of errors of sensitivities in the error test: their tolerances are 1 / weight as large
-    variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
-    patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
-    linear: Linear = EXPLICIT  # what Rodas5P needs
-    max_step: float = math.inf  # bound on the length of a step
-
-
-def rk45(
-    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
-) -> Outcome:
-    """Dormand-Prince 5(4); see `invsamp.solvers.ode.integrators.batch.integrate` for the arguments."""
-    return _marched(5, rhs, parameters, initial, times, start, course, control)
-
-
-def dop853(
-    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
-) -> Outcome:
-    """Dormand-Prince 8(5, 3); arguments as of `rk45`."""
-    return _marched(8, rhs, parameters, initial, times, start, course, control)
-
-
-def rodas5p(
-    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
-) -> Outcome:
-    """Rodas5P, by the functions in ``control.linear``; arguments as of `rk45`."""
-    return _marched(5, rhs, parameters, initial, times, start, course, control)
-
-
 def lsoda(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
-    """LSODA by SciPy's `odeint`, row by row; arguments as of `rk45`, without a stopping function."""
+    """LSODA by SciPy's `odeint`, row by row; arguments as of `.batch.integrate`, without a stopping function."""
     batch, m = initial.shape
     outcome = Outcome(
         np.full((batch, times.shape[1], m), np.nan),
@@ -160,22 +122,13 @@ def _got_through(outcome: Outcome) -> npt.NDArray[np.bool_]:
 _OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
 
 
-def _marched(
-    order: int,
-    rhs: int,
-    parameters: Array,
-    initial: Array,
-    times: Array,
-    start: Array,
-    course: Course,
-    control: Control,
-) -> Outcome:
-    n, rtol, absolute, max_steps, threads, weight, _, patience, linear, max_step = control
-    return integrate(
-        rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, weight=weight, max_step=max_step,
-        order=order, linear=linear, patience=patience, threads=threads,
-    )  # fmt: skip
+#: From the name of a method to its integrator of batches.
+INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Control], Outcome]] = {
+    "DOP853": partial(integrate, 8),
+    "LSODA": lsoda,
+    "RK45": partial(integrate, 5),
+    "Rodas5P": partial(integrate, 5),
+}
 
 
 #: ODEPACK keeps its state in common blocks: one solve at a time.
@@ -263,7 +216,7 @@ class _Lsoda:
             self.status = Status.TOO_MANY_STEPS
             return None
         n, begin, end = self.control.n_states, float(nodes[0]), float(nodes[-1])
-        most = longest_first_step(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights, y)
+        most = longest_first_step(Stretch(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights), y)
         try:
             values, info = odeint(
                 flat,

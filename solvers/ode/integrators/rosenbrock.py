@@ -111,22 +111,13 @@ def interpolation_errors(
     """
     m = len(y)
     _, factors, pivots, direction, _, extra = space
-    right, moved, middle = extra[0], extra[1], k[STAGES]
+    right, middle = extra[0], k[STAGES]
     for i in range(m):
         middle[i] = y[i] + 0.5 * (q[0, i] + 0.5 * (q[1, i] + 0.5 * (q[2, i] + 0.5 * q[3, i])))
     call(rhs, min(max(t + 0.5 * h, lower), upper), middle, p, k, STAGES + 1)
     for i in range(m):
         right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
-    _solve(n, 0, factors, pivots, right)
-    if m > n:
-        for i in range(n):
-            direction[n + i] = right[i]
-        direction[2 * n] = 0.0
-        call(linear.tangents, min(max(t, lower), upper), direction, p, extra, 1)
-        for i in range(n, m):
-            right[i] += moved[i]
-        for first in range(n, m, 4 * n):
-            _solve_four(n, first, m - n, factors, pivots, right)
+    _solve_stage(linear, n, min(max(t, lower), upper), 0.0, direction, p, factors, pivots, extra)
     return right
 
 

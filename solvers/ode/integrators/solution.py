@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.integrators.adaptive_step import Integers
-from invsamp.solvers.ode.integrators.methods import Array
+from invsamp.solvers.ode.integrators.trajectories import Array, Integers
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, mapping, numbers, shown, text
+from invsamp.arguments import instance, mapping, numbers, shown, store, text
 from invsamp.solvers.ode.integrators.solution import SensitiveSolution, Solution
 from invsamp.solvers.ode.model.observation import OdeObservation
+from invsamp.solvers.ode.model.observation_base import TimedModel, checked_theta
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Experiments:
+class Experiments(TimedModel):
     """Observations of several experiments, one after the other, as one forward model.
 
     Parameters that have the same name are shared, all others are an experiment's own; what is known or named otherwise
@@ -71,15 +72,13 @@ class Experiments:
             rows = numbers("rows", self.rows)
             if rows.ndim != 1 or not rows.size or not (np.isin(rows, np.arange(ends[-1]))).all():
                 raise ValueError(f"rows must be indices of the {ends[-1]} observations, got {shown(self.rows)}")
-            object.__setattr__(self, "rows", rows.astype(np.intp))
-        object.__setattr__(self, "observations", given)
-        object.__setattr__(self, "parameters", tuple(names))
-        object.__setattr__(self, "slices", parts)
+            store(self, rows=rows.astype(np.intp))
+        store(self, observations=given, parameters=tuple(names), slices=parts)
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()
-        theta = self._checked(theta)
+        theta = checked_theta(theta, len(self.parameters))
         y = np.empty((len(theta), self._whole))
         for names in self._groups:
             batch = self._begun(names, theta)
@@ -87,13 +86,12 @@ class Experiments:
             for k, name in enumerate(names):
                 part = batch.part(solution, k)
                 y[:, self.slices[name]] = self.observations[name].seen(part, *batch.at(k))
-        self._timing[0] += time.perf_counter() - began
-        self._timing[1] += len(theta)
+        self._note_time(began, len(theta))
         return self._chosen(y)
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
-        theta = self._checked(theta)
+        theta = checked_theta(theta, len(self.parameters))
         y = np.empty((len(theta), self._whole))
         matrix = np.zeros((*y.shape, len(self.parameters)))
         for names in self._groups:
@@ -106,11 +104,6 @@ class Experiments:
                 sensitive = SensitiveSolution(part.states, cut, *part[1:])
                 y[:, own], matrix[:, own, self._columns(each)] = each.seen_with_slopes(sensitive, *batch.at(k))
         return self._chosen(y), self._chosen(matrix)
-
-    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
-        y, jacobian = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], jacobian)[:, 0]
 
     def coarsen(self, *, rtol: float | None = None, atol: float | None = None) -> Experiments:
         """A cheaper fidelity with the same unknowns and data: looser tolerances."""
@@ -142,12 +135,6 @@ class Experiments:
         return next((reason for reason in reasons if reason is not None), None)
 
     @property
-    def cost(self) -> float:
-        """Mean seconds per evaluation so far; NaN before the first."""
-        seconds, rows = self._timing
-        return seconds / rows if rows else math.nan
-
-    @property
     def work(self) -> float:
         """Of all experiments."""
         return math.fsum(each.work for each in self.observations.values())
@@ -177,12 +164,6 @@ class Experiments:
 
     def _columns(self, observation: OdeObservation) -> list[int]:
         return [self.parameters.index(name) for name in observation.parameters]
-
-    def _checked(self, theta: Array) -> Array:
-        theta = numbers("theta", theta)
-        if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
-            raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
-        return theta
 
 
 @dataclass(frozen=True, eq=False)

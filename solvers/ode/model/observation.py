@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import function, increasing, integer, numbers, optional, real, sequence, shown
+from invsamp.arguments import function, increasing, integer, optional, real, sequence, shown
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.codegen.observable_functions import Function, StateFunction
 from invsamp.solvers.ode.events.parameter_functions import state_formulas
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.model.initial_values import Initial, InitialValues
-from invsamp.solvers.ode.model.observation_base import ObservedTrajectories
+from invsamp.solvers.ode.model.observation_base import ObservedTrajectories, checked_theta
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 from invsamp.solvers.ode.model.parameter_mapping import Naming
 from invsamp.solvers.ode.model.steady_state import SteadyStart, SteadyState
@@ -112,8 +112,7 @@ class OdeObservation(ObservedTrajectories):
         began = time.perf_counter()
         p, x0, _ = self.begin(theta)
         y = self.seen(self.model.solve(p, x0, self.times, t0=self.t0), p, x0)
-        self._timing[0] += time.perf_counter() - began
-        self._timing[1] += len(p)
+        self._note_time(began, len(p))
         return y
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
@@ -156,11 +155,6 @@ class OdeObservation(ObservedTrajectories):
         else:
             matrix = slopes[:, :, self.output]
         return y, self.naming.gathered(matrix.reshape(len(p), self.mask.size, -1)[:, self.mask.ravel()])
-
-    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
-        y, jacobian = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], jacobian)[:, 0]
 
     def coarsen(
         self, *, rtol: float | None = None, atol: float | None = None, until: float | None = None, every: int = 1
@@ -251,10 +245,7 @@ class OdeObservation(ObservedTrajectories):
         return values.reshape(len(p), -1)[:, self.mask.ravel()]
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
-        theta = numbers("theta", theta)
-        if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
-            raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
-        q, whole = len(self.model.parameters), self.naming.spread(theta)
+        q, whole = len(self.model.parameters), self.naming.spread(checked_theta(theta, len(self.parameters)))
         return whole[:, :q], whole[:, q:]
 
 

@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 
+import numpy as np
+
+from invsamp.arguments import numbers
+from invsamp.solvers.ode.integrators.trajectories import Array
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 
 
-class ObservedTrajectories:
-    """Base of forward models that solve with ``model`` and keep what failures said, seconds and rows."""
+class TimedModel:
+    """Base of forward models that keep seconds and rows, with the product of a Jacobian."""
+
+    _timing: list[float]  # seconds, rows
+
+    @property
+    def cost(self) -> float:
+        """Mean seconds per evaluation so far; NaN before the first."""
+        seconds, rows = self._timing
+        return seconds / rows if rows else math.nan
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, m) and their Jacobian (batch, m, n_parameters)."""
+        raise NotImplementedError
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
+        y, jacobian = self.jacobian(theta)
+        return y, lambda cotangent: np.matmul(cotangent[:, None, :], jacobian)[:, 0]
+
+    def _note_time(self, began: float, rows: int) -> None:
+        self._timing[0] += time.perf_counter() - began
+        self._timing[1] += rows
+
+
+def checked_theta(theta: Array, count: int) -> Array:
+    """Theta (batch, count); ValueError if it is none."""
+    theta = numbers("theta", theta)
+    if theta.ndim != 2 or theta.shape[1] != count:
+        raise ValueError(f"theta must have shape (batch, {count}), got {theta.shape}")
+    return theta
+
+
+class ObservedTrajectories(TimedModel):
+    """Base of forward models that solve with ``model`` and keep what failures said."""
 
     model: OdeSolver
     _said: list[str]  # what the last failure said
-    _timing: list[float]  # seconds, rows
 
     @property
     def derivative_error(self) -> float:
@@ -36,9 +74,3 @@ class ObservedTrajectories:
     def work(self) -> float:
         """What a row takes for a unit of time, as tolerance and order let one expect: states times evaluations."""
         return len(self.model.states) * self.model.evaluations_expected
-
-    @property
-    def cost(self) -> float:
-        """Mean seconds per evaluation so far; NaN before the first."""
-        seconds, rows = self._timing
-        return seconds / rows if rows else math.nan

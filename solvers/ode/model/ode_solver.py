@@ -27,9 +27,9 @@ from invsamp.solvers.ode.codegen.compile_rhs import (
     prepare_stop,
 )
 from invsamp.solvers.ode.codegen.discontinuity_detection import set_jumps
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.rosenbrock_jacobians import is_traced, prepare_linearized
 from invsamp.solvers.ode.codegen.signature_check import probe
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
 from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.events.doses_and_events import (
     Dose,
@@ -42,12 +42,12 @@ from invsamp.solvers.ode.events.doses_and_events import (
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
 from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
-from invsamp.solvers.ode.integrators.batch import Outcome
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
+from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.rosenbrock import Linear
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
 
@@ -350,7 +350,7 @@ class OdeSolver:
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
-            return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
+            return INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
 
@@ -380,7 +380,6 @@ LEAST_RTOL_OF_ORDER_5 = 1e-7
 MOST_IMPLICIT = 100
 #: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
 _MOST_EXPLICIT = 1000
-_INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45, "Rodas5P": rodas5p}
 
 
 def _patience(methods: Sequence[str], max_steps: int) -> int:
@@ -396,7 +395,7 @@ def _check_settings(model: OdeSolver) -> None:
     given["parameters"] = names("parameters", model.parameters) if _has_entries(model.parameters) else ()
     if clash := set(given["states"]) & set(given["parameters"]):
         raise ValueError(f"parameters must be distinct names, none of a state, got {sorted(clash)} in both")
-    one_of("method", model.method, ("auto", *sorted(_INTEGRATORS)))
+    one_of("method", model.method, ("auto", *sorted(INTEGRATORS)))
     one_of("error_control", model.error_control, ("full", "states"))
     for name in ("jacobian", "stop"):
         if getattr(model, name) is not None:

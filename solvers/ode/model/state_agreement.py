@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.codegen.sympy_tracing import Rhs
+from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 
 Array = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, increasing, instance, integer, mapping, numbers, optional, real
+from invsamp.arguments import array, increasing, instance, integer, mapping, numbers, optional, real, store
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.model.observation import as_mask, observed_states
 from invsamp.solvers.ode.model.observation_base import ObservedTrajectories
@@ -108,15 +108,18 @@ class MultipleShooting(ObservedTrajectories):
             sd = array("continuity", self.continuity, above=0)
             if sd.shape not in ((), (n,)):
                 raise ValueError(f"continuity must be None or positive, a number or {n} of them, got {self.continuity}")
-            object.__setattr__(self, "continuity", np.broadcast_to(sd, (n,)))
+            store(self, continuity=np.broadcast_to(sd, (n,)))
         mask = as_mask(self.mask, (len(times), len(observed)))
         begins = segment_begins(times, self.segments)
-        object.__setattr__(self, "times", times)
-        object.__setattr__(self, "states", tuple(self.model.states[k] for k in observed))
-        object.__setattr__(self, "mask", mask)
-        object.__setattr__(self, "begins", begins)
-        object.__setattr__(self, "parameters", (*self.model.parameters, "starts"))
-        object.__setattr__(self, "_layout", layout(times, begins, observed, mask, n, self.continuity is not None))
+        store(
+            self,
+            times=times,
+            states=tuple(self.model.states[k] for k in observed),
+            mask=mask,
+            begins=begins,
+            parameters=(*self.model.parameters, "starts"),
+            _layout=layout(times, begins, observed, mask, n, self.continuity is not None),
+        )
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, shape (batch, n_parameters + segments * n_states)."""
@@ -125,8 +128,7 @@ class MultipleShooting(ObservedTrajectories):
         solution = self.model.solve(*self._rows(p, starts), t0=self._t0(len(p)))
         self._note(solution)
         y = self._observations(solution.states, starts)
-        self._timing[0] += time.perf_counter() - began
-        self._timing[1] += len(p)
+        self._note_time(began, len(p))
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.integrators.adaptive_step import Integers
-from invsamp.solvers.ode.integrators.batch import Outcome
-from invsamp.solvers.ode.integrators.methods import Array, Status
+from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.trajectories import Array, Integers, Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]

@@ -86,7 +86,7 @@ class TestLinearInParameters:
             (lambda t, x, p: (p[0] * p[1] * x[0], p[1], p[2]), r"got a nonlinearly in x' = a\*b\*x"),
             (lambda t, x, p: (p[0], p[1], x[0] / (1 + p[2] * x[0])), r"got c nonlinearly in z' ="),
             (lambda t, x, p: (p[0], p[1], x[0]), "each stand in an equation, got 'c' in none"),
-            (lambda t, x, p: (p[0], p[1]), r"rhs must return 3 values, one per state, got \("),
+            (lambda t, x, p: (p[0], p[1]), r"rhs must return 3 values, one per state, got"),
             (lambda t, x, p: (p[0] if x[0] > 0 else p[1], p[1], p[2]), "rhs must be traceable .* raised TypeError"),
         ],
     )

@@ -1,4 +1,4 @@
-"""The graph of operations: values and derivatives against SymPy's, and large networks."""
+"""The graph of operations: values, derivatives against differences, and large networks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from scipy.integrate import solve_ivp
 from invsamp.solvers.ode import OdeModel, Status
 from invsamp.solvers.ode.codegen import llvm
 from invsamp.solvers.ode.codegen.compile_cache import compiled
-from invsamp.solvers.ode.codegen.llvm import graph_source, operations
+from invsamp.solvers.ode.codegen.llvm import emitted, entries_plan, products_source, sensitivities_plan, source_of
 from invsamp.solvers.ode.codegen.operation_graph import Untraceable, trace_graph
-from invsamp.solvers.ode.codegen.sympy_tracing import sensitivities_source, trace
 from invsamp.solvers.ode.integrators.methods import evaluate
 
 MATRIX = np.array([[-1.0, 0.5], [0.0, -2.0]])
@@ -60,6 +59,26 @@ def filled(t, x, p):
     return out
 
 
+def from_arrays(t, x, p):
+    x = np.asarray(x, dtype=float)
+    return MATRIX.dot(x) + p[0] * np.sin(x) - np.exp(-(x**2)) * np.sum(x) - 2 * x[::-1] / (1 + x**2)
+
+
+def entry_by_entry(t, x, p):
+    derivative = np.zeros(2)
+    derivative[0] = -p[0] * x[0]
+    derivative[1] = x[0] - np.dot(p, p) * x[1] + abs(x[0] - 1.0)
+    return derivative
+
+
+def with_a_list(t, x, p):
+    return MATRIX @ x * p[0]
+
+
+def rounded(t, x, p):
+    return x[0] * (t % 0.3), x[1] * (t // 0.2) + np.where(x[1] % 2 < 1.9, p[0], p[1]) + np.floor(-t) + np.fmod(-t, 0.3)
+
+
 def chosen(t, x, p):
     high = np.logical_and(x[0] > x[1], np.logical_not(x[1] >= p[1]))
     return np.where(high, x[0] * x[1], p[0] / x[1]), np.where(np.logical_or(x[0] <= t, x[1] < 0.2), 1.0, x[0] ** 1.5)
@@ -72,19 +91,32 @@ def values(source, scope, y, p, size):
     return out[0]
 
 
-@pytest.mark.parametrize("rhs", [every_function, others, products, filled, vectors])
-def test_values_and_derivatives_are_those_of_sympy(rhs):
+def by_entries(rhs, n, q, columns, own):
+    """Values of the variational equations by loops over the entries of the Jacobian."""
+    pairs = entries_plan(trace_graph(rhs, n, q), own)[2:]
+    operations = emitted(lambda: entries_plan(trace_graph(rhs, n, q), own)[:2])
+    return products_source(n, columns, n, *pairs), {"operations": operations}
+
+
+def written_out(rhs, n, q, columns, own):
+    operations = emitted(lambda: sensitivities_plan(trace_graph(rhs, n, q), n, columns, own))
+    return source_of(), {"operations": operations}
+
+
+@pytest.mark.parametrize(
+    "rhs", [every_function, others, products, filled, vectors, from_arrays, entry_by_entry, with_a_list, rounded]
+)
+def test_values_and_derivatives_are_those_of_the_function(rhs):
     rng = np.random.default_rng(0)
     x, p, S = np.array([0.3, 1.1]), np.array([0.4, 0.9]), rng.normal(size=(3, 2))
     y = np.concatenate([x, S.ravel()])
-    ours = values(graph_source(rhs, 2, 2, 3, (0, 1)), {"operations": operations(rhs, 2, 2, True)}, y, p, 8)
-    theirs = values(sensitivities_source(trace(rhs, 2, 2), 1), {}, y, p, 8)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13)
-    alone = values(graph_source(rhs, 2, 2, 0, ()), {"operations": operations(rhs, 2, 2, False)}, x, p, 2)
-    np.testing.assert_array_equal(alone, ours[:2])
-    by_states = values(graph_source(rhs, 2, 2, 1, ()), {"operations": operations(rhs, 2, 2, True)}, y[:4], p, 4)
-    moved = [np.array(rhs(0.7, x + sign * 1e-6 * S[0], p)) for sign in (1, -1)]
-    np.testing.assert_allclose(by_states[2:], (moved[0] - moved[1]) / 2e-6, rtol=1e-6, atol=1e-8)
+    ours = values(*by_entries(rhs, 2, 2, 3, (0, 1)), y, p, 8)
+    np.testing.assert_allclose(values(*written_out(rhs, 2, 2, 3, (0, 1)), y, p, 8), ours, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(ours[:2], np.array(rhs(0.7, x, p), dtype=float), rtol=1e-14)
+    for column, shift in enumerate((*np.eye(2), np.zeros(2))):
+        ends = [np.array(rhs(0.7, x + sign * 1e-6 * S[column], p + sign * 1e-6 * shift)) for sign in (1, -1)]
+        slope = np.asarray(ends[0] - ends[1], dtype=float) / 2e-6
+        np.testing.assert_allclose(ours[2:].reshape(3, 2)[column], slope, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("rhs", cases([every_function, others, products, chosen], {every_function, chosen}))
@@ -92,11 +124,11 @@ def test_loops_over_tables_have_the_numbers_of_what_is_written_out(rhs, monkeypa
     rng = np.random.default_rng(0)
     for x in ([0.3, 1.1], [1.3, 0.1]):
         y, p = np.concatenate([x, rng.normal(size=6)]), np.array([0.4, 0.9])
-        source, found = graph_source(rhs, 2, 2, 3, (0, 1)), []
+        found = []
         for most, pieces in ((8000, 600), (0, 30_000), (0, 5)):
             monkeypatch.setattr(llvm, "_MOST_WRITTEN_OUT", most)
             monkeypatch.setattr(llvm, "_MOST_IN_TABLES", pieces)
-            found.append(values(source, {"operations": operations(rhs, 2, 2, True)}, y, p, 8))
+            found.append(values(*by_entries(rhs, 2, 2, 3, (0, 1)), y, p, 8))
         np.testing.assert_array_equal(found[1:], 2 * [found[0]])
 
 
@@ -118,9 +150,12 @@ def test_operations_exist_once_and_zeros_do_not():
 @pytest.mark.parametrize(
     ("rhs", "message"),
     [
-        (lambda t, x, p: (x[0] if x[0] < 1 else 2.0,), "rhs must be traceable, .*a branch"),
-        (lambda t, x, p: (float(x[0]),), "rhs must be traceable, .*a number was asked for"),
-        (lambda t, x, p: (np.interp(t, [0, 1], [0, 1]),), "rhs must be traceable"),
+        (lambda t, x, p: (x[0] if x[0] < 1 else 2.0,), "rhs must be traceable .*TypeError: a branch"),
+        (lambda t, x, p: (float(x[0]),), "rhs must be traceable .*a number was asked for"),
+        (lambda t, x, p: (np.interp(t, [0, 1], [0, 1]),), "rhs must be traceable .* attribute .interp"),
+        (lambda t, x, p: (None,), "rhs must be traceable"),
+        (lambda t, x, p: np.array([x, x]), "one axis, got shape"),
+        (lambda t, x, p: (t % x[0],), "rounding .* of states or parameters has no derivative"),
         (lambda t, x, p: (x[0], x[0]), "rhs must return 1 values"),
     ],
 )

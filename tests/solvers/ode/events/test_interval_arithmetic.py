@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 
 from invsamp.solvers.ode.events.explicit_time import explicit_time
-from invsamp.solvers.ode.events.interval_arithmetic import Operations, enclose
+from invsamp.solvers.ode.events.interval_arithmetic import Operations, Scan, enclose
 
 P = np.array([0.7, 1.3])
 
@@ -15,7 +15,7 @@ P = np.array([0.7, 1.3])
 @njit
 def bounds_of(operations: Operations, p, first, last):
     bounds = np.empty((len(operations.codes), 3))
-    enclose(operations, p, first, last, bounds)
+    enclose(Scan(operations, p, bounds), first, last)
     return bounds
 
 

@@ -9,19 +9,24 @@ import pytest
 from scipy.integrate import DOP853, RK45, solve_ivp
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_states
-from invsamp.solvers.ode.integrators import tableau_dop853, tableau_dopri5
-from invsamp.solvers.ode.integrators.explicit_rk import Tableau, dense, error_norm, step
+from invsamp.solvers.ode.integrators.explicit_rk import Tableau, error_norm, step
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
 from invsamp.solvers.ode.model.ode_model import OdeModel
 
 PARAMETERS = np.array([0.6, 0.03, 0.8, 0.025])
 START = np.array([30.0, 5.0])
-TABLES = {5: tableau_dopri5.TABLE, 8: tableau_dop853.TABLE}
+TABLES = {5: FIVE, 8: EIGHT}
 STEPS = {order: step(table) for order, table in TABLES.items()}
 
 
 def lotka_volterra(t, x, p):
     u, v = x
     return (p[0] - p[1] * v) * u, (-p[2] + p[3] * u) * v
+
+
+def dense(row, size):
+    """A row with its zeros."""
+    return np.array([row.get(k, 0.0) for k in range(size)])
 
 
 def matrix(rows, columns):
