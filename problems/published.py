@@ -1,0 +1,143 @@
+"""Settings of the papers' experiments as they are printed: constants with their source, which examples import.
+
+What a paper does not print is not here: examples choose it, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+PAPERS = MappingProxyType(
+    {
+        "reLD": "Chen et al. (2019), Accelerating nonconvex learning via replica exchange Langevin diffusion",
+        "VR": "Deng et al. (2021), Accelerating convergence of replica exchange SGMCMC via variance reduction",
+        "thesis": "Deng (2021), Non-convex Bayesian learning via stochastic gradient Markov chain Monte Carlo",
+        "f-reSGLD": "Li, Lin, Zhang and Zhou (2023), Fast replica exchange stochastic gradient Langevin dynamics",
+        "r2SGLD": "Zheng et al. (2024), Constrained exploration via reflected replica exchange SGLD",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Setting(Mapping[str, Any]):
+    """Printed constants of one experiment, by name.
+
+    Parameters
+    ----------
+    paper : str
+        Of `PAPERS`.
+    place : str
+        Section, figure or table.
+    values : mapping
+        Numbers, or tuples of numbers for rungs from cold to hot.
+
+    Examples
+    --------
+    >>> from invsamp.problems.published import HEAT_RING
+    >>> HEAT_RING["temperatures"]
+    (0.08, 0.5)
+    >>> print(HEAT_RING)
+    f-reSGLD 5.2: temperatures (0.08, 0.5); energy_sd_small 0.1; energy_sd_large 0.8; gradient_sd_small 0.1; \
+gradient_sd_large 2
+    """
+
+    paper: str
+    place: str
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        return f"{self.paper} {self.place}: " + "; ".join(f"{name} {_text(value)}" for name, value in self.items())
+
+
+def _text(value: Any) -> str:
+    return f"({', '.join(map(_text, value))})" if isinstance(value, tuple) else f"{value:g}"
+
+
+#: Sds of the noise of cold and hot energies, and gradients; the pilot of kernel ridge regression has 100 states.
+MIXTURE = Setting(
+    "f-reSGLD",
+    "5.1",
+    {
+        "weights": (0.4, 0.6),
+        "means": (-4.0, 3.0),
+        "sds": (0.7, 0.5),
+        "temperatures": (1.0, 10.0),
+        "energy_sd": (1.0, 3.0),
+        "gradient_sd": (2.0, 5.0),
+        "step_size": 0.03,
+        "draws": 1000,
+        "pilot_states": 100,
+    },
+)
+#: "s" is replica exchange with small noise, "f" and "l" the fast and the plain one with large noise. The print gives
+#: the gradients' noise of f and l twice, as .1 and as 2: that of s is meant by the first.
+HEAT_RING = Setting(
+    "f-reSGLD",
+    "5.2",
+    {
+        "temperatures": (0.08, 0.5),
+        "energy_sd_small": 0.1,
+        "energy_sd_large": 0.8,
+        "gradient_sd_small": 0.1,
+        "gradient_sd_large": 2.0,
+    },
+)
+#: Learning rates at first; those of single chains and rungs decay by the factor at each iteration after `decay_from`.
+LORENZ = Setting(
+    "r2SGLD",
+    "A.1",
+    {
+        "iterations": 60_000,
+        "burn_in": 20_000,
+        "single_rate": 5e-6,
+        "cyclic_rate": 2e-5,
+        "cycles": 10,
+        "rates": (2e-6, 2e-5),
+        "decay": 0.9999,
+        "decay_from": 10_000,
+    },
+)
+LOTKA_VOLTERRA = Setting(
+    "r2SGLD",
+    "A.2",
+    {
+        "iterations": 60_000,
+        "burn_in": 20_000,
+        "batch": 4096,
+        "single_rate": 5e-6,
+        "cyclic_rate": 1e-5,
+        "cycles": 10,
+        "rates": (2e-6, 1e-5),
+        "decay": 0.9999,
+        "decay_from": 10_000,
+    },
+)
+DOMAINS = Setting(
+    "r2SGLD",
+    "A.3",
+    {
+        "single_rate": 5e-4,
+        "cyclic_rate": 1e-3,
+        "cycles": 5,
+        "rates": (5e-4, 1.5e-3),
+        "draws": 50_000,
+        "burn_in": 10_000,
+        "runs": 10,
+    },
+)
+DIAMETERS = Setting(
+    "r2SGLD", "A.3, figure 11", {"rates": (2e-5, 2e-4), "diameters": (1.5, 3.0), "draws": 10_000, "runs": 10}
+)
+SETTINGS = (MIXTURE, HEAT_RING, LORENZ, LOTKA_VOLTERRA, DOMAINS, DIAMETERS)
