@@ -140,4 +140,50 @@ DOMAINS = Setting(
 DIAMETERS = Setting(
     "r2SGLD", "A.3, figure 11", {"rates": (2e-5, 2e-4), "diameters": (1.5, 3.0), "draws": 10_000, "runs": 10}
 )
-SETTINGS = (MIXTURE, HEAT_RING, LORENZ, LOTKA_VOLTERRA, DOMAINS, DIAMETERS)
+#: Common to the three examples: the correction is estimated every 100 steps from 10 energies, and is 100 at first.
+_SWAPS = {"temperatures": (1.0, 10.0), "step_size": 0.03, "draws": 100_000, "probes": 10, "every": 100}
+GAUSSIAN_SWAPS = Setting(
+    "thesis",
+    "2.5.1, example 1",
+    _SWAPS | {"weights": (0.4, 0.6), "means": (-3.0, 2.0), "sds": (0.7, 0.5), "noise_scale": 2.0, "factors": (1.0,)},
+)
+#: Noise of energies is Student's t with these degrees of freedom, times the scale.
+STUDENT_SWAPS = Setting(
+    "thesis",
+    "2.5.1, example 2",
+    _SWAPS
+    | {
+        "weights": (0.4, 0.6),
+        "means": (-4.0, 3.0),
+        "sds": (0.7, 0.5),
+        "noise_scale": 1.0,
+        "noise_freedom": 5.0,
+        "factors": (1.0,),
+    },
+)
+#: The last factor is infinite: no correction. At F = 1 no swap was made.
+WIDE_STUDENT_SWAPS = Setting(
+    "thesis",
+    "2.5.1, example 3",
+    _SWAPS
+    | {
+        "weights": (0.4, 0.6),
+        "means": (-6.0, 4.0),
+        "sds": (0.7, 0.5),
+        "noise_scale": 7.0,
+        "noise_freedom": 10.0,
+        "factors": (1.0, 2.0, 4.0, float("inf")),
+        "swap_rates": (0.0, 0.004, 0.071, 0.46),
+    },
+)
+SETTINGS = (
+    GAUSSIAN_SWAPS,
+    STUDENT_SWAPS,
+    WIDE_STUDENT_SWAPS,
+    MIXTURE,
+    HEAT_RING,
+    LORENZ,
+    LOTKA_VOLTERRA,
+    DOMAINS,
+    DIAMETERS,
+)
