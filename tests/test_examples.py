@@ -170,16 +170,33 @@ def test_identification(example, within, name: str) -> None:
     # parameters' effective size of 600 and more
     for label in ("SGLD", "reSGLD"):
         assert within(cut[label]["infeasible"] - summary["cut"]["cut_off_by_the_constraints"], 4.5 * 0.5 / np.sqrt(600))
-    # from the prior only the hot replica's rates reach the posterior in the published number of iterations
-    published = summary["published"]["samplers"]
-    first = next(iter(summary["published"]["exact"]))
-    distance = {label: row["wasserstein_in_sd"][first] for label, row in published.items()}
-    assert within(distance["r2SGLD"], 0.5 * distance["R-SGLD"])
+    # from the prior only the larger rates reach Lorenz's posterior in the published number of iterations
+    if name == "lorenz":
+        published = summary["published"]["samplers"]
+        first = next(iter(summary["published"]["exact"]))
+        distance = {label: row["wasserstein_in_sd"][first] for label, row in published.items()}
+        assert within(distance["r2SGLD"], 0.5 * distance["R-SGLD"])
+        assert within(distance["R-cycSGLD"], 0.5 * distance["R-SGLD"])
     shooting = summary["shooting"]
     assert shooting["fit_converged"]
     # three or four z-scores of one data set: beyond 4.5 once in 100,000
     assert within([row["z"] for row in shooting["parameters"].values()], 4.5)
     assert len(list(out.glob("*.png"))) == 6
+
+
+@pytest.mark.slow
+def test_swap_noise(example, within) -> None:
+    summary, out = example("swap_noise", 2000)
+    found = summary["seed 1"]
+    gaussian, student, wide = (found[f"2.5.1, example {k}"] for k in (1, 2, 3))
+    # 32 chains of 20,000 steps know a weight to about .02
+    for rows in (gaussian, student):
+        assert within(rows["reSGLD, F 1"]["right_weight"] - 0.6, 0.08)
+        assert not within(rows["reSGLD, F inf"]["divergence"], 4.0 * rows["reSGLD, F 1"]["divergence"])
+    # the swap rates of the print are .004, .071 and .46
+    rates = [wide[f"reSGLD, F {factor}"]["swap_rate"] for factor in ("1", "2", "4", "inf")]
+    assert rates[0] < 0.001 < rates[1] < 0.02 < rates[2] < 0.2 and abs(rates[3] - 0.46) < 0.02
+    assert [path.stem for path in out.glob("*.png")] == ["densities"]
 
 
 @pytest.mark.slow
