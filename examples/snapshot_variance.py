@@ -7,7 +7,7 @@ estimated from a batch of n data with the snapshot as a control variate. Its var
 N^2 / n times that of the differences over the data.
 
 Lemma 1 bounds it by O(m^2 eta / n). Slopes in log m, log eta and log n are fitted where chains begin in the posterior,
-and where they begin five units away and descend, as early in a run. For the adaptive coefficient c the optimum is minus the
+and where they begin five units away and descend, as early in a run. The best coefficient c is minus the
 regression coefficient: with correlation rho of the energies at the two places it leaves (1 - rho^2) of the variance,
 where c = -1 leaves 2 (1 - rho) of it, if both have the same.
 """

@@ -176,6 +176,24 @@ WIDE_STUDENT_SWAPS = Setting(
         "swap_rates": (0.0, 0.004, 0.071, 0.46),
     },
 )
+#: The gain is .02 / (k^.6 + 100).
+ENERGY_DISTRIBUTION = Setting(
+    "thesis",
+    "7.2.1",
+    {
+        "weights": (0.4, 0.6),
+        "means": (-2.0, 1.0),
+        "temperature": 1.0,
+        "bins": 1000,
+        "width": 0.01,
+        "gradient_sd": 0.1,
+        "gain_scale": 0.02,
+        "gain_exponent": 0.6,
+        "gain_offset": 100.0,
+        "iterations": 10_000_000,
+        "runs": 10,
+    },
+)
 SETTINGS = (
     GAUSSIAN_SWAPS,
     STUDENT_SWAPS,
