@@ -313,7 +313,8 @@ def test_contour_modes(example) -> None:
     assert few["reSGLD, T = 6"]["divergence"][0] < few["SGLD"]["divergence"][0]
     assert set(many) == {
         *("independent draws", "true_share_of_corners", "SGLD, five chains", "CSGLD, five chains"),
-        *("CSGLD, one long chain", "reSGLD, five rungs", "ICSGLD, five chains"),
+        *("CSGLD, one long chain", "reSGLD, five rungs", "ICSGLD, five chains", "cyclic SGLD, one long chain"),
+        *("SVGD, five sets of particles", "as many independent draws as particles"),
     }
     assert {path.stem for path in out.glob("*.png")} == {"nine", "twenty_five"}
 
