@@ -136,7 +136,9 @@ class TestSpectralGap:
         mean = np.zeros(len(x))
         for at, share in zip(node, weight / weight.sum(), strict=True):
             away = np.sqrt(2.0 * step) * at * np.eye(len(lower))[0]
-            mean += share * np.cos(np.pi * (box.reflect(x, np.broadcast_to(away, x.shape)).position[:, 0] - lower[0]) / width)
+            mean += share * np.cos(
+                np.pi * (box.reflect(x, np.broadcast_to(away, x.shape)).position[:, 0] - lower[0]) / width
+            )
         expected = np.exp(-step * (np.pi / width) ** 2) * np.cos(np.pi * (x[:, 0] - lower[0]) / width)
         np.testing.assert_allclose(mean, expected, atol=1e-9)
 
