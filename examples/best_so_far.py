@@ -3,8 +3,8 @@
 Chen et al. (2019), appendix E: Gaussians of variance kappa on the integer grid, whose weights rise, and the best value
 that was met so far in 10,000 steps of .01. Figure 2 has kappa = .1 and three pairs of temperatures; figure 3
 (``--vary kappa``) has the temperatures .01 and 1 and kappa from .05 to .3, and is shown at three intensities of swaps.
-The print gives a step of 1 there, which is unstable; here it is .01. The mode at (4, 4) has the largest weight; starts are
-uniform over the grid. Results are how far the log density so far, of both replicas where there are two, is from the
+The print gives a step of 1 there, which is unstable; here it is .01. The mode at (4, 4) has the largest weight; starts
+are uniform over the grid. Results are how far the log density so far, of both replicas where there are two, is from the
 best there is, after 100, 1,000 and 10,000 steps, and the median number of steps until that is .05.
 
 The printed energy is minus the density (``--energy printed``), which is flat away from the modes and does not confine:
@@ -24,11 +24,12 @@ from matplotlib.figure import Figure
 
 import invsamp as iv
 from invsamp.problems.mixtures import gaussian_grid
+from invsamp.problems.published import GRID
 
-CHAINS, STEP, NEAR = 64, 0.01, 0.05
+CHAINS, STEP, NEAR = 64, GRID["step_size"], 0.05
 #: Figure 2 at kappa = .1, and figure 3 at the temperatures .01 and 1.
-PAIRS, KAPPA = ((0.01, 0.5), (0.01, 1.0), (0.1, 1.0)), 0.1
-COLD, HOT, KAPPAS = 0.01, 1.0, (0.05, 0.1, 0.2, 0.3)
+PAIRS, KAPPA = GRID["pairs"], GRID["variance"]
+(COLD, HOT), KAPPAS = GRID["temperatures"], GRID["variances"]
 #: Attempts at a swap in a unit of time; the print has 1, and at 100 there is one in each step.
 INTENSITIES = (1.0, 10.0, 100.0)
 AXIS = np.linspace(-0.2, 4.2, 441)

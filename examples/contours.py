@@ -30,8 +30,9 @@ import invsamp as iv
 from invsamp import diagnostics
 from invsamp.problems import heat_source
 from invsamp.problems.mixtures import GaussianMixture, far_modes
+from invsamp.problems.published import FAR_MODES
 
-THIN, STEP = 10, 0.1
+THIN, STEP = 10, FAR_MODES["step_size"]
 PARTS = ["mixture", "ten_dimensions", "heat_source"]
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)

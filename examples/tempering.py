@@ -27,10 +27,11 @@ from _common import options
 from matplotlib.figure import Figure
 
 import invsamp as iv
+from invsamp.problems.published import TEMPERING
 
-CHAINS, THIN, PROCESSES, CYCLES = 6, 5, 16, 100
-TARGETS, WINDOWS = (0.2, 0.3, 0.4, 0.5, 0.6), (1, 2, 4, 8, 16)
-NOISE = iv.estimators.noisy(2.0, 2.0)
+CHAINS, THIN, PROCESSES, CYCLES = 6, 5, TEMPERING["processes"], TEMPERING["cycles"]
+TARGETS, WINDOWS = TEMPERING["targets"], (1, 2, 4, 8, 16)
+NOISE = iv.estimators.noisy(TEMPERING["energy_sd"], TEMPERING["gradient_sd"])
 GRID = np.linspace(-6.0, 6.0, 1201)
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("setting", published.SETTINGS, ids=lambda setting: setting.place)
 def test_is_a_mapping_with_a_source_that_the_page_shows(setting):
     assert setting.paper in published.PAPERS
-    assert dict(setting) == dict(setting.values) and len(setting) == len(list(setting))
+    assert dict(setting) == dict(setting.constants) and len(setting) == len(list(setting))
     page = " ".join((ROOT / "docs" / "papers.md").read_text().split())
     assert str(setting) in page
 
@@ -72,6 +72,7 @@ def test_mixtures_are_those_of_the_problems():
     for setting, mixture in (
         (published.MIXTURE, mixtures.two_modes()),
         (published.GAUSSIAN_SWAPS, mixtures.close_modes()),
+        (published.FAR_MODES, mixtures.far_modes()),
     ):
         made = mixtures.GaussianMixture(setting["weights"], setting["means"], setting["sds"])
         assert made == mixture
@@ -85,3 +86,19 @@ def test_swaps_are_those_printed(example):
             assert steps(sampler) == (setting["step_size"],) * 2
             rule = iv.swaps.metropolis() if factor == float("inf") else iv.swaps.noise_penalty(factor)
             assert sampler.swap.rule == rule
+
+
+def test_tempering_is_as_printed(example):
+    found, setting = example("tempering"), published.TEMPERING
+    (rung,) = iv.samplers.deo_sgd().rungs  # the preset's own settings
+    assert (rung.step_size, rung.kernel.highest) == setting["rates"]
+    assert (rung.kernel.processes, rung.kernel.window) == (setting["processes"], setting["window"])
+    assert (found["TARGETS"], found["CYCLES"]) == (setting["targets"], setting["cycles"])
+
+
+def test_the_grid_is_as_printed(example):
+    found, setting = example("best_so_far"), published.GRID
+    assert (found["PAIRS"], found["KAPPAS"], found["STEP"]) == tuple(
+        setting[name] for name in ("pairs", "variances", "step_size")
+    )
+    assert found["INTENSITIES"][0] == setting["intensity"]
