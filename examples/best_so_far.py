@@ -3,7 +3,7 @@
 Chen et al. (2019), appendix E: Gaussians of variance kappa on the integer grid, whose weights rise, and the best value
 that was met so far in 10,000 steps of .01. Figure 2 has kappa = .1 and three pairs of temperatures; figure 3
 (``--vary kappa``) has the temperatures .01 and 1 and kappa from .05 to .3, and is shown at three intensities of swaps.
-The print gives a step of 1 there, which is unstable; here it is .01. The mode at (4, 4) has the largest weight; starts
+The print gives a step of 1 there (``--step 1``); here it is .01. The mode at (4, 4) has the largest weight; starts
 are uniform over the grid. Results are how far the log density so far, of both replicas where there are two, is from the
 best there is, after 100, 1,000 and 10,000 steps, and the median number of steps until that is .05.
 
@@ -90,17 +90,27 @@ def arrivals(gap: np.ndarray) -> dict[str, Any]:
 
 
 def compared(
-    kappa: float, cold: float, hot: float, intensities: tuple[float, ...], draws: int, seed: int, *, printed: bool
+    kappa: float,
+    cold: float,
+    hot: float,
+    intensities: tuple[float, ...],
+    draws: int,
+    seed: int,
+    *,
+    printed: bool,
+    step: float,
 ) -> dict[str, np.ndarray]:
     """Gaps of either temperature alone and of both with swaps."""
     found = {}
     for temperature in (cold, hot):
         energy = Energy(kappa, temperature, printed=printed)
-        found[f"T = {temperature:g}"] = gaps(energy, iv.samplers.sgld(STEP * temperature), draws, seed)
+        found[f"T = {temperature:g}"] = gaps(energy, iv.samplers.sgld(step * temperature), draws, seed)
     for intensity in intensities:
+        if intensity * step > 1.0:
+            continue
         name = "both" if len(intensities) == 1 else f"both, a = {intensity:g}"
         pair = iv.samplers.parallel_tempering(
-            (1.0, hot / cold), STEP * cold, adjusted=False, swap_fraction=intensity * STEP
+            (1.0, hot / cold), step * cold, adjusted=False, swap_fraction=intensity * step
         )
         found[name] = gaps(Energy(kappa, cold, printed=printed), pair, draws, seed)
     return found
@@ -125,19 +135,20 @@ def main() -> dict[str, Any]:
     more: dict[str, dict[str, Any]] = {
         "vary": {"choices": ["temperatures", "kappa"], "default": "temperatures", "help": "figure 2 or figure 3"},
         "energy": {"choices": ["log", "printed"], "default": "log", "help": "minus log density, or minus density"},
+        "step": {"type": float, "default": STEP, "help": f"step size (default {STEP:g})"},
     }
     chosen = options("best_so_far", __doc__.split("\n")[0], draws=10_000, seeds=True, more=more)
-    printed = chosen.more["energy"] == "printed"
+    how = {"printed": chosen.more["energy"] == "printed", "step": chosen.more["step"]}
 
     def measured(seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
         if chosen.more["vary"] == "temperatures":
             cases = {
-                f"{cold:g}, {hot:g}": compared(KAPPA, cold, hot, (10.0,), chosen.draws, seed, printed=printed)
+                f"{cold:g}, {hot:g}": compared(KAPPA, cold, hot, (10.0,), chosen.draws, seed, **how)
                 for cold, hot in PAIRS
             }
         else:
             cases = {
-                f"kappa {kappa:g}": compared(kappa, COLD, HOT, INTENSITIES, chosen.draws, seed, printed=printed)
+                f"kappa {kappa:g}": compared(kappa, COLD, HOT, INTENSITIES, chosen.draws, seed, **how)
                 for kappa in KAPPAS
             }
         summary = {case: {name: arrivals(gap) for name, gap in found.items()} for case, found in cases.items()}

@@ -194,7 +194,7 @@ ENERGY_DISTRIBUTION = Setting(
         "runs": 10,
     },
 )
-#: The second set of runs is printed with a step of 1, which is unstable. The energy is minus the density.
+#: The second set of runs, by the variance, is printed with a step of its own. The energy is minus the density.
 GRID = Setting(
     "reLD",
     "appendix E",
