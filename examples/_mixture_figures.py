@@ -19,7 +19,9 @@ from invsamp.problems import constrained_mixtures as problem
 COLORS = {
     "SGLD": "#9aa5b1",
     "cycSGLD": "#c9a26b",
+    "P-SGLD": "#d6b8d0",
     "P-cycSGLD": "#b07aa1",
+    "P-reSGLD": "#7b4b73",
     "R-cycSGLD": "#6b8e23",
     "R-SGLD": "#2a9d8f",
     "reSGLD": "#e07a1f",

@@ -33,25 +33,33 @@ from tqdm import tqdm
 
 import invsamp as iv
 from invsamp.problems import constrained_mixtures as problem
+from invsamp.problems.published import DIAMETERS, DOMAINS
 
 CHAINS, THIN, THIN_SINGLE, BINS, EXTENT = 10, 10, 25, 50, 2.5
 NOISE = problem.noise()
 LADDER: dict[str, Any] = {"estimator": NOISE, "energy_variance": iv.variances.known(), "swap_fraction": 0.25}
+SINGLE: dict[str, Any] = {"step_size": DOMAINS["single_rate"], "estimator": NOISE}
+CYCLIC: dict[str, Any] = {"step_size": DOMAINS["cyclic_rate"], "cycles": DOMAINS["cycles"], "estimator": NOISE}
+RATES = ((1.0, 10.0), DOMAINS["rates"])  # the temperatures are not printed
+#: The strength of the penalty is not printed: a chain goes a tenth of a length unit beyond the boundary.
+PENALIZED = iv.domains.penalized(100.0)
 METHODS = {
-    "SGLD": iv.samplers.sgld(5e-4, estimator=NOISE, boundary="ignore"),
-    "cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary="ignore"),
-    "P-cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE, boundary=iv.domains.penalized(100.0)),
-    "R-cycSGLD": iv.samplers.cyclic_sgld(1e-3, cycles=5, estimator=NOISE),
-    "R-SGLD": iv.samplers.sgld(5e-4, estimator=NOISE),
-    "reSGLD": iv.resgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER, boundary="ignore"),
-    "r2SGLD": iv.samplers.r2sgld((1.0, 10.0), (5e-4, 1.5e-3), **LADDER),
+    "SGLD": iv.samplers.sgld(**SINGLE, boundary="ignore"),
+    "cycSGLD": iv.samplers.cyclic_sgld(**CYCLIC, boundary="ignore"),
+    "P-SGLD": iv.samplers.sgld(**SINGLE, boundary=PENALIZED),
+    "P-cycSGLD": iv.samplers.cyclic_sgld(**CYCLIC, boundary=PENALIZED),
+    "P-reSGLD": iv.resgld(*RATES, **LADDER, boundary=PENALIZED),
+    "R-cycSGLD": iv.samplers.cyclic_sgld(**CYCLIC),
+    "R-SGLD": iv.samplers.sgld(**SINGLE),
+    "reSGLD": iv.resgld(*RATES, **LADDER, boundary="ignore"),
+    "r2SGLD": iv.samplers.r2sgld(*RATES, **LADDER),
 }
 DIAMETER_RADII = (1.5, 2.0, 2.5, 3.0)
 
 
 def main() -> dict[str, Any]:
     """All samplers on all domains, then the octagon's diameter, then the walls."""
-    given = options("constrained_mixtures", "25 modes on four domains, seven samplers.", draws=5000)
+    given = options("constrained_mixtures", "25 modes on four domains, nine samplers.", draws=5000)
     cases = {name: explore(name, given.draws, given.seed) for name in problem.RADII}
     diameters = [diameter(radius, given.draws, given.seed) for radius in tqdm(DIAMETER_RADII, desc="octagon's size")]
     distances = {boundary: from_the_wall(boundary, given.draws, given.seed) for boundary in ("reflect", "project")}
@@ -128,7 +136,7 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
     region = problem.domain("octagon", radius)
     probabilities, edges = problem.cell_probabilities(region, bins, extent)
     run = sample(
-        problem.target("octagon", radius), iv.samplers.r2sgld((1.0, 10.0), (2e-5, 2e-4), **LADDER), draws, seed
+        problem.target("octagon", radius), iv.samplers.r2sgld(RATES[0], DIAMETERS["rates"], **LADDER), draws, seed
     )
     kept = run.theta[:, run.theta.shape[1] // 5 :]
     # of each chain by itself, for the spread; the two coordinates have one law

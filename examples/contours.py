@@ -2,8 +2,10 @@
 posterior's.
 
 The mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its step of .1: the Kullback-Leibler
-divergence of the draws from the truth, and the weight of the right mode, for SGLD, CSGLD with the published weights
-and with those of the law that it simulates, and replica exchange at the same number of gradients. Then two Gaussians
+divergence of the draws from the truth, the weight of the right mode, and the absolute error of a chain's mean after a
+tenth of the draws and after all. Samplers are SGLD, CSGLD with the published weights and with those of the law that it
+simulates, KSGLD, which knows the bins' masses from the start, and replica exchange at the same number of gradients.
+Then two Gaussians
 ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by contour
 rungs, three and one, and one that moves by long paths, by a coarse ladder of four temperatures and by one of two, at
 about equal numbers of fine solves, all exact on the cold rung. Last, the two-mode heat source of `heat_source.py`:
@@ -28,8 +30,9 @@ import invsamp as iv
 from invsamp import diagnostics
 from invsamp.problems import heat_source
 from invsamp.problems.mixtures import GaussianMixture, far_modes
+from invsamp.problems.published import FAR_MODES
 
-THIN, STEP = 10, 0.1
+THIN, STEP = 10, FAR_MODES["step_size"]
 PARTS = ["mixture", "ten_dimensions", "heat_source"]
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)
@@ -56,18 +59,36 @@ def of_mixture(run: iv.Run) -> dict[str, Any]:
     divergence = diagnostics.divergence_on_grid(
         theta.ravel(), truth / truth.sum(), EDGES, log_weight=np.log(weight.ravel())
     )
-    return {"divergence": float(divergence), "right": spread(right), "weighted": run.weights is not None}
+    errors = {}
+    for name, count in (("tenth", max(theta.shape[1] // 10, 1)), ("all", theta.shape[1])):
+        mean = np.average(theta[:, :count], axis=1, weights=weight[:, :count])
+        errors[name] = spread(np.abs(mean - np.dot(MIXTURE.weights, MIXTURE.means)))
+    return {
+        "divergence": float(divergence),
+        "right": spread(right),
+        "error_of_mean": errors,
+        "weighted": run.weights is not None,
+    }
+
+
+def bin_masses() -> np.ndarray:
+    """Logs of the posterior masses of the bins of energy, by quadrature; at least 1e-300."""
+    x = np.linspace(-25.0, 25.0, 2_000_001)[:, None]
+    mass = np.bincount(np.searchsorted(ENDS, MIXTURE.energy(x)), MIXTURE.density(x), minlength=len(ENDS) + 1)
+    return np.log(np.maximum(mass / mass.sum(), 1e-300))[: len(ENDS) + 1]
 
 
 def mixture(draws: int, chains: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
     """The samplers of the thesis, at equal gradients; the run of CSGLD for the figure."""
     target = iv.Target(MIXTURE, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0))
     gain = iv.tempering.gain(1.0, 100.0, 0.6)
-    found, kept = {}, None
+    found, kept, masses = {}, None, bin_masses()
     for name, sampler, share in (
         ("SGLD", iv.samplers.sgld(STEP), 1.0),
         ("CSGLD, published weights", iv.samplers.csgld(STEP, ENDS, gain=gain, weights="published"), 1.0),
         ("CSGLD", iv.samplers.csgld(STEP, ENDS, gain=gain), 1.0),
+        ("KSGLD, published weights", iv.samplers.csgld(STEP, ENDS, log_psi=masses, weights="published"), 1.0),
+        ("KSGLD", iv.samplers.csgld(STEP, ENDS, log_psi=masses), 1.0),
         ("ICSGLD", iv.samplers.icsgld(STEP, ENDS, gain=gain), 1.0),
         ("reSGLD, T = 10", iv.resgld((1.0, 10.0), STEP, swap_fraction=1.0), 0.5),
     ):

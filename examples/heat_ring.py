@@ -1,25 +1,25 @@
-"""Heat ring: one sensor leaves a ring of answers, seen by fine, mixed and coarse replica exchange with noisy gradients.
+"""Heat ring: one sensor leaves a ring of answers, seen by replica exchange with noisy energies and gradients.
 
-The setting of figures 3 and 4 of Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD" (f-reSGLD), section 5.2:
-s-reSGLD moves both rungs on the fine mesh, l-reSGLD both on the coarse one, f-reSGLD the cold one on the fine and the
-hot one on the coarse mesh, and takes the noise of the gradients out of the noise that a step injects.
+1. As printed in Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD" (f-reSGLD), section 5.2, figures 3 and 4:
+   temperatures .08 and .5; energies with noise of sd .1 (s-reSGLD) or .8 (f- and l-reSGLD), gradients of sd .1 or 2.
+   Not printed, and chosen here: the likelihood's sd of 5, the datum of a center at distance .1, the step size 1e-3 (the
+   longest stable one is 5.7e-3) and the meshes: all samplers solve on the fine one.
+2. Ours, with two meshes: s-reSGLD moves both rungs on the fine mesh, l-reSGLD both on the coarse one, f-reSGLD the cold
+   one on the fine and the hot one on the coarse mesh. The cold temperature is .04, and the gradients' noise has 80% of
+   the variance of the noise that a cold step injects, so that it matters whether it is taken out: where it is left in,
+   the ring is as wide as at 1.8 times the temperature. Energies have noise of sd .1 temperatures.
 
-A likelihood of sd 5 alone leaves no ring (`invsamp.problems.heat_source.ring`). At a cold temperature of 0.04 it does,
-and with it come radial sds and mass off the ring as reported for this setting. A posterior divided by 0.04 is one of
-sd 1 at temperature 1, a step size of 2.5e-4 one of 1e-5: this is how it stands here. The gradients' noise has 80% of
-the variance of what a cold step injects: where it is left in, the ring is as wide as at 1.8 times the temperature.
-Energies have noise of sd 0.1 temperatures. The energies' noise of section 5.1, sd 1 and 3, is 25 and 75 temperatures:
-taken over as it is, it lets no swap pass, and every hot replica is idle.
-
-Coverage of the ring does not tell the samplers apart, as a wider law moves faster along it: the radial sd and the mass
-off the ring do. 24 chains of one run stand for 24 runs; their one warm-up settles the variance to about half a percent.
+A posterior of sd 5 at temperature tau is one of sd 5 sqrt(tau) at temperature 1, and a step size h one of tau h: both
+are given so here. Coverage of the ring does not distinguish the samplers, as a wider distribution moves faster along
+it: the radial sd and the mass off the ring do. 24 chains of one run stand for 24 runs; their one warm-up settles the
+variance to about half a percent.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from tqdm import tqdm
 
 import invsamp as iv
 from invsamp.problems import heat_source as problem
+from invsamp.problems.published import HEAT_RING
 
 CHAINS, WARMUP = 24, 1000
 COLD_TEMPERATURE = 0.04
@@ -70,13 +71,13 @@ METHODS = {
 SHOWN = ("s-reSGLD", "f-reSGLD", "l-reSGLD")
 COLORS = dict(zip(SHOWN, ("#8794a1", "#1f6fb2", "#d1495b"), strict=True))
 
-#: Noise of section 5.1 taken over as it is, sds of energy and gradient by mesh, in units of the cold temperature.
-LITERAL = {
-    mesh: (energy_sd / COLD_TEMPERATURE, gradient_sd / COLD_TEMPERATURE)
-    for mesh, energy_sd, gradient_sd in (("fine", 1.0, 2.0), ("coarse", 3.0, 5.0))
+#: Chosen where the paper prints nothing.
+PRINTED_STEP, LIKELIHOOD_SD = 1e-3, 5.0
+COLD, HOT = HEAT_RING["temperatures"]
+TITLES = {
+    "": ("both rungs fine", "fine and coarse, noise taken out", "both rungs coarse"),
+    "printed_": ("small noise", "large noise, taken out", "large noise, left in"),
 }
-MESHES = {"s-reSGLD": ("fine", "fine"), "f-reSGLD": ("fine", "coarse"), "l-reSGLD": ("coarse", "coarse")}
-TITLES = dict(zip(MESHES, ("both rungs fine", "fine and coarse, noise taken out", "both rungs coarse"), strict=True))
 
 
 class Truth(NamedTuple):
@@ -89,34 +90,59 @@ class Truth(NamedTuple):
 
 
 def main() -> dict[str, Any]:
-    """All samplers, the figures and the table."""
+    """Both parts, the figures and the table."""
     given = options("heat_ring", "A ring of heat sources: s-, f- and l-reSGLD.", draws=48_000)
-    posterior = problem.ring(noise_sd=5.0 * math.sqrt(COLD_TEMPERATURE))
+    summary = {
+        "seed": given.seed,
+        "runs": CHAINS,
+        "as_printed": compared(given, COLD, printed(), "printed_"),
+        "two_meshes": compared(given, COLD_TEMPERATURE, METHODS, ""),
+    }
+    given.save_summary(summary)
+    return summary
+
+
+def compared(given: Any, temperature: float, samplers: Mapping[str, iv.ladder.Sampler], prefix: str) -> dict[str, Any]:
+    """All samplers of one part beside the posterior by quadrature."""
+    posterior = problem.ring(noise_sd=LIKELIHOOD_SD * math.sqrt(temperature))
     truths = {
         fidelity: integrate(problem.quadrature(posterior, fidelity, points=800)) for fidelity in posterior.fidelities
     }
     truth = truths["fine"]
     runs = {
-        label: sample(posterior, sampler, given.draws, given.seed) for label, sampler in tqdm(METHODS.items(), "noise")
+        label: sample(posterior, sampler, given.draws, given.seed) for label, sampler in tqdm(samplers.items(), "runs")
     }
-    literal = {
-        label: sample(posterior, with_literal_noise(meshes), given.draws // 10, given.seed)
-        for label, meshes in tqdm(MESHES.items(), "literal noise")
-    }
-    given.save("rings", draw_rings(runs, truth))
-    given.save("radii", draw_radii(runs, truth))
-    summary = {
-        "seed": given.seed,
-        "runs": CHAINS,
+    given.save(f"{prefix}rings", draw_rings(runs, truth, TITLES[prefix]))
+    given.save(f"{prefix}radii", draw_radii(runs, truth))
+    return {
         "truth": {name: {"radial_sd": value.radial_sd, "off_the_ring": value.off} for name, value in truths.items()},
         "samplers": {
             label: {str(draws): measure(run, truth, draws) for draws in (given.draws // 4, given.draws)} | costs(run)
             for label, run in runs.items()
         },
-        "literal_noise": {label: costs(run) | literal_noise(MESHES[label]) for label, run in literal.items()},
+        "noise": {label: noise(sampler) for label, sampler in samplers.items()},
     }
-    given.save_summary(summary)
-    return summary
+
+
+def printed() -> dict[str, iv.ladder.Sampler]:
+    """The samplers of section 5.2, in units of the cold temperature."""
+    ladder: dict[str, Any] = {
+        "temperatures": (1.0, HOT / COLD),
+        "step_size": COLD * PRINTED_STEP,
+        "fidelities": ("fine", "fine"),
+    }
+    small, large = (
+        iv.estimators.noisy(HEAT_RING[f"energy_sd_{size}"] / COLD, HEAT_RING[f"gradient_sd_{size}"] / COLD)
+        for size in ("small", "large")
+    )
+    known = {"energy_variance": iv.variances.known()}
+    return {
+        "s-reSGLD": iv.resgld(**ladder, estimator=small, **known),
+        "f-reSGLD": iv.samplers.fast_resgld(
+            **ladder, estimator=large, variance=iv.variances.running_average(), probes=100, **known
+        ),
+        "l-reSGLD": iv.resgld(**ladder, estimator=large, **known),
+    }
 
 
 def sample(posterior: iv.Posterior, sampler: iv.ladder.Sampler, draws: int, seed: int) -> iv.Run:
@@ -129,20 +155,17 @@ def sample(posterior: iv.Posterior, sampler: iv.ladder.Sampler, draws: int, seed
         return iv.sample(posterior, sampler, draws=draws, progress=False, **settings)
 
 
-def with_literal_noise(meshes: tuple[str, str]) -> iv.ladder.Sampler:
-    """The published sampler of two meshes, with the published noise of each."""
-    estimators = [iv.estimators.noisy(*LITERAL[mesh]) for mesh in meshes]
-    if meshes[0] == meshes[1]:
-        return iv.resgld(*LADDER, estimator=estimators, energy_variance=iv.variances.known(), fidelities=meshes)
-    return iv.samplers.fast_resgld(*LADDER, estimator=estimators, fidelities=meshes, swap=EQ_18)
+def noise(sampler: iv.ladder.Sampler) -> dict[str, float]:
+    """Variance of the gradient's noise over the injected one, and sd of a swap's log ratio, with log10 of its chance.
 
-
-def literal_noise(meshes: tuple[str, str]) -> dict[str, float]:
-    """Sd of a log ratio under that noise, and log10 of the acceptance between equal energies, 2 Phi(-sd / 2)."""
-    gap = 1.0 / LADDER[0][0] - 1.0 / LADDER[0][1]
-    sd = gap * math.hypot(*(LITERAL[mesh][0] for mesh in meshes))
-    log_acceptance = (math.log(2.0) + norm.logcdf(-0.5 * sd)) / math.log(10.0)
-    return {"sd_of_log_ratio": sd, "log10_acceptance_of_equal_energies": float(log_acceptance)}
+    The chance is that of equal energies, 2 Phi(-sd / 2).
+    """
+    cold, hot = sampler.rungs
+    gap = cold.target.factors[0] - hot.target.factors[0]
+    sd = gap * math.hypot(*(rung.estimator.energy_sd for rung in sampler.rungs))
+    share = 0.5 * cold.step_size * cold.estimator.gradient_sd**2
+    log_chance = (math.log(2.0) + norm.logcdf(-0.5 * sd)) / math.log(10.0)
+    return {"share_of_injected_noise": share, "sd_of_log_ratio": sd, "log10_chance_of_equals": float(log_chance)}
 
 
 def polar(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +211,7 @@ def costs(run: iv.Run) -> dict[str, Any]:
     return {"swap_rate": report["swap_accepts"][0] / report["swap_attempts"][0], "evaluations": report["evaluations"]}
 
 
-def draw_rings(runs: Mapping[str, iv.Run], truth: Truth) -> Figure:
+def draw_rings(runs: Mapping[str, iv.Run], truth: Truth, titles: Sequence[str]) -> Figure:
     """The first chain of each sampler, a quarter of its draws and all, over the truth."""
     figure = Figure(figsize=(10.2, 7.0), layout="constrained")
     grid = figure.subplots(2, len(SHOWN), sharex=True, sharey=True)
@@ -204,8 +227,8 @@ def draw_rings(runs: Mapping[str, iv.Run], truth: Truth) -> Figure:
             axes.set(aspect="equal", xlim=(-0.22, 0.22), ylim=(-0.22, 0.22), xticks=(-0.1, 0, 0.1))
             axes.set_yticks((-0.1, 0, 0.1))
         row[0].set_ylabel(f"{len(theta):,} samples", fontsize=11)
-    for axes, label in zip(grid[0], SHOWN, strict=True):
-        axes.set_title(f"{label}\n{TITLES[label]}", fontsize=11)
+    for axes, label, title in zip(grid[0], SHOWN, titles, strict=True):
+        axes.set_title(f"{label}\n{title}", fontsize=11)
     figure.supxlabel("center of the heat from the sensor; lines hold 50% and 99% of the truth", fontsize=10)
     return figure
 

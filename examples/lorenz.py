@@ -19,15 +19,15 @@ from _common import options
 
 import invsamp as iv
 from invsamp.problems import lorenz as problem
+from invsamp.problems.published import LORENZ
 from invsamp.solvers.ode import OdeModel
 
 PUBLISHED_SD, CUT_SD = 100.0, 40.0
 CUT_TIMES = np.arange(21) / 100.0
-COLD_RATE, HOT_RATE = 2e-6, 2e-5
 BATCH, BATCHED_CHAINS = 4096, 2
 #: Ten times the published rates, as batches of the published size cost a hundred times what sufficient statistics do.
 BATCHED = iv.samplers.r2sgld(
-    step_size=(10.0 * COLD_RATE, 10.0 * HOT_RATE),
+    step_size=tuple(10.0 * rate for rate in LORENZ["rates"]),
     estimator=iv.estimators.minibatch(BATCH),
     # each batch shows its own variance: far from the posterior it is many times what it is within
     energy_variance=iv.variances.known(),
@@ -81,7 +81,7 @@ def published(given: Any) -> dict[str, Any]:
         seed=given.seed,
         start=where.exact[:BATCHED_CHAINS],
     )
-    share = common.batch_noise(full.forward["model"], where, PUBLISHED_SD, BATCH, COLD_RATE)
+    share = common.batch_noise(full.forward["model"], where, PUBLISHED_SD, BATCH, LORENZ["rates"][0])
     return common.describe(where, runs) | {
         "batched_r2SGLD": common.compare(batched, where),
         "batch_noise_over_injected": share,
@@ -90,8 +90,7 @@ def published(given: Any) -> dict[str, Any]:
 
 def scaled(iterations: int) -> dict[str, iv.ladder.Sampler]:
     """The published samplers; fewer iterations take larger steps in the same proportion."""
-    factor = common.PUBLISHED / iterations
-    return common.published(iterations, factor * COLD_RATE, factor * HOT_RATE)
+    return common.published(LORENZ, iterations, faster=LORENZ["iterations"] / iterations)
 
 
 def cut(given: Any) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from _common import options
 
 import invsamp as iv
 from invsamp.problems import lotka_volterra as problem
+from invsamp.problems.published import LOTKA_VOLTERRA
 from invsamp.solvers.ode import OdeModel
 
 PUBLISHED_SD, CUT_SD = 100.0, 10.0
 CUT_TIMES = np.arange(21) / 10.0
-COLD_RATE, HOT_RATE = 2e-6, 2e-5
 SHOOTING_TIMES = np.arange(101) / 2.0
 DATA_SETS = 50
 #: Far from the truth, for the fit to find its way.
@@ -51,7 +51,7 @@ def published(given: Any) -> dict[str, Any]:
     full = problem.gradient_matching(noise_sd=PUBLISHED_SD)
     where = common.setting(full, PUBLISHED_SD, problem.TRUTH, given.seed)
     iterations = given.draws * common.THIN * 3 // 2
-    samplers = common.published(iterations, COLD_RATE, HOT_RATE)
+    samplers = common.published(LOTKA_VOLTERRA, iterations)
     runs = common.run_all("published", where, samplers, given.draws, iterations // 3, common.CHAINS, given.seed)
     given.save("published_marginals", figures.draw_marginals(where, runs))
     times = np.arange(1001) / 50.0

@@ -25,14 +25,17 @@ from tqdm import tqdm
 
 import invsamp as iv
 from invsamp.problems import mixtures as problem
+from invsamp.problems.published import MIXTURE
 
 BATCHES, CHAINS, THIN, WARMUP = 4, 32, 10, 2000
-LADDER = ((1.0, 10.0), 0.03)
+LADDER = (MIXTURE["temperatures"], MIXTURE["step_size"])
 EDGES = np.linspace(-8.0, 6.0, 141)
 TARGET = iv.Target(problem.two_modes(), start=lambda rng, n: rng.uniform(-8.0, 8.0, (n, 1)))
 #: Estimators of the cold and the hot rung.
 NOISES = {
-    "constant noise": (iv.estimators.noisy(1.0, 2.0), iv.estimators.noisy(3.0, 5.0)),
+    "constant noise": tuple(
+        iv.estimators.noisy(*sds) for sds in zip(MIXTURE["energy_sd"], MIXTURE["gradient_sd"], strict=True)
+    ),
     "state-dependent noise": (iv.estimators.noisy(problem.sigmoid_noise_energy, problem.sigmoid_noise_gradient),) * 2,
 }
 

@@ -9,6 +9,11 @@ Beside the round trips from the cold end to the hot one and back stands how far 
 variation over the 25 modes, and the share of the four corner modes, .052 by quadrature. Each chain
 is a run of its own; the errors are over chains. The default, 1,000 draws of 5 steps, takes half a minute. The published
 length, and the documentation's table, is that of ``--draws 4000 --seeds 5``.
+
+``--only targets`` varies the target swap rate from .2 to .6 (figure 4.3), ``--only windows`` the window at .4 (figure
+4.4), with the share of pairs that would swap in the second half of the run. ``--only single`` runs SGLD x P16, sixteen
+chains together, and cycSGLD x T16, one chain of sixteen times the length with 100 cycles (figure 4.5). Not printed, and
+chosen here: starts of SGLD, which are uniform over the modes, and the first rate of a cycle, .01 as in E.4.2.
 """
 
 from __future__ import annotations
@@ -22,9 +27,11 @@ from _common import options
 from matplotlib.figure import Figure
 
 import invsamp as iv
+from invsamp.problems.published import TEMPERING
 
-CHAINS, THIN = 6, 5
-NOISE = iv.estimators.noisy(2.0, 2.0)
+CHAINS, THIN, PROCESSES, CYCLES = 6, 5, TEMPERING["processes"], TEMPERING["cycles"]
+TARGETS, WINDOWS = TEMPERING["targets"], (1, 2, 4, 8, 16)
+NOISE = iv.estimators.noisy(TEMPERING["energy_sd"], TEMPERING["gradient_sd"])
 GRID = np.linspace(-6.0, 6.0, 1201)
 
 
@@ -54,12 +61,12 @@ def truth() -> np.ndarray:
     return np.append(both, 1.0 - both.sum())
 
 
-def figures_of(theta: np.ndarray, trips: np.ndarray, steps: int) -> dict[str, list[float]]:
+def figures_of(theta: np.ndarray, trips: np.ndarray | None = None, steps: int = 1) -> dict[str, list[float]]:
     """Means over the chains with their standard errors."""
     found, wanted = shares(theta), truth()
     corners = [0, 4, 20, 24]
-    by_chain = {
-        "round_trips_per_1000": 1000.0 * trips / steps,
+    by_chain = {} if trips is None else {"round_trips_per_1000": 1000.0 * trips / steps}
+    by_chain |= {
         "total_variation": 0.5 * np.abs(found - wanted).sum(axis=1),
         "corners": found[:, corners].sum(axis=1),
     }
@@ -92,12 +99,51 @@ def measured(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
     return summary, {"index_paths": figure}
 
 
+def by_target(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """DEO*-SGD with a window of 8 at each target swap rate."""
+    return {f"{rate:g}": of_deo(draws, seed, rate, 8) for rate in TARGETS}, {}
+
+
+def by_window(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """DEO*-SGD at the target swap rate .4 with each window."""
+    return {str(window): of_deo(draws, seed, 0.4, window) for window in WINDOWS}, {}
+
+
+def of_deo(draws: int, seed: int, rate: float, window: int) -> dict[str, list[float]]:
+    """Round trips, errors, and the share of pairs that would swap in the second half."""
+    sampler = iv.samplers.deo_sgd(0.003, target=rate, window=window, estimator=NOISE)
+    run = iv.sample(TARGET, sampler, draws=draws, thin=THIN, warmup=0, chains=CHAINS, seed=seed, progress=False)
+    stats = run.data.sample_stats
+    trips, swaps = stats.process_round_trips.to_numpy()[:, -1], stats.swap_rate.to_numpy()[:, draws // 2 :]
+    return figures_of(run.theta, trips, draws * THIN) | {"swap_rate": [float(swaps.mean())]}
+
+
+def single(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """SGLD by sixteen chains together and cyclic SGLD by one of their total length."""
+    count = CHAINS * PROCESSES
+    start = np.random.default_rng(seed).uniform(-2.5, 2.5, (count, 2))
+    settings: dict[str, Any] = {"warmup": 0, "seed": seed, "progress": False}
+    parallel = iv.sample(
+        TARGET, iv.samplers.sgld(0.003, estimator=NOISE), draws=draws, thin=THIN, chains=count, start=start, **settings
+    )
+    cyclic = iv.samplers.cyclic_sgld(0.01, cycles=CYCLES, estimator=NOISE)
+    long = iv.sample(TARGET, cyclic, draws=draws, thin=THIN * PROCESSES, chains=CHAINS, **settings)
+    return {
+        "SGLD x P16": figures_of(parallel.theta.reshape(CHAINS, -1, 2)),
+        "cycSGLD x T16": figures_of(long.theta),
+    }, {}
+
+
+PARTS = {"exchange": measured, "targets": by_target, "windows": by_window, "single": single}
+
+
 def main() -> dict[str, Any]:
-    """Run all, show them, and save figures and summary."""
-    chosen = options("tempering", __doc__.split("\n")[0], draws=1000, seeds=True)
+    """Run a part, show it, and save figures and summary."""
+    only = {"only": {"choices": list(PARTS), "default": "exchange", "help": "the part that is run (default exchange)"}}
+    chosen = options("tempering", __doc__.split("\n")[0], draws=1000, seeds=True, more=only)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return chosen.over_seeds(lambda seed: measured(chosen.draws, seed))
+        return chosen.over_seeds(lambda seed: PARTS[chosen.more["only"]](chosen.draws, seed))
 
 
 if __name__ == "__main__":

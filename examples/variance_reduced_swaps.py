@@ -62,15 +62,16 @@ class Symmetric:
 
     def terms(self, position: np.ndarray, indices: npt.NDArray[np.intp]) -> Terms:
         """Of some data."""
-        energy, slope = self._each(position, self.data[indices])
+        energy, slope = self.each(position, self.data[indices])
         return Terms(np.zeros(len(position)), np.zeros(position.shape), energy, slope[:, :, None])
 
     def _sums(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        energy, slope = self._each(at[:, None], self.data)
+        energy, slope = self.each(at[:, None], self.data)
         return energy.sum(axis=1), slope.sum(axis=1)
 
     @staticmethod
-    def _each(b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def each(b: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Energies and slopes (chains, data) of each datum x at positions b."""
         left, right = (x - b) / SD, (x - 20.0 + b) / SD
         apart = 0.5 * (left * left - right * right)  # log of the right part over the left one
         small = np.exp(-np.abs(apart))
