@@ -262,6 +262,8 @@ def timeless(state):
     """A state, as bytes, without what a clock told."""
 
     def without(tree):
+        if hasattr(tree, "_asdict"):  # the state of a part
+            tree = tree._asdict()
         if isinstance(tree, dict):
             return {key: without(value) for key, value in tree.items() if not str(key).endswith("seconds")}
         return [without(part) for part in tree] if type(tree) is list else tree

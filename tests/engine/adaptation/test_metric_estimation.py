@@ -123,7 +123,7 @@ class TestStepsThatWereGiven:
 class TestItIsSaid:
     def test_steps_too_long_for_the_law(self):
         """Of step h in whitened coordinates a variance is 1 / (1 - h / 2) of the right one: 5 times."""
-        with pytest.warns(UserWarning, match="steps are too long"):
+        with pytest.warns(UserWarning, match="Steps are too long"):
             sampler = sgld(1.6, preconditioner="dense")
             run = iv.sample(narrow(), sampler, draws=50, warmup=1000, chains=32, seed=1, progress=False)
         (found,) = run.report["stationarity"]

@@ -98,7 +98,7 @@ def test_cross_validation_and_what_cannot_be_predicted() -> None:
     with pytest.raises(ValueError, match="must have a forward model to predict"):
         posterior.predict(run.theta[0])
     one = iv.Posterior(PRIOR, log_likelihood=DENSITIES["one number"])
-    with pytest.raises(ValueError, match=r"posterior must tell the log likelihood of each datum .*LogDensity"):
+    with pytest.raises(ValueError, match=r"posterior must give the log likelihood of each datum .*LogDensity"):
         run.loo(one)
     assert "a log likelihood" in repr(posterior) and "8 data" in repr(posterior)
 
