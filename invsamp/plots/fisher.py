@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from invsamp.plots.figure import COLD, FAINT, INK, clean, new_figure
+from invsamp.plots.canvas import new_figure
+from invsamp.plots.figure import COLD, FAINT, INK, clean
 from invsamp.protocols import Array
 
 #: Directions and parameters that are drawn.
