@@ -86,6 +86,8 @@ def grid(
     panels = figure.subplots(down, across, squeeze=False, **shared).ravel()  # type: ignore[call-overload]
     for axes in panels[count:]:
         axes.set_visible(False)
+    for axes in panels[count - across : count]:  # above a missing panel, too
+        axes.tick_params(labelbottom=True)
     return figure, list(panels[:count])
 
 
@@ -109,7 +111,8 @@ def given_panel(ax: Axes, count: int) -> tuple[Figure, list[Axes]]:
 def _pyplot() -> ModuleType | None:
     """Pyplot, if the program uses it.
 
-    It does if anyone but ArviZ imported it, which imports it for itself; and in IPython, whose cells show its figures.
+    It does where pyplot has a figure, or a module other than ArviZ has imported it: `Run.data` loads ArviZ, which imports
+    pyplot for itself. So does IPython, whose cells show its figures.
     """
     if _DETACHED.get():
         return None
@@ -120,10 +123,7 @@ def _pyplot() -> ModuleType | None:
         return imported
     if pyplot is None:
         return None
-    modules = list(sys.modules)  # in the order in which their imports began
-    if "arviz" not in modules or modules.index("matplotlib.pyplot") < modules.index("arviz"):
-        return pyplot
-    return pyplot if pyplot.get_fignums() or _bound(pyplot) else None
+    return pyplot if "arviz" not in sys.modules or pyplot.get_fignums() or _bound(pyplot) else None
 
 
 def _bound(pyplot: ModuleType) -> bool:

@@ -84,7 +84,7 @@ class Layout:
         return "time" if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
 
     def names(self, series: Sequence[str] | None) -> list[str] | None:
-        """Names of the columns: these, or those of what was posed; None where no such list is known.
+        """Names of the columns: these, those of what was posed, or their numbers; None of one without a name.
 
         Raises
         ------
@@ -101,7 +101,8 @@ class Layout:
             outputs = [f": {name}" for name in given] if given is not None and each > 1 else [""] * each
             outputs = [f": output {k}" for k in range(each)] if given is None and each > 1 else outputs
             return [f"member {member}{output}" for member in range(self.members) for output in outputs]
-        return [f"sensor {k}" for k in range(self.count)] if self.sensors and self.count > 1 else None
+        each_is = "sensor" if self.sensors else "output"
+        return [f"{each_is} {k}" for k in range(self.count)] if self.count > 1 else None
 
 
 def layout_of(run: Run) -> Layout:

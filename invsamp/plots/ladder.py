@@ -81,7 +81,7 @@ def plot_ladder(run: Run, name: str | None = None, *, ax: Axes | None = None) ->
 
     As they were sampled, without weights. Where the range of all rungs is more than 30 times that of the cold one, a
     positive parameter has a logarithmic scale. Energies, then counted from the least one of the cold rung, and other
-    parameters have that of the inverse hyperbolic sine: linear about 0, logarithmic beyond the cold rung's range.
+    parameters have that of the inverse hyperbolic sine: linear near 0, logarithmic far from it.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _scaled(axes: Axes, kept: list[np.ndarray], logarithmic: bool) -> np.ndarray
     if logarithmic and low > 0.0:
         axes.set_xscale("log")
         return np.geomspace(low, high, 101)
-    width = float(ends[0, 1] - ends[0, 0])
+    width = 0.1 * float(ends[0, 1] - ends[0, 0])
     axes.set_xscale("asinh", linear_width=width)
     return np.asarray(width * np.sinh(np.linspace(np.arcsinh(low / width), np.arcsinh(high / width), 101)))
 

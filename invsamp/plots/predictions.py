@@ -104,7 +104,6 @@ def plot_predictive(
         figure.legend(handles, words, loc="outside upper right", ncols=4, frameon=False, fontsize=8, labelcolor=INK)
         for axes in panels[-4:]:
             axes.set_xlabel(label, color=INK, fontsize=9)
-            axes.tick_params(labelbottom=True)
     say_first(figure, len(panels), layout.count, "columns of the data", "")
     return figure
 
@@ -160,7 +159,7 @@ def plot_phase(
     count = layout.count
     if count < 2:
         raise ValueError(f"run must hold data of shape (m, k) with k >= 2 for a phase plane, got {count} column")
-    names = layout.names(series) or [f"output {k}" for k in range(count)]
+    names = layout.names(series) or []
     shown = list(range(count))[:_OUTPUTS]
     if outputs is not None:
         shown = [

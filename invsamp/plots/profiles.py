@@ -123,10 +123,8 @@ def plot_profiles(
         _posterior(axes, run.theta[:, :, column], run.weights)
         for one in found.branches:
             rise, label = one.energies - least, f"profile {profiles.of}" if one is found.branches[0] else None
-            if len(rise) > 1:
-                fine = np.linspace(one.values[0], one.values[-1], 200)
-                between = PchipInterpolator(one.values, rise)(fine)
-                axes.plot(fine, np.exp(-between), color=HOT, lw=1.6, label=label)
+            fine, between = _between(one.values, rise)
+            axes.plot(fine, np.exp(-between), color=HOT, lw=1.6, label=label)
             axes.plot(one.values, np.exp(-rise), ".", color=HOT, ms=4)
         axes.set_xlim(view)
         axes.locator_params(axis="x", nbins=5)
@@ -141,6 +139,14 @@ def plot_profiles(
     if names is None:
         say_first(figure, len(wanted), len(profiles.profiles), "profiles")
     return figure
+
+
+def _between(values: Array, rise: Array) -> tuple[Array, Array]:
+    """A profile between its points, which has no extremum beside theirs."""
+    if len(values) < 2:
+        return values, rise
+    fine = np.linspace(values[0], values[-1], 200)
+    return fine, PchipInterpolator(values, rise)(fine)
 
 
 def _view(branches: Sequence[Curve]) -> tuple[float, float]:
@@ -201,7 +207,9 @@ def plotted(profiles: Mapping[str, Profiled], level: float, of: str, ax: Axes | 
         axes.axhline(bound, color=FAINT, lw=0.8)
         least = min(np.min(one.energies) for one in found.branches)
         for one in found.branches:
-            axes.plot(one.values, 2.0 * (one.energies - least), color=COLD, lw=1.5, marker=".", ms=3)
+            fine, between = _between(one.values, 2.0 * (one.energies - least))
+            axes.plot(fine, between, color=COLD, lw=1.5)
+            axes.plot(one.values, 2.0 * (one.energies - least), ".", color=COLD, ms=5)
         axes.axvline(found.best, color=HOT, lw=0.8)
         axes.set_ylim(-0.05 * bound, 1.6 * bound)
         axes.locator_params(axis="x", nbins=5)

@@ -65,19 +65,17 @@ def plot_residuals(
     known, names, count = layout.where(x), layout.names(series), min(layout.count, MOST_PANELS)
     where = np.arange(layout.rows, dtype=float) if known is None else known
     label = optional(text, "x_label", x_label) or layout.label(x)
-    if names is None:
-        names = [f"column {k}" if layout.count > 1 else "" for k in range(count)]
     found = residuals(predicted, observed)
     if ax is not None:
         figure, (axes,) = given_panel(ax, layout.count)
-        _over(axes, where, found[:, 0], names[0])
+        _over(axes, where, found[:, 0], "" if names is None else names[0])
         axes.set_xlabel(label, color=INK, fontsize=9)
         return figure
     figure = new_figure(9.6, 0.6 + 2.3 * count)
     panels = figure.subplots(count, 3, squeeze=False, width_ratios=(2, 1, 1))
     for k, (over, correlated, quantiles) in enumerate(panels):
         seen = found[:, k][np.isfinite(found[:, k])]
-        _over(over, where, found[:, k], names[k])
+        _over(over, where, found[:, k], "" if names is None else names[k])
         _autocorrelation(correlated, seen)
         _quantiles(quantiles, seen)
     for axes, below in zip(panels[-1], (label, "lag", "normal quantile"), strict=True):
@@ -130,6 +128,8 @@ def _autocorrelation(axes: Axes, seen: Array) -> None:
         axes.axhspan(-band, band, color=FAINT, alpha=0.25, lw=0)
     axes.axhline(0.0, color=FAINT, lw=0.8)
     axes.set_ylim(-1.0, 1.0)
+    axes.set_xlim(0.0, max(lags, 4) + 1.0)
+    axes.locator_params(axis="x", integer=True)
     clean(axes)
     title(axes, "autocorrelation")
 
