@@ -50,7 +50,7 @@ def posterior() -> iv.Posterior:
 
 def test_a_posterior_shows_its_unknowns_and_data(posterior: iv.Posterior) -> None:
     rows = Cells(posterior._repr_html_()).rows
-    assert rows[:2] == [["unknown", "shape", "prior"], ["a", "", "Normal(mean=0.0, sd=3.0, shape=())"]]
+    assert rows[:2] == [["unknown", "shape", "prior"], ["a", "", "Normal(mean=0.0, sd=3.0)"]]
     assert ["data", "3 numbers, shape (3,)"] in rows and ["noise", "GaussianNoise(scale=0.2)"] in rows
     likelihood = iv.Posterior(iv.Prior(a=iv.Normal(0, 1)), log_likelihood=lambda theta: -(theta**2).sum(axis=1))
     assert not any(row[0] == "data" for row in Cells(likelihood._repr_html_()).rows)

@@ -111,8 +111,8 @@ def given_panel(ax: Axes, count: int) -> tuple[Figure, list[Axes]]:
 def _pyplot() -> ModuleType | None:
     """Pyplot, if the program uses it.
 
-    It does where pyplot has a figure, or a module other than ArviZ has imported it: `Run.data` loads ArviZ, which imports
-    pyplot for itself. So does IPython, whose cells show its figures.
+    It does where pyplot has a figure, or a module other than ArviZ has imported it: `Run.data` loads ArviZ, which
+    imports pyplot for itself. So does IPython, whose cells show its figures.
     """
     if _DETACHED.get():
         return None

@@ -41,7 +41,10 @@ def as_html(posterior: Posed) -> str:
     """Unknowns with their priors, then data, noise, models and domain."""
     dimension, shapes = posterior.prior.dimension, posterior.prior.shapes
     distributions: Mapping[str, object] = posterior.prior.distributions
-    rows = [[name, "x".join(map(str, shape)), _short(distributions.get(name, ""))] for name, shape in shapes.items()]
+    rows = [
+        [name, "x".join(map(str, shape)), _short(distributions.get(name, "")).replace(f", shape={shape}", "")]
+        for name, shape in shapes.items()
+    ]
     more = [f"... and {len(rows) - _SHOWN} more"] * (len(rows) > _SHOWN)
     caption = f"Posterior of {dimension} unknown{'s' * (dimension != 1)}"
     table = html.table(caption, ["unknown", "shape", "prior"], rows[:_SHOWN])
@@ -57,7 +60,9 @@ def _rest(posterior: Posed) -> list[tuple[str, str]]:
         if posterior.series is not None:
             found.append(("columns", ", ".join(posterior.series)))
         found.append(("noise", _short(posterior.noise)))
-    found += [(f"model {name}", _short(model)) for name, model in posterior.forward.items()]
+    found += [
+        ("model" if name == "model" else f"model {name}", _short(model)) for name, model in posterior.forward.items()
+    ]
     return [*found, ("domain", _short(posterior.domain))]
 
 
