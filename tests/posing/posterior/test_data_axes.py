@@ -35,6 +35,9 @@ def test_times_and_sensors_come_from_the_model() -> None:
     assert axes_of(Decay(), (3,)) == {"times": TIMES}
     assert axes_of(Decay(2), (3, 2)) == {"times": TIMES, "sensors": True}
     assert axes_of(lambda theta: theta, (3,)) == {}
+    other = Decay()
+    other.times = lambda: TIMES  # of another meaning
+    assert axes_of(other, (3,)) == {}
     masked = Decay()
     masked.output_shape = None  # some of the times were left out: as many data are not these
     assert axes_of(masked, (3,)) == {}
