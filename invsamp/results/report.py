@@ -118,12 +118,17 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
         elif name == "series" and isinstance(value, Sequence):
             others.append(("columns", ", ".join(map(str, value))))
         elif name == "axes" and isinstance(value, Mapping):
-            others += [(key, str(len(part) if isinstance(part, Sequence) else part)) for key, part in value.items()]
+            others += [(key, _axis(part)) for key, part in value.items()]
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
         elif name != "prior":
             others.append((name, str(value)))
     return "\n".join([*tables, facts("The rest", others)] if others else tables)
+
+
+def _axis(part: object) -> str:
+    """How many times there are, and from when to when; anything else as it is."""
+    return f"{len(part)}, from {part[0]:g} to {part[-1]:g}" if isinstance(part, list) and part else str(part)
 
 
 def _one(prior: object) -> str:

@@ -105,7 +105,7 @@ def test_figures_of_the_data_are_over_time_and_say_what_they_leave_out() -> None
     report = {"posed": {"axes": {"times": [0.0, 2.0, 9.0]}}}
     run = Run.from_arrays(SimpleNamespace(data=np.zeros(3)), {"x": (9,)}, theta, {}, report)
     text = Page(page(run)).text
-    assert "times 3" in " ".join(text.split())
+    assert "times 3, from 0 to 9" in " ".join(text.split())
     alts = [attributes["alt"] for tag, attributes in Page(page(run)).tags if tag == "img"]
     assert "Densities of pairs of parameters, of the first 6 of 9" in alts
 
