@@ -45,7 +45,8 @@ class ForwardModel(Protocol):
     counted and never timed: unknowns times steps, say, in a unit that all fidelities of a problem share),
     ``n_observations`` and ``output_shape`` (how many observations, and how they are arranged, (times, sensors) for
     example; checked against the data), ``series`` (names of the entries of the data's last axis, for
-    figures), ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
+    figures), ``times`` (of the first axis of ``output_shape``) and ``sensors``, also for figures,
+    ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
     ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
     ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
     missing they are exact, to rounding), ``function_calls`` (`FunctionCalls`, where a row takes several calls of a
@@ -415,6 +416,15 @@ class NamesSeries(Protocol):
     @property
     def series(self) -> tuple[str, ...] | None:
         """Names of the entries of the data's last axis."""
+
+
+@runtime_checkable
+class KnowsAxes(Protocol):
+    """A problem that may know what the axes of its data are."""
+
+    @property
+    def axes(self) -> Plain:
+        """``members`` of a population, ``times``, whether they are of ``sensors``; each where it is known."""
 
 
 @runtime_checkable

@@ -54,6 +54,14 @@ MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 APART = 1000
 
 
+@pytest.fixture(autouse=True)
+def _no_open_figures() -> Iterator[None]:
+    """Close what a test has drawn, which pyplot would keep where a test module has imported it."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
+
+
 class Compilations:
     """Names of the functions that numba compiles, or loads from its cache, until `end`."""
 

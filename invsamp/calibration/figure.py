@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, clean, grid, title
+from invsamp.plots.canvas import grid
+from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, clean, title
 from invsamp.protocols import Array
 
 
@@ -20,13 +22,15 @@ def plotted(
     bands: tuple[Array, Array],
     limit: float,
     false_alarm: float,
+    of: int,
+    ax: Axes | None = None,
 ) -> Figure:
     """Share of the ranks (n, q) up to each less that of uniform ranks, a panel for each of q quantities, with bands.
 
     A p-value below ``limit`` is marked. Above the zero line on the left: too many low ranks, so that draws lie too
     high. An S that falls first: draws are too wide.
     """
-    figure, panels = grid(len(labels), 2.9, 2.3, (0.4, 0.5), sharex=True, sharey=True)
+    figure, panels = grid(len(labels), 2.9, 2.3, (0.4, 0.5), ax=ax, sharex=True, sharey=True)
     at = np.arange(1, draws + 1) / (draws + 1)
     for place, (axes, label, column, p) in enumerate(zip(panels, labels, ranks.T, p_values, strict=True)):
         share = np.cumsum(np.bincount(column, minlength=draws + 1))[:-1] / len(column)
@@ -40,9 +44,8 @@ def plotted(
             axes.set_ylabel("share of ranks, less uniform", color=INK, fontsize=9)
         if place + 4 >= len(labels):
             axes.set_xlabel("rank of the truth, as a share", color=INK, fontsize=9)
-    figure.supxlabel(
-        f"bands hold all quantities at once, but for one calibration in {1.0 / false_alarm:,.0f}",
-        fontsize=8,
-        color=FAINT,
-    )
+    if ax is None:
+        worst = f"; the {len(labels)} of {of} quantities that depart most" if len(labels) < of else ""
+        held = f"bands hold all quantities at once, but for one calibration in {1.0 / false_alarm:,.0f}"
+        figure.supxlabel(f"{held}{worst}", fontsize=8, color=INK)
     return figure

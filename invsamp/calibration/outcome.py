@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from invsamp import arguments
+from invsamp import arguments, html
 from invsamp.calibration.uniformity import bands, p_values
 from invsamp.protocols import Array
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: Quantities that a printed calibration shows, the worst first.
@@ -103,18 +104,20 @@ class Calibration:
         uniform = np.arange(1, self.draws + 1) / (self.draws + 1)
         return low / len(self.ranks) - uniform, high / len(self.ranks) - uniform
 
-    def plot(self, names: Sequence[str] | None = None) -> Figure:
+    def plot(self, names: Sequence[str] | None = None, *, ax: Axes | None = None) -> Figure:
         """Distribution of the ranks less the uniform one, with simultaneous bands, for each quantity.
 
         Parameters
         ----------
         names : sequence of str, optional
             Of the labels. Default: those that depart most, eight at most.
+        ax : Axes, optional
+            Where to draw a single quantity.
 
         Raises
         ------
         ValueError
-            If a name is unknown, or there are too many.
+            If a name is unknown, or there are too many, or more than one with ``ax``.
         """
         from invsamp.calibration.figure import plotted  # matplotlib waits for its first use
         from invsamp.plots.figure import MOST_PANELS
@@ -128,26 +131,40 @@ class Calibration:
                 raise ValueError(f"names must be {MOST_PANELS} at most, got {len(chosen)}")
         labels, limit = [self.labels[k] for k in chosen], self.false_alarm / len(self.labels)
         ranks, p_values = self.ranks[:, chosen], self.p_values[chosen]
-        return plotted(labels, ranks, self.draws, p_values, self.bands(), limit, self.false_alarm)
+        return plotted(labels, ranks, self.draws, p_values, self.bands(), limit, self.false_alarm, len(self.labels), ax)
 
     def _shares(self) -> Array:
         """Ranks as numbers between 0 and 1, uniform where all is right (n, q)."""
         return (self.ranks + 0.5) / (self.draws + 1)
 
-    def __str__(self) -> str:
-        n, limit = len(self.ranks), self.false_alarm / len(self.labels)
-        lines = [
-            f"Calibration of {self.sampler}: {n} replicates, ranks among {self.draws} draws, seed {self.seed}",
-            f"{'quantity':<20} {'p-value':>9} {'offset':>8} {'width':>7}",
+    def _repr_html_(self) -> str:
+        limit = self.false_alarm / len(self.labels)
+        rows = [
+            [
+                *(self.labels[k], f"{self.p_values[k]:.2g}", f"{self.offset[k]:+.2f}", f"{self.width[k]:.2f}"),
+                "" if self.p_values[k] >= limit else self._word(k),
+            ]
+            for k in np.argsort(self.p_values, kind="stable")[:SHOWN]
         ]
+        table = html.table(self._headline(), ["quantity", "p-value", "offset", "width", ""], rows)
+        return table + html.sentences([*self._more(), self._verdict(limit), *self._notes()])
+
+    def __str__(self) -> str:
+        limit = self.false_alarm / len(self.labels)
+        lines = [self._headline(), f"{'quantity':<20} {'p-value':>9} {'offset':>8} {'width':>7}"]
         for k in np.argsort(self.p_values, kind="stable")[:SHOWN]:
             word = "" if self.p_values[k] >= limit else f"  {self._word(k)}"
             lines.append(
                 f"{self.labels[k]:<20} {self.p_values[k]:9.2g} {self.offset[k]:+8.2f} {self.width[k]:7.2f}{word}"
             )
-        if len(self.labels) > SHOWN:
-            lines.append(f"... and {len(self.labels) - SHOWN} more that depart less")
-        return "\n".join([*lines, self._verdict(limit), *self._notes()])
+        return "\n".join([*lines, *self._more(), self._verdict(limit), *self._notes()])
+
+    def _headline(self) -> str:
+        n = len(self.ranks)
+        return f"Calibration of {self.sampler}: {n} replicates, ranks among {self.draws} draws, seed {self.seed}"
+
+    def _more(self) -> list[str]:
+        return [f"... and {len(self.labels) - SHOWN} more that depart less"] * (len(self.labels) > SHOWN)
 
     def _word(self, k: int) -> str:
         """What is wrong with the draws of one quantity."""

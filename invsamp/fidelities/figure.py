@@ -107,7 +107,11 @@ def _costs(axes: Axes, comparison: Compared) -> None:
         _end_label(axes, level.gradient_cosine, place - 0.19, f"gradient's cosine {level.gradient_cosine:.2f}")
     axes.set_yticks(places, [level.name for level in levels])
     axes.set_xlim(0, 1.7 * max(1.0, float(values.max())))
-    clean(axes).set_xticks([0.0, 0.5, 1.0])
+    clean(axes)
+    if values.max() < 2.0:
+        axes.set_xticks([0.0, 0.5, 1.0])
+    else:
+        axes.locator_params(axis="x", nbins=5)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("of the finest", color=INK, fontsize=9)
     title(axes, "cost, and what it buys")

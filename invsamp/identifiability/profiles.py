@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtri
 
-from invsamp import arguments
+from invsamp import arguments, html
 from invsamp.arguments import instance, integer, one_of, optional, real
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.identifiability.intervals import Branch, Interval, union
@@ -24,6 +24,7 @@ from invsamp.protocols import Array, Problem
 from invsamp.sampling import as_problem
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -124,26 +125,46 @@ class Profiles:
             raise ValueError(f"level must be at most {self.level:g}, to which profiles go, got {found:g}")
         return {name: one.intervals(self.level if found is None else found) for name, one in self.profiles.items()}
 
-    def plot(self, names: Sequence[str] | None = None) -> Figure:
-        """The rise of the energy over each parameter, with the level's intervals; a panel for each."""
+    def plot(self, names: Sequence[str] | None = None, *, ax: Axes | None = None) -> Figure:
+        """The rise of the energy over each parameter, with the level's intervals; a panel for each of eight at most.
+
+        Of a single parameter it can be drawn in a panel ``ax``.
+        """
         from invsamp.plots.profiles import plotted
 
         known = list(self.profiles)
         chosen = known if names is None else [one_of("names", n, known) for n in arguments.names("names", names)]
-        return plotted({name: self.profiles[name] for name in chosen}, self.level, self.of)
+        return plotted({name: self.profiles[name] for name in chosen}, self.level, self.of, ax)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                name,
+                self.profiles[name].best,
+                " and ".join(_words(one) for one in found),
+                len(self.profiles[name].failed),
+            ]
+            for name, found in self.intervals().items()
+        ]
+        table = html.table(self._headline(), ["parameter", "best", "interval", "values without a fit"], rows)
+        return table + html.sentences(self._notes())
+
+    def _headline(self) -> str:
+        calls = f" ({self.function_calls:,} function calls)" if self.function_calls != self.evaluations else ""
+        return f"profile {self.of}, intervals at {self.level:.0%}; {self.evaluations:,} evaluations{calls}"
+
+    def _notes(self) -> list[str]:
+        if self.lower <= 0.01:
+            return []
+        return [f"a fit is lower than the start by {self.lower:.3g}: it was no maximum. Give maximize() more starts"]
 
     def __str__(self) -> str:
-        calls = f" ({self.function_calls:,} function calls)" if self.function_calls != self.evaluations else ""
-        lines = [f"profile {self.of}, intervals at {self.level:.0%}; {self.evaluations:,} evaluations{calls}"]
+        lines = [self._headline()]
         for name, found in self.intervals().items():
             lines.append(f"{name}: {self.profiles[name].best:.5g}, {' and '.join(_words(one) for one in found)}")
             if count := len(self.profiles[name].failed):
                 lines.append(f"  at {count} values no fit was had, the first at {self.profiles[name].failed[0]:.5g}")
-        if self.lower > 0.01:
-            lines.append(
-                f"a fit is lower than the start by {self.lower:.3g}: it was no maximum. Give maximize() more starts"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._notes()])
 
 
 def profile(

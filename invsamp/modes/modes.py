@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from invsamp.arguments import integer, optional
+from invsamp.modes.as_html import as_html
 from invsamp.modes.low_rank import LowRankGaussian
 from invsamp.protocols import Array, ExpectedMisfit
 
@@ -158,11 +159,19 @@ class Modes:
         noise = np.einsum("nij,nj->ni", factors[which], rng.standard_normal((n, self.position.shape[1])))
         return self.to_theta(self.position[weights > 0.0][which] + noise)
 
+    def _repr_html_(self) -> str:
+        own = self.of == "posterior"
+        measures: dict[str, npt.NDArray[np.generic] | None] = {
+            "energy": self.energies if own else None,
+            "log-likelihood": self.log_likelihood,
+            "weight": self.weights if own else None,
+            "starts": self.counts,
+        }
+        notes = [self._where(k).removeprefix(", ") for k in range(len(self))]
+        return as_html([self._headline(), *self._notes()], self.labels, self.theta, measures, notes)
+
     def __str__(self) -> str:
-        starts, solves = int(self.counts.sum()), ", ".join(map(self._solved, self.evaluations))
-        plural = "s" * (len(self) != 1)
-        what = f"posterior mode{plural}" if self.of == "posterior" else f"maximum{plural} of the likelihood"
-        lines = [f"{len(self)} {what.replace('maximums', 'maxima')} from {starts} starts; evaluations: {solves}"]
+        lines = [self._headline()]
         for k in range(len(self)):
             lines.append(self._mode(k))
             if self.gaussians is not None and (found := self.gaussians[k]) is not None:
@@ -170,6 +179,17 @@ class Modes:
                     f"  its Gaussian is the prior's but for {len(found.metric.values)} directions; all others may "
                     f"change the log evidence by {found.remainder:+.2g}"
                 )
+        return "\n".join([*lines, *self._notes()])
+
+    def _headline(self) -> str:
+        starts, solves = int(self.counts.sum()), ", ".join(map(self._solved, self.evaluations))
+        plural = "s" * (len(self) != 1)
+        what = f"posterior mode{plural}" if self.of == "posterior" else f"maximum{plural} of the likelihood"
+        return f"{len(self)} {what.replace('maximums', 'maxima')} from {starts} starts; evaluations: {solves}"
+
+    def _notes(self) -> list[str]:
+        """What is said of the fit, and of the starts."""
+        lines, starts = list[str](), int(self.counts.sum())
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))
         if self.residuals is not None and len(self) and np.isfinite(self.residuals[0]).any():
@@ -196,23 +216,26 @@ class Modes:
             lines.append(
                 f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
             )
-        return "\n".join(lines)
+        return lines
 
     def _mode(self, k: int) -> str:
         """Its height, how many starts came to it, and its parameters."""
         shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
         values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
         values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
-        where = ""
-        if self.on_wall[k]:
-            bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
-            where = ", against a wall" + (f" ({bounds})" if bounds else "")
-        elif self.of == "posterior" and np.isnan(self.log_evidence[k]):
-            where = ", flat in some direction (improper, unless a prior or walls bound it)"
         likelihood = "" if self.log_likelihood is None else f"log-likelihood {self.log_likelihood[k]:.7g}, "
         height = f"energy {self.energies[k]:.6g}, {likelihood}weight {self.weights[k]:.3g}, "
         height = height if self.of == "posterior" else likelihood
-        return f"{height}from {self.counts[k]} starts{where}: {values}"
+        return f"{height}from {self.counts[k]} starts{self._where(k)}: {values}"
+
+    def _where(self, k: int) -> str:
+        """What its covariance lacks."""
+        if self.on_wall[k]:
+            bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
+            return ", against a wall" + (f" ({bounds})" if bounds else "")
+        if self.of == "posterior" and np.isnan(self.log_evidence[k]):
+            return ", flat in some direction (improper, unless a prior or walls bound it)"
+        return ""
 
     def _solved(self, fidelity: str) -> str:
         count, calls = self.evaluations[fidelity], self.function_calls[fidelity]

@@ -1,6 +1,8 @@
 """Figures of a run.
 
-Every function returns a `matplotlib.figure.Figure` that pyplot does not know: save it with ``figure.savefig(...)``.
+Every function returns a `matplotlib.figure.Figure`: save it with ``figure.savefig(...)``. Where pyplot is in use, and
+in a notebook, it is pyplot's current figure; elsewhere pyplot does not know it. With ``ax=`` a figure of one panel is
+drawn in an Axes of yours; a figure that has others beside its main panel then leaves these out.
 """
 
 from invsamp.plots.chains import plot_marginals, plot_trace

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from invsamp.arguments import text
 from invsamp.diagnostics.weights import quantiles
+from invsamp.plots.canvas import given_panel, grid, new_figure
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -19,10 +21,10 @@ from invsamp.plots.figure import (
     bins_of,
     clean,
     entries,
+    entry_count,
     finite,
-    grid,
     histogram,
-    new_figure,
+    say_first,
     title,
     truth_legend,
     truth_of,
@@ -32,7 +34,7 @@ from invsamp.plots.figure import (
 _TRACE_POINTS = 4000
 
 
-def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
+def plot_trace(run: Run, names: Sequence[str] | None = None, *, ax: Axes | None = None) -> Figure:
     """Draws of every chain in order, as they were made, beside each chain's density, by its weights if it has some.
 
     Parameters
@@ -40,6 +42,8 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
     run : Run
     names : sequence of str, optional
         Parameters, quantities or single entries of them; by default the first eight.
+    ax : Axes, optional
+        Where to draw the trace of a single entry, without its density.
 
     Returns
     -------
@@ -48,12 +52,17 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
     Raises
     ------
     ValueError
-        If a name is unknown or there are more than eight entries.
+        If a name is unknown, there are more than eight entries, or more than one with ``ax``.
     """
     shown, weight, summary = entries(run, names), run.weights, run.summary()
-    figure = new_figure(9.0, 0.5 + 1.6 * len(shown))
-    panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row", width_ratios=(4, 1))
     count = shown[0].values.shape[1]
+    panels: list[tuple[Axes, Axes | None]]
+    if ax is None:
+        figure = new_figure(9.0, 0.5 + 1.6 * len(shown))
+        panels = list(figure.subplots(len(shown), 2, squeeze=False, sharey="row", width_ratios=(4, 1)))
+    else:
+        figure, (axes,) = given_panel(ax, len(shown))
+        panels = [(axes, None)]
     stride = -(-count // _TRACE_POINTS)
     for (line, density), (label, _, draws) in zip(panels, shown, strict=True):
         for chain, values in enumerate(draws):
@@ -61,24 +70,38 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
             line.plot(
                 np.arange(0, len(values), stride), values[::stride], color=color, lw=0.5, alpha=0.75, rasterized=True
             )
-            kept, shares = finite(values, None if weight is None else weight[chain])
-            heights, edges = np.histogram(kept, bins_of(kept, shares, 0.8), density=True, weights=shares)
-            density.stairs(heights, edges, orientation="horizontal", baseline=None, color=color, lw=1.2)
+            if density is not None:
+                _beside(density, values, None if weight is None else weight[chain], color)
         clean(line, grid=True)
-        clean(density).set_xticks([])
-        density.spines["bottom"].set_visible(False)
+        if density is not None:
+            clean(density).set_xticks([])
+            density.spines["bottom"].set_visible(False)
         line.set_xlim(0, max(count - 1, 1))
-        line.tick_params(labelbottom=line is panels[-1, 0])
+        line.tick_params(labelbottom=line is panels[-1][0])
         row = summary.loc[label]
         title(line, label)
         note = f"R-hat {row['r_hat']:.3f}   ESS {row['ess_bulk']:.0f}"
         line.set_title(note, loc="right", fontsize=8, color=FAINT)
-    panels[-1, 0].set_xlabel("draw", color=INK, fontsize=9)
+    panels[-1][0].set_xlabel("draw", color=INK, fontsize=9)
+    if names is None and ax is None:
+        say_first(figure, len(shown), entry_count(run))
     return figure
 
 
+def _beside(axes: Axes, values: np.ndarray, weight: np.ndarray | None, color: str) -> None:
+    """Outline of a chain's density, along the axis of the trace."""
+    kept, shares = finite(values, weight)
+    heights, edges = np.histogram(kept, bins_of(kept, shares, 0.8), density=True, weights=shares)
+    axes.stairs(heights, edges, orientation="horizontal", baseline=None, color=color, lw=1.2)
+
+
 def plot_marginals(
-    run: Run, truth: Mapping[str, object] | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
+    run: Run,
+    truth: Mapping[str, object] | None = None,
+    names: Sequence[str] | None = None,
+    truth_label: str = "truth",
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Density of every parameter, with its median and its central 90% interval.
 
@@ -91,6 +114,8 @@ def plot_marginals(
         Parameters, quantities or single entries of them; by default the first eight.
     truth_label : str
         What the dashed lines are, where they are no truth but a reference, say.
+    ax : Axes, optional
+        Where to draw a single entry.
 
     Returns
     -------
@@ -99,11 +124,12 @@ def plot_marginals(
     Raises
     ------
     ValueError
-        If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
+        If a name is unknown, a true value has the wrong shape, or there are more than eight entries, or more than one
+        with ``ax``.
     """
     shown, true, weight = entries(run, names), truth_of(run, truth), run.weights
     text("truth_label", truth_label)
-    figure, panels = grid(len(shown), 2.7, 2.1, (0.4, 0.35))
+    figure, panels = grid(len(shown), 2.7, 2.1, (0.4, 0.35), ax=ax)
     for axes, (label, _, draws) in zip(panels, shown, strict=True):
         values, shares = finite(draws, weight)
         histogram(axes, values, shares, COLD)
@@ -118,5 +144,8 @@ def plot_marginals(
         title(axes, label)
         axes.set_title(f"{median:#.3g}  [{low:#.3g}, {high:#.3g}]", loc="right", fontsize=8, color=FAINT)
     if true:
-        truth_legend(figure, "outside lower right", truth_label, ls=(0, (4, 2)), lw=1.6)
+        on, place = (figure, "outside lower right") if ax is None else (ax, "best")
+        truth_legend(on, place, truth_label, ls=(0, (4, 2)), lw=1.6)
+    if names is None and ax is None:
+        say_first(figure, len(shown), entry_count(run))
     return figure

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
 from invsamp.arguments import array, optional, real, text
-from invsamp.plots.figure import FAINT, INK, Run, checked_run, clean, new_figure, title
+from invsamp.plots.canvas import new_figure
+from invsamp.plots.figure import FAINT, INK, Run, checked_run, clean, title
 from invsamp.protocols import Array
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from invsamp import arguments
@@ -20,6 +17,7 @@ from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains.contract import Domain
+from invsamp.plots.canvas import new_figure as new_figure  # for those who draw their own figures in this look
 from invsamp.posing.expressions.variable_names import labels as labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, InferenceData
@@ -97,36 +95,6 @@ class Run(Protocol):
 
     def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> InferenceData:
         """Predict the data, and keep that in ``data``."""
-
-
-class _Shown(Figure):
-    """A figure that a notebook shows as a picture, although pyplot does not know it."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=110)
-        return buffer.getvalue()
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that belongs to its owner alone: pyplot does not know it."""
-    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.03, hspace=0.03)
-    figure = _Shown(figsize=(width, height), layout=layout, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def grid(
-    count: int, width: float, height: float, margins: tuple[float, float], most_across: int = 4, **shared: bool
-) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels in rows, each of a width and height in inches, and the panels."""
-    across = min(most_across, count)
-    down = -(-count // across)
-    figure = new_figure(width * across + margins[0], height * down + margins[1])
-    panels = figure.subplots(down, across, squeeze=False, **shared).ravel()  # type: ignore[call-overload]
-    for axes in panels[count:]:
-        axes.set_visible(False)
-    return figure, list(panels[:count])
 
 
 def clean(axes: Axes, *, grid: bool = False, yticks: bool = True) -> Axes:
@@ -298,7 +266,19 @@ def histogram(
     axes.stairs(heights, edges, color=color, linewidth=1.3, label=label)
 
 
-def truth_legend(figure: Figure, place: str, label: str = "truth", **style: Any) -> None:
-    """Say what the marks of the truth are, once per figure."""
-    handle = Line2D([], [], color=TRUTH, label=label, **style)
-    figure.legend(handles=[handle], loc=place, frameon=False, fontsize=9, labelcolor=INK)  # type: ignore[call-overload]
+def truth_legend(on: Figure | Axes, place: str, label: str = "truth", **style: Any) -> None:
+    """Say what the marks of the truth are, once per figure, or in the only panel."""
+    handle: Any = Line2D([], [], color=TRUTH, label=label, **style)
+    settings: dict[str, Any] = {"loc": place, "frameon": False, "fontsize": 9, "labelcolor": INK}
+    on.legend(handles=[handle], **settings)
+
+
+def say_first(figure: Figure, shown: int, total: int, of: str = "unknowns", more: str = "; choose by names=") -> None:
+    """Say below the panels that they show the first of more."""
+    if shown < total:
+        figure.supxlabel(f"the first {shown} of {total} {of}{more}", fontsize=9, color=INK)
+
+
+def entry_count(run: Run) -> int:
+    """Number of all entries of the parameters and quantities of a run."""
+    return len(labels_of(run.shapes | run.recorded))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from invsamp.plots.figure import COLD, FAINT, INK, clean, new_figure
+from invsamp.plots.canvas import new_figure
+from invsamp.plots.figure import COLD, FAINT, INK, clean
 from invsamp.protocols import Array
 
 #: Directions and parameters that are drawn.
@@ -17,7 +18,7 @@ MOST = 40
 def plotted(values: Array, directions: Array, labels: Sequence[str], informed: float) -> Figure:
     """Eigenvalues (d,) above their directions' shares (d, d), one column each; a line where the prior tells as much."""
     count = min(len(values), MOST)
-    figure = new_figure(0.32 * count + 2.2, 0.24 * count + 2.6)
+    figure = new_figure(max(4.0, 0.32 * count + 2.2), 0.24 * count + 2.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.24 * count + 0.4))
     shown = np.maximum(values[:count], 1e-16 * values[0]) if values[0] > 0 else np.ones(count)
     above.semilogy(np.arange(count), shown, "o", color=COLD, ms=4)

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from scipy.linalg import eigh
 
-from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, Run, clean, columns, new_figure, title
+from invsamp.plots.canvas import new_figure
+from invsamp.plots.figure import COLD, FAINT, GRID, HOT, INK, Run, clean, columns, title
 from invsamp.protocols import Array
 from invsamp.storage import layout
 
@@ -71,6 +73,8 @@ def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure
     bars.bar(at, found.spread, width=0.6, color=[HOT if s > 0.5 else COLD for s in found.spread])
     bars.axhline(1.0, color=FAINT, lw=0.9, ls=(0, (4, 2)))
     bars.set_yscale("log")
+    bars.yaxis.set_major_formatter("{x:g}")
+    bars.yaxis.set_minor_formatter("{x:g}" if found.spread[-1] < 20.0 * found.spread[0] else NullFormatter())
     bars.set_xticks(at, [str(k + 1) for k in at])
     bars.set_xlabel("direction, from stiff to sloppy", color=INK, fontsize=9)
     clean(bars)

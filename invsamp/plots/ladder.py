@@ -13,6 +13,7 @@ from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import SWAP_RATE_LIMIT
+from invsamp.plots.canvas import given_panel, new_figure
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -25,15 +26,18 @@ from invsamp.plots.figure import (
     clean,
     columns,
     finite,
-    new_figure,
     title,
 )
 
 #: Draws of the path that a picture can show.
 _PATH_DRAWS = 400
+#: Rows of it that are named each.
+_PATH_ROWS = 30
+#: Where the range of all rungs is so many times that of the cold one, the scale is not linear.
+_WIDE = 30.0
 
 
-def plot_swaps(run: Run) -> Figure:
+def plot_swaps(run: Run, *, ax: Axes | None = None) -> Figure:
     """Fraction of accepted swaps for every pair of rungs and, where it was recorded, which replica sat where.
 
     Parameters
@@ -41,6 +45,8 @@ def plot_swaps(run: Run) -> Figure:
     run : Run
         With more than one rung. The lower panel is there if ``replica`` is among its sample statistics: for every
         rung of the first chain if it was recorded with a rung axis, else for the cold rung of every chain.
+    ax : Axes, optional
+        Where to draw the fractions, without the replicas.
 
     Returns
     -------
@@ -54,19 +60,28 @@ def plot_swaps(run: Run) -> Figure:
     rates = swap_rates(checked_run(run).report)
     if not len(rates):
         raise ValueError(f"run must have at least 2 rungs and counts of its swaps, got {run.rungs} rungs")
+    if ax is not None:
+        figure, (axes,) = given_panel(ax, 1)
+        _rates(axes, run, rates)
+        return figure
     path = _replica_path(run)
-    figure = new_figure(7.6, 2.6 if path is None else 4.6)
-    panels = figure.subplots(1 if path is None else 2, 1, squeeze=False)[:, 0]
+    heights = [0.9 + 0.26 * len(rates)]
+    if path is not None:
+        heights.append(0.8 + 0.26 * min(max(len(path[0]), 4), _PATH_ROWS))
+    figure = new_figure(7.6, sum(heights))
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _rates(panels[0], run, rates)
     if path is not None:
         _path(panels[1], run, *path)
     return figure
 
 
-def plot_ladder(run: Run, name: str | None = None) -> Figure:
+def plot_ladder(run: Run, name: str | None = None, *, ax: Axes | None = None) -> Figure:
     """Energy and one parameter at every temperature: neighbors must overlap to swap, hot ones must spread.
 
-    As they were sampled, without weights.
+    As they were sampled, without weights. Where the range of all rungs is more than 30 times that of the cold one, a
+    positive parameter has a logarithmic scale. Energies, then counted from the least one of the cold rung, and other
+    parameters have that of the inverse hyperbolic sine: linear near 0, logarithmic far from it.
 
     Parameters
     ----------
@@ -74,6 +89,8 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
         Energies are shown if ``energy`` was recorded with a rung axis, each at its own rung's fidelity.
     name : str, optional
         Parameter or single entry; by default the first.
+    ax : Axes, optional
+        Where to draw the parameter, without the energies.
 
     Returns
     -------
@@ -85,13 +102,18 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
         If the name is unknown or stands for several entries.
     """
     ((column, label),) = columns(run, None if name is None else [text("name", name)], 1, "name")
-    energies = _energies(run)
-    figure = new_figure(4.0 if energies is None else 8.4, 1.3 + 0.62 * run.rungs)
-    panels = figure.subplots(1, 1 if energies is None else 2, squeeze=False)[0]
-    names = _rung_names(run)
+    energies, names = None if ax is not None else _energies(run), _rung_names(run)
+    if ax is not None:
+        figure, panels = given_panel(ax, 1)
+    else:
+        figure = new_figure(4.4 if energies is None else 8.4, 1.3 + max(0.3, 0.62 - 0.01 * run.rungs) * run.rungs)
+        panels = list(figure.subplots(1, 1 if energies is None else 2, squeeze=False)[0])
     if energies is not None:
-        _ridges(panels[0], energies, names)
-        panels[0].set_xlabel("energy of the rung's own fidelity", color=INK, fontsize=9)
+        kept = [finite(values)[0] for values in energies]
+        least = float(kept[0].min()) if _wide(kept) else 0.0
+        _ridges(panels[0], [values - least for values in kept], names, logarithmic=False)
+        what = "energy above the cold rung's least" if _wide(kept) else "energy of the rung's own fidelity"
+        panels[0].set_xlabel(what, color=INK, fontsize=9)
         title(panels[0], "energy")
     _ridges(panels[-1], [run.rung_theta(rung)[..., column] for rung in range(run.rungs)], names)
     panels[-1].set_xlabel(label, color=INK, fontsize=9)
@@ -107,22 +129,19 @@ def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
     rungs = rungs or [str(rung) for rung in range(run.rungs)]
     heights = np.nan_to_num(rates)
     colors = [COLD if rate >= SWAP_RATE_LIMIT else HOT for rate in heights]
-    axes.bar(np.arange(len(rates)), heights, width=0.55, color=colors, alpha=0.85)
+    axes.barh(np.arange(len(rates)), heights, height=0.62, color=colors, alpha=0.85)
     for pair, height in enumerate(heights):
         accepted, tried = report["swap_accepts"][pair], report["swap_attempts"][pair]
-        text = "not tried" if not tried else f"{height:.1%}\n{accepted:,} of {tried:,}"
-        axes.annotate(
-            text, (pair, height), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK
-        )
-    axes.axhline(SWAP_RATE_LIMIT, color=HOT, lw=1.0, ls=(0, (4, 2)))
-    labels = [f"{cold} ↔ {hot}" for cold, hot in pairwise(rungs)]
-    axes.set_xticks(np.arange(len(rates)), labels)
-    axes.set_xlim(-0.7, len(rates) - 0.3)
-    axes.set_ylim(0, max(1.45 * heights.max(), 4 * SWAP_RATE_LIMIT))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.locator_params(axis="y", nbins=4)
-    clean(axes)
-    axes.set_xlabel("temperatures" if report.get("temperatures") else "targets", color=INK, fontsize=9)
+        text = "not tried" if not tried else f"{height:.1%}   {accepted:,} of {tried:,}"
+        axes.annotate(text, (height, pair), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
+    axes.axvline(SWAP_RATE_LIMIT, color=HOT, lw=1.0, ls=(0, (4, 2)), zorder=0.5)
+    axes.set_yticks(np.arange(len(rates)), [f"{cold} ↔ {hot}" for cold, hot in pairwise(rungs)])
+    axes.set_ylim(len(rates) - 0.4, -0.6)  # the cold rung at the top, as below
+    axes.set_xlim(0, max(1.35 * heights.max(), 4 * SWAP_RATE_LIMIT))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.locator_params(axis="x", nbins=5)
+    clean(axes).tick_params(axis="y", length=0)
+    axes.set_ylabel("temperatures" if report.get("temperatures") else "targets", color=INK, fontsize=9)
     title(axes, "accepted swaps")
     if "round_trips" in report:
         axes.set_title(f"{report['round_trips']:,} round trips", loc="right", fontsize=9, color=INK)
@@ -142,7 +161,8 @@ def _path(axes: Axes, run: Run, path: np.ndarray, rows: list[str], text: str) ->
     )
     for row in range(1, len(shown)):
         axes.axhline(row - 0.5, color="white", lw=2)
-    axes.set_yticks(range(len(shown)), rows)
+    named = range(0, len(shown), -(-len(shown) // _PATH_ROWS))
+    axes.set_yticks(named, [rows[row] for row in named])
     clean(axes).spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("draw", color=INK, fontsize=9)
@@ -174,12 +194,37 @@ def _statistic(run: Run, group: str, name: str) -> np.ndarray | None:
     return np.asarray(run.data[group][name])
 
 
-def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
+def _inner(values: np.ndarray) -> tuple[float, float]:
+    """Ends of a sample without the last percent at both."""
+    low, high = np.quantile(values, (0.01, 0.99))
+    return float(low), float(high)
+
+
+def _wide(kept: list[np.ndarray]) -> bool:
+    """Whether the range of all samples would leave the first no more than a spike."""
+    ends = np.array([_inner(values) for values in kept])
+    own = ends[0, 1] - ends[0, 0]
+    return bool(own > 0.0 and ends[:, 1].max() - ends[:, 0].min() > _WIDE * own)
+
+
+def _scaled(axes: Axes, kept: list[np.ndarray], logarithmic: bool) -> np.ndarray:
+    """Edges of bins that are equal on a scale on which all samples can be seen, which becomes that of the axis."""
+    ends = np.array([_inner(values) for values in kept])
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    if not _wide(kept):
+        return np.linspace(low, high if high > low else low + 1.0, 101)
+    if logarithmic and low > 0.0:
+        axes.set_xscale("log")
+        return np.geomspace(low, high, 101)
+    width = 0.1 * float(ends[0, 1] - ends[0, 0])
+    axes.set_xscale("asinh", linear_width=width)
+    return np.asarray(width * np.sinh(np.linspace(np.arcsinh(low / width), np.arcsinh(high / width), 101)))
+
+
+def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str], *, logarithmic: bool = True) -> None:
     """One density per rung, the cold one at the bottom, over a common range without the last percent at both ends."""
     kept = [finite(values)[0] for values in samples]
-    low = min(np.quantile(values, 0.01) for values in kept)
-    high = max(np.quantile(values, 0.99) for values in kept)
-    edges = np.linspace(low, high if high > low else low + 1.0, 101)
+    edges = _scaled(axes, kept, logarithmic)
     for rung in reversed(range(len(kept))):
         color = TEMPERATURE(rung / max(len(kept) - 1, 1))
         heights, _ = np.histogram(kept[rung], edges)

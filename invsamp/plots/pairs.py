@@ -11,6 +11,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from invsamp.domains.contract import Domain
+from invsamp.plots.canvas import given_panel, new_figure
 from invsamp.plots.figure import (
     COLD,
     DENSITY,
@@ -22,8 +23,9 @@ from invsamp.plots.figure import (
     bins_of,
     clean,
     entries,
+    entry_count,
     histogram,
-    new_figure,
+    say_first,
     truth_legend,
     truth_of,
     view_of,
@@ -33,7 +35,13 @@ from invsamp.plots.figure import (
 Ends = tuple[np.ndarray, np.ndarray]
 
 
-def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, object] | None = None) -> Figure:
+def plot_pairs(
+    run: Run,
+    names: Sequence[str] | None = None,
+    truth: Mapping[str, object] | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Figure:
     """Density of every pair of parameters, with regions of 50% and 90% mass, and of each alone.
 
     The domain's boundary is drawn, and what lies outside is grey. In more than two dimensions only walls that
@@ -46,6 +54,8 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
         Parameters, quantities or single entries of them; by default the first eight.
     truth : mapping of names to values, optional
         Drawn as crosses and dashed lines.
+    ax : Axes, optional
+        Where to draw the density of a single pair, or of a single entry.
 
     Returns
     -------
@@ -54,7 +64,8 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     Raises
     ------
     ValueError
-        If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
+        If a name is unknown, a true value has the wrong shape, or there are more than eight entries, or more than two
+        with ``ax``.
     """
     shown, true = entries(run, names), truth_of(run, truth)
     values, weight = _shown(run, shown)
@@ -62,32 +73,38 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     ends = None if domain is None else domain.bounding_box(len(run.labels))
     views = [_view(values[k], one.column, ends, true.get(one.label)) for k, one in enumerate(shown)]
     count = len(shown)
-    side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
-    figure = new_figure(side * count + 0.5, side * count + 0.3)
-    panels = figure.subplots(count, count, squeeze=False)
-    for down, (y_label, j, _) in enumerate(shown):
-        for across, (x_label, i, _) in enumerate(shown):
-            axes = panels[down, across]
-            if across > down:
-                axes.set_visible(False)
-                continue
-            if across == down:
-                histogram(axes, values[across], weight, COLD)
-                if x_label in true:
-                    axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
-                clean(axes, yticks=False).set_ylim(bottom=0)
-                _walls(axes, ends, i, views[across])
-            else:
-                _density(axes, values[across], values[down], weight)
-                if domain is not None and i is not None and j is not None:
-                    _boundary(axes, domain, i, j, views[across], views[down])
-                if x_label in true and y_label in true:
-                    axes.plot(true[x_label], true[y_label], "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
-                clean(axes).set_ylim(views[down])
-            axes.set_xlim(views[across])
-            _label_edges(axes, down, across, count, x_label, y_label)
+    marks = [true.get(one.label) for one in shown]
+    if ax is not None:
+        figure, (axes,) = given_panel(ax, count * (count - 1) // 2 if count > 1 else 1)
+        cells = [(count - 1, 0, axes)]
+    else:
+        side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
+        figure = new_figure(side * count + 0.5, side * count + 0.3)
+        panels = figure.subplots(count, count, squeeze=False)
+        for unused in panels[np.triu_indices(count, 1)]:
+            unused.set_visible(False)
+        cells = [(down, across, panels[down, across]) for down in range(count) for across in range(down + 1)]
+    for down, across, axes in cells:
+        i, j = shown[across].column, shown[down].column
+        if across == down:
+            histogram(axes, values[across], weight, COLD)
+            if (x := marks[across]) is not None:
+                axes.axvline(x, color=TRUTH, lw=1.4, ls=(0, (4, 2)))
+            clean(axes, yticks=False).set_ylim(bottom=0)
+            _walls(axes, ends, i, views[across])
+        else:
+            _density(axes, values[across], values[down], weight)
+            if domain is not None and i is not None and j is not None:
+                _boundary(axes, domain, i, j, views[across], views[down])
+            if (x := marks[across]) is not None and (y := marks[down]) is not None:
+                axes.plot(x, y, "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
+            clean(axes).set_ylim(views[down])
+        axes.set_xlim(views[across])
+        _label_edges(axes, down, across, count, shown[across].label, shown[down].label)
     if true:
-        truth_legend(figure, "upper right", ls="", marker="+", ms=10, mew=2.2)
+        truth_legend(figure if ax is None else ax, "upper right", ls="", marker="+", ms=10, mew=2.2)
+    if names is None and ax is None:
+        say_first(figure, count, entry_count(run))
     return figure
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,9 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, instance, integer, optional, text, wrong
-from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, grid, new_figure, title
-from invsamp.posing.expressions.variable_names import check_predicts
+from invsamp.plots.canvas import given_panel, grid, new_figure
+from invsamp.plots.data_layout import Layout, predicted_and_observed
+from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, clean, say_first, title
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 
@@ -21,6 +23,8 @@ from invsamp.protocols import Array
 _CURVES, _LINES = 300, 60
 #: Outputs whose pairs are shown by default.
 _OUTPUTS = 3
+#: Columns of the data that have wide panels, one above the other, and those that are shown at all.
+_WIDE, _MOST = 4, 24
 
 
 def plot_predictive(
@@ -30,22 +34,31 @@ def plot_predictive(
     x_label: str | None = None,
     series: Sequence[str] | None = None,
     curve: tuple[npt.ArrayLike, Posterior] | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Predicted data, with noise, over the observed data: median, central 50% and 90%.
+
+    A panel for each column of the data, and of a population for each member; at most 24.
 
     Parameters
     ----------
     run : Run
     posterior : Posterior, optional
         Needed unless `Run.posterior_predictive` has been called.
-    x : array_like, shape (first axis of the data,), optional
-        Where the data lie, for bands over x (times, places on a line). By default each datum is a bar of its own.
+    x : array_like, shape (first axis of the data, of a population the second,), optional
+        Where the data lie, for bands over x (times, places on a line). By default the times, where the forward model
+        knows them; else each datum is a bar of its own.
     x_label : str, optional
     series : sequence of str, optional
         Names of the data's columns (data of shape (m, k) give k panels); by default those that the posterior knows.
+        Of a population, names of the outputs of a member, or of each panel.
     curve : tuple (array_like of shape (n,), Posterior), optional
         Bands over other positions than the data's, closer by or beyond them: these, and `Posterior.elsewhere` of a
-        model that predicts there, arranged (n, k). Takes up to 300 solves, in each call; ``x`` has to be given too.
+        model that predicts there, arranged (n, k). Takes up to 300 solves, in each call; ``x`` has to be given too,
+        unless the times are known.
+    ax : Axes, optional
+        Where to draw data of a single column.
 
     Returns
     -------
@@ -54,42 +67,56 @@ def plot_predictive(
     Raises
     ------
     ValueError
-        If the run holds no data, there is neither a prediction nor a posterior to make one, or
-        ``x``, ``series`` or ``curve`` have the wrong length.
+        If the run holds no data, there is neither a prediction nor a posterior to make one, ``x``, ``series`` or
+        ``curve`` have the wrong length, or the data more than one column with ``ax``.
     """
-    if curve is not None and x is None:
+    layout, predicted, observed = predicted_and_observed(run, posterior)
+    hint = ": for bands over other positions give these as curve=(positions, posterior.elsewhere(model))"
+    where, names = layout.where(x, hint), layout.names(series)
+    if curve is not None and where is None:
         raise ValueError("x must be given with curve, got None")
-    predicted, observed = predicted_and_observed(run, posterior)
-    rows, count = observed.shape
-    where = np.arange(rows, dtype=float) if x is None else array("x", x, ("n",))
-    if len(where) != rows:
-        shape = run.data.observed_data["data"].shape
-        raise ValueError(
-            f"x must have an entry for each of the {rows} along the first axis of the data, of shape {shape}, got "
-            f"{len(where)}: for bands over other positions give these as curve=(positions, posterior.elsewhere(model))"
-        )
     optional(text, "x_label", x_label)
-    names = series_names(run, series, count)
-    over = where
+    joined = where is not None
+    places = np.arange(layout.rows, dtype=float) if where is None else where
+    over = places
     if curve is not None:
         if not isinstance(curve, tuple) or len(curve) != 2:
             raise wrong("curve", "a tuple of positions and a Posterior", curve)
         over = array("curve[0]", curve[0], ("n",))
-        predicted = _elsewhere(run, "curve[1]", curve[1], count, len(over))[1]
-    figure = new_figure(7.2, 0.6 + 2.3 * count)
-    for k, axes in enumerate(figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]):
+        predicted = _elsewhere(run, "curve[1]", curve[1], layout, len(over))[1]
+    figure, panels = _panels(layout, ax)
+    for k, axes in enumerate(panels):
         levels = np.nanquantile(predicted[:, :, k], (0.05, 0.25, 0.5, 0.75, 0.95), axis=0)
-        (_bars if x is None else _bands)(axes, over, levels)
-        axes.plot(where, observed[:, k], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
+        (_bands if joined else _bars)(axes, over, levels)
+        axes.plot(places, observed[:, k], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
         clean(axes, grid=True)
         if names is not None:
             title(axes, names[k])
-        if k == 0:
-            axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
-    if (where == np.rint(where)).all():  # years, days, counts
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
+        if (places == np.rint(places)).all():  # years, days, counts
+            axes.locator_params(axis="x", integer=True)
+    label = x_label or layout.label(x)
+    if len(panels) <= _WIDE:
+        panels[-1].set_xlabel(label, color=INK, fontsize=9)
+        style: dict[str, Any] = {"ncols": 4, "loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderpad": 0.1}
+        panels[0].legend(frameon=False, fontsize=8, **style)
+    else:
+        handles, words = panels[0].get_legend_handles_labels()
+        figure.legend(handles, words, loc="outside upper right", ncols=4, frameon=False, fontsize=8, labelcolor=INK)
+        for axes in panels[-4:]:
+            axes.set_xlabel(label, color=INK, fontsize=9)
+    say_first(figure, len(panels), layout.count, "columns of the data", "")
     return figure
+
+
+def _panels(layout: Layout, ax: Axes | None) -> tuple[Figure, list[Axes]]:
+    """Few wide panels one above the other, more in a grid."""
+    if ax is not None:
+        return given_panel(ax, layout.count)
+    if layout.count > _WIDE:
+        own = layout.members is not None
+        return grid(min(layout.count, _MOST), 2.7, 1.9, (0.3, 0.5), sharex=True, sharey=own)
+    figure = new_figure(7.2, 0.6 + 2.3 * layout.count)
+    return figure, list(figure.subplots(layout.count, 1, squeeze=False, sharex=True)[:, 0])
 
 
 def plot_phase(
@@ -98,6 +125,8 @@ def plot_phase(
     outputs: Sequence[int | str] | None = None,
     series: Sequence[str] | None = None,
     curve: Posterior | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Phase planes: each output against another, of predictions without noise, with the data in their order.
 
@@ -114,6 +143,8 @@ def plot_phase(
         Names of all the data's columns; by default those that the posterior knows.
     curve : Posterior, optional
         `Posterior.elsewhere` of a model that predicts the columns at closer times, for smooth lines: up to 300 solves.
+    ax : Axes, optional
+        Where to draw a single pair.
 
     Returns
     -------
@@ -124,11 +155,11 @@ def plot_phase(
     ValueError
         If the data have less than two columns, or as `plot_predictive`.
     """
-    _, observed = predicted_and_observed(run, posterior)
-    count = observed.shape[1]
+    layout, _, observed = predicted_and_observed(run, posterior)
+    count = layout.count
     if count < 2:
         raise ValueError(f"run must hold data of shape (m, k) with k >= 2 for a phase plane, got {count} column")
-    names = series_names(run, series, count) or [f"output {k}" for k in range(count)]
+    names = layout.names(series) or []
     shown = list(range(count))[:_OUTPUTS]
     if outputs is not None:
         shown = [
@@ -140,13 +171,12 @@ def plot_phase(
         if len(set(shown)) != len(shown) or not 2 <= len(shown) <= 4:
             raise wrong("outputs", "2 to 4 distinct columns", outputs)
     if curve is None:
-        mean = run.data.posterior_predictive["mean"].to_numpy()
-        mean = mean.reshape(-1, *observed.shape)
+        mean = layout.arranged(run.data.posterior_predictive["mean"].to_numpy().reshape(-1, observed.size))
     else:
-        mean = _elsewhere(run, "curve", curve, count)[0]
+        mean = _elsewhere(run, "curve", curve, layout)[0]
     lines = mean[:: -(-len(mean) // _LINES)]
     pairs = list(combinations(shown, 2))
-    figure, panels = grid(len(pairs), 3.9, 3.4, (0.3, 0.3), most_across=3)
+    figure, panels = grid(len(pairs), 3.9, 3.4, (0.3, 0.3), most_across=3, ax=ax)
     for axes, (i, j) in zip(panels, pairs, strict=True):
         for k, line in enumerate(lines):
             axes.plot(line[:, i], line[:, j], color=COLD, lw=0.7, alpha=0.35, label=None if k else "draws")
@@ -160,61 +190,20 @@ def plot_phase(
     return figure
 
 
-def series_names(run: Run, series: Sequence[str] | None, count: int) -> Sequence[str] | None:
-    """Names of the data's columns: these, or those of what was posed; None where no such list is known.
-
-    Raises
-    ------
-    ValueError
-        If ``series`` is given and does not name each column.
-    """
-    if series is None:
-        known = (checked_run(run).report.get("posed") or {}).get("series")
-        return known if isinstance(known, list) and len(known) == count else None
-    given = list(arguments.names("series", series))
-    if len(given) != count:
-        raise ValueError(f"series must name {count} columns of the data, got {len(given)}: {given}")
-    return given
-
-
 def _elsewhere(
-    run: Run, argument: str, posterior: Posterior, count: int, rows: int | None = None
+    run: Run, argument: str, posterior: Posterior, layout: Layout, rows: int | None = None
 ) -> tuple[Array, Array]:
     """Predictions (draws, rows, columns) of what was not measured, without noise and with it."""
     unseen = np.asarray(instance(argument, posterior, Posterior, "a Posterior").data, dtype=float)
+    count = layout.count
     if not np.isnan(unseen).all():
         raise ValueError(f"{argument} must be posterior.elsewhere(model), without data, got one with data")
     if unseen.size % count or (rows is not None and unseen.size != rows * count):
         wanted = f"({'n' if rows is None else rows}, {count})"
         raise ValueError(f"{argument} must predict an array {wanted}, got one of shape {unseen.shape}")
     predicted = run.posterior_predictive(posterior, draws=_CURVES)
-    mean, data = (predicted[name].to_numpy().reshape(-1, unseen.size // count, count) for name in ("mean", "data"))
+    mean, data = (layout.arranged(predicted[name].to_numpy().reshape(-1, unseen.size)) for name in ("mean", "data"))
     return mean, data
-
-
-def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Array, Array]:
-    """Predictions with noise, shape (draws, rows, columns), and the data, shape (rows, columns).
-
-    Raises
-    ------
-    ValueError
-        If the run holds no data, or there is neither a prediction nor a posterior to make one.
-    """
-    if "observed_data" not in checked_run(run).data.groups():
-        raise ValueError("run must hold observed data to compare with, got the run of a density without data")
-    if "posterior_predictive" not in run.data.groups():
-        if posterior is None:
-            raise ValueError(
-                "posterior must be given, or run.posterior_predictive(posterior) called before, and the run saved for "
-                "whoever loads it: got None"
-            )
-        run.posterior_predictive(posterior)
-    elif posterior is not None:
-        check_predicts(posterior, run.shapes)
-    predicted = run.data.posterior_predictive["data"].to_numpy()
-    shape = predicted.shape[2:]
-    predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))
-    return predicted, run.data.observed_data["data"].to_numpy().reshape(predicted.shape[1:])
 
 
 def _bands(axes: Axes, x: np.ndarray, levels: np.ndarray) -> None:

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import ndtri
 
-from invsamp.arguments import array, optional, text
-from invsamp.plots.figure import COLD, FAINT, INK, Run, clean, new_figure, title
-from invsamp.plots.predictions import predicted_and_observed, series_names
+from invsamp.arguments import optional, text
+from invsamp.plots.canvas import given_panel, new_figure
+from invsamp.plots.data_layout import predicted_and_observed
+from invsamp.plots.figure import COLD, FAINT, INK, MOST_PANELS, Run, clean, say_first, title
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 
@@ -26,24 +27,29 @@ def plot_residuals(
     x: npt.ArrayLike | None = None,
     x_label: str | None = None,
     series: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Figure:
     """Residuals of the data in standard deviations, their autocorrelation, and their quantiles against the normal ones.
 
     A residual is the normal quantile of the share of predicted data, noise included, that lie below the datum, so that
     noise of any kind and scale gives nearly independent standard normal ones where the model fits (a little less
     spread, because the parameters were fitted to the same data). A drift, a wave or a fan over x, autocorrelations
-    beyond the band, or quantiles off the line say what the model misses.
+    beyond the band, or quantiles off the line say what the model misses. A row of panels for each of the first eight
+    columns of the data, or members of a population.
 
     Parameters
     ----------
     run : Run
     posterior : Posterior, optional
         Needed unless `Run.posterior_predictive` has been called.
-    x : array_like, shape (first axis of the data,), optional
-        Where the data lie; by default their numbers.
+    x : array_like, shape (first axis of the data, of a population the second,), optional
+        Where the data lie; by default the times, where the forward model knows them, else their numbers.
     x_label : str, optional
     series : sequence of str, optional
         Names of the data's columns; by default those that the posterior knows.
+    ax : Axes, optional
+        Where to draw the residuals of a single column over x, without the other two panels.
 
     Returns
     -------
@@ -52,33 +58,41 @@ def plot_residuals(
     Raises
     ------
     ValueError
-        If the run holds no data, there is neither a prediction nor a posterior to make one, or ``x`` or ``series``
-        have the wrong length.
+        If the run holds no data, there is neither a prediction nor a posterior to make one, ``x`` or ``series`` have
+        the wrong length, or the data more than one column with ``ax``.
     """
-    predicted, observed = predicted_and_observed(run, posterior)
-    rows, count = observed.shape
-    where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
-    optional(text, "x_label", x_label)
-    names = series_names(run, series, count)
-    if names is None:
-        names = [f"column {k}" if count > 1 else "" for k in range(count)]
+    layout, predicted, observed = predicted_and_observed(run, posterior)
+    known, names, count = layout.where(x), layout.names(series), min(layout.count, MOST_PANELS)
+    where = np.arange(layout.rows, dtype=float) if known is None else known
+    label = optional(text, "x_label", x_label) or layout.label(x)
     found = residuals(predicted, observed)
+    if ax is not None:
+        figure, (axes,) = given_panel(ax, layout.count)
+        _over(axes, where, found[:, 0], "" if names is None else names[0])
+        axes.set_xlabel(label, color=INK, fontsize=9)
+        return figure
     figure = new_figure(9.6, 0.6 + 2.3 * count)
-    for k, (over, correlated, quantiles) in enumerate(figure.subplots(count, 3, squeeze=False, width_ratios=(2, 1, 1))):
+    panels = figure.subplots(count, 3, squeeze=False, width_ratios=(2, 1, 1))
+    for k, (over, correlated, quantiles) in enumerate(panels):
         seen = found[:, k][np.isfinite(found[:, k])]
-        over.axhline(0.0, color=FAINT, lw=0.8)
-        over.plot(where, found[:, k], "o", color=COLD, ms=3.5, mec="white", mew=0.5)
-        over.set_ylabel("residual / sd")
-        if (where == np.rint(where)).all():
-            over.xaxis.get_major_locator().set_params(integer=True)
-        clean(over, grid=True)
-        title(over, f"residuals of {names[k]}" if names[k] else "residuals")
+        _over(over, where, found[:, k], "" if names is None else names[k])
         _autocorrelation(correlated, seen)
         _quantiles(quantiles, seen)
-    over.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
-    correlated.set_xlabel("lag", color=INK, fontsize=9)
-    quantiles.set_xlabel("normal quantile", color=INK, fontsize=9)
+    for axes, below in zip(panels[-1], (label, "lag", "normal quantile"), strict=True):
+        axes.set_xlabel(below, color=INK, fontsize=9)
+    say_first(figure, count, layout.count, "columns of the data", "")
     return figure
+
+
+def _over(axes: Axes, where: Array, found: Array, name: str) -> None:
+    """Residuals over x."""
+    axes.axhline(0.0, color=FAINT, lw=0.8)
+    axes.plot(where, found, "o", color=COLD, ms=3.5, mec="white", mew=0.5)
+    axes.set_ylabel("residual / sd")
+    if (where == np.rint(where)).all():
+        axes.locator_params(axis="x", integer=True)
+    clean(axes, grid=True)
+    title(axes, f"residuals of {name}" if name else "residuals")
 
 
 def residuals(predicted: Array, observed: Array) -> Array:
@@ -114,6 +128,8 @@ def _autocorrelation(axes: Axes, seen: Array) -> None:
         axes.axhspan(-band, band, color=FAINT, alpha=0.25, lw=0)
     axes.axhline(0.0, color=FAINT, lw=0.8)
     axes.set_ylim(-1.0, 1.0)
+    axes.set_xlim(0.0, max(lags, 4) + 1.0)
+    axes.locator_params(axis="x", integer=True)
     clean(axes)
     title(axes, "autocorrelation")
 

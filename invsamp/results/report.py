@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Protocol
 
@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from invsamp import plots
 from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.report import Report
+from invsamp.html import facts, table
+from invsamp.plots.canvas import detached
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.printing import account, settings
@@ -108,18 +110,25 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
         (name + (str(list(shape)) if shape else ""), _one(prior.get(name, "") if isinstance(prior, Mapping) else prior))
         for name, shape in shapes.items()
     ]
-    tables = [_words("Unknowns, and their priors", rows)]
+    tables = [facts("Unknowns, and their priors", rows)]
     others = []
     for name, value in posed.items():
         if name == "data" and isinstance(value, Sequence):
             others.append(("data", f"{int(np.prod(value))} numbers, shape {tuple(value)}"))
         elif name == "series" and isinstance(value, Sequence):
             others.append(("columns", ", ".join(map(str, value))))
+        elif name == "axes" and isinstance(value, Mapping):
+            others += [(key, _axis(part)) for key, part in value.items()]
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
         elif name != "prior":
             others.append((name, str(value)))
-    return "\n".join([*tables, _words("The rest", others)] if others else tables)
+    return "\n".join([*tables, facts("The rest", others)] if others else tables)
+
+
+def _axis(part: object) -> str:
+    """How many times there are, and from when to when; anything else as it is."""
+    return f"{len(part)}, from {part[0]:g} to {part[-1]:g}" if isinstance(part, list) and part else str(part)
 
 
 def _one(prior: object) -> str:
@@ -143,11 +152,11 @@ def _chosen(report: Report) -> str:
     names = ["rung", *(title for title, key in columns.items() if lists.get(key))]
     rows = [[k, *(lists[key][k] for key in columns.values() if lists.get(key))] for k in range(rungs)]
     if rungs:
-        found.append(_table("Rungs, the cold one first: it is the one whose draws count", names, rows))
+        found.append(table("Rungs, the cold one first: it is the one whose draws count", names, rows))
     rates = swap_rates(report)
     if len(rates):
         accepted = [[f"{k} and {k + 1}", rate] for k, rate in enumerate(rates)]
-        found.append(_table("Swaps between neighbors", ["rungs", "accepted"], accepted))
+        found.append(table("Swaps between neighbors", ["rungs", "accepted"], accepted))
         trips = report.get("round_trips")
         if trips is not None:
             found.append(f"<p>{trips} round trips through the ladder.</p>")
@@ -163,17 +172,18 @@ def _parameters(run: Reported) -> str:
     ]
     more = f"<p>{len(rows) - ROWS} more rows: see run.summary().</p>" if len(rows) > ROWS else ""
     caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
-    return _table(caption, ["parameter", *summary.columns], rows[:ROWS]) + more
+    return table(caption, ["parameter", *summary.columns], rows[:ROWS]) + more
 
 
 def _figures(run: Reported, posterior: Posterior | None) -> str:
     few = list(run.labels[:PAIRS])
+    some = f", of the first {len(few)} of {len(run.labels)}" if len(few) < len(run.labels) else ""
     predicted = posterior is not None or "posterior_predictive" in run.data.groups()
     observed = predicted and "observed_data" in run.data.groups()
     wanted: list[tuple[str, Callable[[], Figure], bool]] = [
         ("Draws of every chain, in order, and each chain's density", lambda: plots.plot_trace(run), True),
         ("Density of every parameter", lambda: plots.plot_marginals(run), True),
-        ("Densities of pairs of parameters", lambda: plots.plot_pairs(run, few), len(few) > 1),
+        (f"Densities of pairs of parameters{some}", lambda: plots.plot_pairs(run, few), len(few) > 1),
         ("Predicted data over the data", lambda: plots.plot_predictive(run, posterior), observed),
         ("Residuals of the data", lambda: plots.plot_residuals(run), observed),
         ("Energies of every rung", lambda: plots.plot_ladder(run), run.rungs > 1),
@@ -184,7 +194,8 @@ def _figures(run: Reported, posterior: Posterior | None) -> str:
 
 def _figure(text: str, make: Callable[[], Figure]) -> str:
     try:
-        figure = make()
+        with detached():
+            figure = make()
     except ValueError as error:  # the run lacks what this figure shows
         return f"<p>{escape(text)}: {escape(str(error))}.</p>"
     buffer = io.BytesIO()
@@ -203,7 +214,7 @@ def _costs(report: Report) -> str:
         for name, count in (report.get("evaluations") or {}).items()
     ]
     names = ["fidelity", "solves", "function calls", "in warm-up", "for swaps", "failed", "seconds"]
-    found = [_table("Solves of each model, warm-up included", names, rows)] if rows else []
+    found = [table("Solves of each model, warm-up included", names, rows)] if rows else []
     if spent := report.get("spent"):
         found.append(f"<p>{escape(account(spent).capitalize())}.</p>")
     if budget := report.get("budget"):
@@ -218,33 +229,3 @@ def _costs(report: Report) -> str:
 def _footer(report: Report) -> str:
     versions = [f"{name} {version}" for name, version in (report.get("versions") or {}).items()]
     return f"<footer>{escape(', '.join(settings(report)))}. {escape(', '.join(versions))}</footer>"
-
-
-def _words(caption: str, rows: Iterable[tuple[str, str]]) -> str:
-    body = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows)
-    return _captioned(caption, f'<table class="words" aria-label="{escape(caption)}">{body}</table>')
-
-
-def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(row))}</tr>" for row in rows)
-    return _captioned(
-        caption, f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    )
-
-
-def _captioned(caption: str, table: str) -> str:
-    """The caption above what may be scrolled: it is read in a narrow window, too."""
-    return f'<p class="caption">{escape(caption)}</p><div class="wide">{table}</div>'
-
-
-def _cells(row: Sequence[object]) -> Iterator[str]:
-    for value in row:
-        if value is None or (isinstance(value, float) and np.isnan(value)):
-            yield "-"
-        elif isinstance(value, float):
-            yield f"{value:.4g}"
-        elif isinstance(value, int):
-            yield f"{value:,}"
-        else:
-            yield str(value)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.ladder import Sampler
-from invsamp.protocols import Array, Described, NamesSeries, Plain, Potential, Problem
+from invsamp.protocols import Array, Described, KnowsAxes, NamesSeries, Plain, Potential, Problem
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
@@ -65,6 +65,8 @@ def posed(problem: Problem) -> Plain:
         found["data"] = list(np.shape(data))
     if isinstance(problem, NamesSeries) and problem.series is not None:
         found["series"] = list(problem.series)
+    if isinstance(problem, KnowsAxes) and problem.axes:
+        found["axes"] = problem.axes
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,12 @@ class HeatObservation(Observation):
     def output_shape(self) -> tuple[int, int]:
         """Times and sensors."""
         return len(self.steps), self._bound.count
+
+    @property
+    def times(self) -> Array:
+        """When the sensors read (n_times,)."""
+        equation: Any = self.equation  # a HeatEquation, which imports this module
+        return np.asarray(equation.times[list(self.steps)])
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and their Jacobian (batch, k, p), for each row of theta its own ``indices``.

@@ -108,3 +108,9 @@ class TimeDependentModel(PdeModel):
     def output_shape(self) -> tuple[int, int]:
         """Times and sensors."""
         return len(self.numbers), self.sensors.count
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """When the sensors read."""
+        clock = self.problem.clock
+        return tuple(clock.end_time * number / clock.steps for number in self.numbers)

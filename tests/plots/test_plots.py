@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -55,7 +54,6 @@ class Model:
 
 def rendered(figure):
     assert isinstance(figure, Figure)
-    assert not plt.get_fignums(), "pyplot must not know the figure"
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=40)
     assert buffer.getvalue()[:4] == b"\x89PNG"
@@ -188,8 +186,8 @@ def test_pairs_without_a_boundary_in_view_have_no_grey(domain):
 def test_swaps_show_rates_and_paths():
     panels = rendered(plot_swaps(make()))
     assert len(panels) == 2
-    assert [bar.get_height() for bar in panels[0].patches] == [0.25, 0.01]
-    assert [label.get_text() for label in panels[0].get_xticklabels()] == ["1 ↔ 2", "2 ↔ 8"]
+    assert [bar.get_width() for bar in panels[0].patches] == [0.25, 0.01]
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["1 ↔ 2", "2 ↔ 8"]
     assert "5 round trips" in texts(panels[0])
     run = make()
     image = panels[1].images[0].get_array()
@@ -298,3 +296,45 @@ def test_draws_that_never_moved_or_broke_can_still_be_drawn(plot, value):
 def test_a_reference_is_not_called_the_truth():
     figure = plot_marginals(make(), truth={"x": 0.5}, truth_label="published mean")
     assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == ["published mean"]
+
+
+def test_labels_of_nine_temperatures_stand_apart():
+    temperatures = [round(1.5**k, 2) for k in range(9)]
+    report = {"temperatures": temperatures, "swap_attempts": [123_456] * 8, "swap_accepts": [45_678] * 8}
+    figure = plot_swaps(make(rungs=9, report=report))
+    figure.canvas.draw()
+    rates = figure.axes[0]
+    for labels in (rates.get_yticklabels(), rates.texts):
+        boxes = [label.get_window_extent() for label in labels]
+        assert len(boxes) == 8
+        assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
+        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_no_rung_is_squeezed_by_the_hottest(positive):
+    rng = np.random.default_rng(0)
+    heights = np.array([1.0, 1e3, 1e6])[:, None, None]
+    energy = heights * rng.chisquare(3, (3, 4, 300)) - 50.0
+    theta = heights[..., None] ** 0.5 * rng.normal(size=(3, 4, 300, 1))
+    theta = np.exp(np.log(np.abs(theta) + 0.1)) if positive else theta
+    run = Run.from_arrays(None, {"x": ()}, theta, {"energy": energy}, {})
+    for axes in rendered(plot_ladder(run)):
+        filled = [patch for patch in axes.patches if patch.get_fill()]
+        assert len(filled) == 3
+        view = axes.transScale.transform(np.stack([axes.get_xlim(), (0, 1)], axis=1))[:, 0]
+        for rung, patch in enumerate(sorted(filled, key=lambda patch: patch.get_data().baseline)):
+            values, edges, _ = patch.get_data()
+            seen = np.flatnonzero(values > rung + 0.1)
+            ends = axes.transScale.transform(np.stack([edges[[seen[0], seen[-1] + 1]], (0, 1)], axis=1))[:, 0]
+            assert np.diff(ends) > 0.08 * np.diff(view)
+    # a ladder whose energies are of one size keeps its linear scale
+    assert all(axes.get_xscale() == "linear" for axes in plot_ladder(make()).axes)
+
+
+@pytest.mark.parametrize("plot", [plot_trace, plot_marginals, plot_pairs])
+def test_figures_of_some_unknowns_say_so(plot):
+    run = make(rungs=1, shapes={"k": (20,)}, draws=50)
+    assert plot(run).get_supxlabel() == "the first 8 of 20 unknowns; choose by names="
+    assert plot(run, names=["k[3]"]).get_supxlabel() == ""
+    assert plot(make(rungs=1, shapes={"k": (8,)}, draws=50)).get_supxlabel() == ""

@@ -60,7 +60,7 @@ def test_the_figure_shows_them():
     assert abs(shown[0]) < 0.5 and abs(shown[1]) < 0.5 and shown[2] > 1.5
     assert over.get_xlabel() == "t"
     assert figure._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="x must have shape"):
+    with pytest.raises(ValueError, match="x must have an entry for each of the 3 along the first axis"):
         run.plot_residuals(x=[0.0])
     with pytest.raises(ValueError, match="observed data"):
         plot_residuals(Run.from_arrays(None, {"x": ()}, theta, {}, {}))

@@ -100,6 +100,24 @@ def test_names_and_messages_are_no_markup() -> None:
     assert "read before use" in text
 
 
+def test_figures_of_the_data_are_over_time_and_say_what_they_leave_out() -> None:
+    theta = np.random.default_rng(0).normal(size=(1, 4, 50, 9))
+    report = {"posed": {"axes": {"times": [0.0, 2.0, 9.0]}}}
+    run = Run.from_arrays(SimpleNamespace(data=np.zeros(3)), {"x": (9,)}, theta, {}, report)
+    text = Page(page(run)).text
+    assert "times 3, from 0 to 9" in " ".join(text.split())
+    alts = [attributes["alt"] for tag, attributes in Page(page(run)).tags if tag == "img"]
+    assert "Densities of pairs of parameters, of the first 6 of 9" in alts
+
+
+def test_a_report_leaves_pyplot_alone(run: Run, posterior: iv.Posterior) -> None:
+    import matplotlib.pyplot as plt
+
+    plt.figure()
+    page(run, posterior)
+    assert len(plt.get_fignums()) == 1
+
+
 def test_least_of_runs() -> None:
     theta = np.zeros((1, 1, 1, 1))
     assert "Nothing was counted" in page(Run.from_arrays(None, {"x": ()}, theta, {}, {}))

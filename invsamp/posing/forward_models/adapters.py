@@ -87,6 +87,11 @@ class FiniteDifferenceModel:
         return getattr(self.function, "output_shape", None)
 
     @property
+    def times(self) -> Iterable[float] | None:
+        """As the function says."""
+        return getattr(self.function, "times", None)
+
+    @property
     def message(self) -> str | None:
         """What the last failure said, where the function keeps it."""
         return getattr(self.function, "message", None)

@@ -84,6 +84,11 @@ class Population:
         return None if own is None else (self.members, *own)
 
     @property
+    def series(self) -> tuple[str, ...] | None:
+        """The model's: what is observed of a member at one time."""
+        return getattr(self.model, "series", None)
+
+    @property
     def derivative_error(self) -> float:
         """The model's."""
         return derivative_error(self.model)

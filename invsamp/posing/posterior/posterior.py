@@ -26,8 +26,10 @@ from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
 from invsamp.posing.noise.per_output import Outputs
+from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
+from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
 from invsamp.posing.posterior.model_likelihood import check_count, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
@@ -160,10 +162,18 @@ class Posterior:
             f"fidelities {list(self.fidelities)}, {noise}, {self.sampling_domain!r})"
         )
 
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
     @property
     def labels(self) -> tuple[str, ...]:
         """One name per column of theta."""
         return self.prior.labels
+
+    @property
+    def axes(self) -> Plain:
+        """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
+        return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, of one fidelity; the finest by default."""

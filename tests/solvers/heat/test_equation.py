@@ -81,6 +81,7 @@ def test_precomputed_weights_equal_the_solve(case, scheme):
     model = equation(case, scheme)
     quick = model.observe(SENSORS, times=[0.015, 0.03])
     honest = model.observe(SENSORS, times=[0.015, 0.03], precompute=False)
+    np.testing.assert_allclose(quick.times, [0.015, 0.03])
     assert quick.precomputed and not honest.precomputed
     y, jacobian = honest.jacobian(CENTERS)
     assert y.shape == (4, 6) and jacobian.shape == (4, 6, 2)

@@ -42,6 +42,7 @@ def test_taylor_remainders_fall_at_second_order(problem, name) -> None:
 
 def test_observations_are_ordered_by_time_then_sensor(problem) -> None:
     model = problem.observe(pde_cases.SENSORS, TIMES)
+    np.testing.assert_allclose(model.times, TIMES)
     assert model.n_observations == 15
     theta = pde_cases.near_reference(model, 1)
     together = model(theta)[0].reshape(3, 5)
