@@ -11,6 +11,7 @@ import launch
 import numpy as np
 import pytest
 import quick_examples
+from scipy.stats import t as student
 
 EXAMPLES = quick_examples.EXAMPLES
 
@@ -26,14 +27,14 @@ def test_one_process_and_two_make_the_same_draws(tmp_path: Path) -> None:
     assert together == alone
 
 
-def off(row: dict[str, Any], allowed: float) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of all statistics of a run, and bounds: 4.5 standard errors and a share of the value for the step's bias.
+def off(row: dict[str, Any], chains: int, allowed: float) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of all statistics of a run, and bounds: standard errors, and a share of the value for the step's bias.
 
-    Nine statistics of each run, of which one is beyond 4.5 once in 16,000.
+    Each statistic is beyond the standard errors once in 100,000; they come from that many chains.
     """
     cells = row["statistics"].values()
     found, exact, error = (np.array([cell[key] for cell in cells]) for key in ("found", "exact", "error"))
-    return np.abs(found - exact), 4.5 * error + allowed * np.abs(exact)
+    return np.abs(found - exact), student.isf(5e-6, chains - 1) * error + allowed * np.abs(exact)
 
 
 def check(row: dict[str, Any], names: int) -> None:
@@ -47,37 +48,38 @@ def check(row: dict[str, Any], names: int) -> None:
 @pytest.mark.slow
 def test_heat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within) -> None:
     monkeypatch.setitem(quick_examples.QUICK, "card_heat", {})
-    rows = quick_examples.quick("card_heat", tmp_path, 2000, drawn=True)["samplers"]
+    summary = quick_examples.quick("card_heat", tmp_path, 2000, drawn=True)
+    rows = summary["samplers"]
     for row in rows.values():
         check(row, 2)
-    assert within(*off(rows["f-reSGLD, kernel ridge"], 0.06))
+    assert within(*off(rows["f-reSGLD, kernel ridge"], summary["chains"], 0.06))
     # the wrong model where the noise depends on the state, and no model of the gradients' noise at all
-    assert not within(*off(rows["f-reSGLD, running average"], 0.06))
-    assert not within(*off(rows["m-reSGLD"], 0.06))
+    assert not within(*off(rows["f-reSGLD, running average"], summary["chains"], 0.06))
+    assert not within(*off(rows["m-reSGLD"], summary["chains"], 0.06))
     assert (tmp_path / "card_heat.png").exists()
 
 
 @pytest.mark.slow
 def test_ode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within) -> None:
-    monkeypatch.setitem(quick_examples.QUICK, "card_ode", {})
-    summary = quick_examples.quick("card_ode", tmp_path, 1200, drawn=True)
+    monkeypatch.setitem(quick_examples.QUICK, "card_ode", {"LSODA_CHAINS": 2})
+    summary = quick_examples.quick("card_ode", tmp_path, 800, drawn=True)
+    wider: dict[str, list[float]] = {"f-reSGLD, kernel ridge": [], "m-reSGLD": []}
     for title, names in (("Lorenz", 3), ("Lotka-Volterra", 4)):
         rows = summary[title]["samplers"]
-        for name, row in rows.items():
+        for row in rows.values():
             check(row, names)
-            if name.startswith("f-reSGLD, kernel ridge"):
-                assert within(*off(row, 0.025))
-    # where the noise is the same everywhere the average is right, too; where it stays in, draws are too wide
-    assert within(*off(summary["Lorenz"]["samplers"]["f-reSGLD, running average"], 0.025))
-    sds = {
-        title: summary[title]["samplers"]["m-reSGLD"]["statistics"]["sd of " + name] for title, name in WIDER.items()
-    }
-    assert all(cell["found"] > 1.03 * cell["exact"] for cell in sds.values())
+        assert within(*off(rows["f-reSGLD, kernel ridge"], summary["chains"], 0.025))
+        for name, ratios in wider.items():
+            # the unknown whose direction has the most of the gradients' noise
+            cell = rows[name]["statistics"][f"sd of {'beta' if title == 'Lorenz' else 'delta'}"]
+            ratios.append(cell["found"] / cell["exact"] - 1.0)
+    # where the noise is the same everywhere the average is right, too
+    rows = summary["Lorenz"]["samplers"]
+    assert within(*off(rows["f-reSGLD, running average"], summary["chains"], 0.025))
+    # each ratio is known to about 1%, and 1.5% are the step's; where the noise stays in, they are 5.5% too wide
+    assert within(np.mean(wider["f-reSGLD, kernel ridge"]), 0.035)
+    assert not within(np.mean(wider["m-reSGLD"]), 0.035)
     assert (tmp_path / "card_ode.png").exists()
-
-
-#: The unknown whose direction has the most of the gradients' noise.
-WIDER = {"Lorenz": "beta", "Lotka-Volterra": "delta"}
 
 
 @pytest.mark.slow
