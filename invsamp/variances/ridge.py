@@ -169,7 +169,8 @@ def _settings(
 
     Where the targets hardly depend on the inputs, all length scales are equally good. The least error may then be that
     of any of them, and a short one leaves nearly every place without targets near it. The rule is that of Breiman et
-    al. (1984), section 3.4.3, with three standard errors of the difference between two settings.
+    al. (1984), section 3.4.3, with three standard errors of the difference between two settings, and at least the
+    share log(n) / n of the error, by which the Bayesian information criterion prices a parameter.
     """
     spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
     ridges = RIDGES if ridge is None else np.array([ridge])
@@ -182,8 +183,10 @@ def _settings(
         choice = len(ridges) - 1 - np.argmin(mean_squares[::-1], axis=0)
         chosen.append(ridges[choice])
         squares.append(np.take_along_axis(by_ridge, choice[None, None], axis=0)[0].sum(axis=1))
-    worse = np.array(squares) - squares[int(np.argmin(np.mean(squares, axis=1)))]
-    as_good = worse.mean(axis=1) <= _TOLD_APART * worse.std(axis=1) / np.sqrt(len(targets))
+    best = squares[int(np.argmin(np.mean(squares, axis=1)))]
+    worse, n = np.array(squares) - best, len(targets)
+    chance = np.maximum(_TOLD_APART * worse.std(axis=1) / np.sqrt(n), best.mean() * np.log(n) / n)
+    as_good = worse.mean(axis=1) <= chance
     longest = int(np.flatnonzero(as_good)[-1])
     return float(candidates[longest]), chosen[longest]
 
