@@ -11,7 +11,7 @@ gradients' noise in, and swaps by both rungs' energies as if these differed by n
 from quadrature on the plate.
 
 With kernel ridge regression all is right within a few standard errors, but for the sd of x next to the channel, which
-is 1 to 4% too narrow by seed: the drift of a reflected step is reflected, too. At a quarter of the step size it is right.
+is 1 to 4% too narrow: the drift of a reflected step is reflected, too. At a quarter of the step size it is right.
 """
 
 from __future__ import annotations
