@@ -11,9 +11,9 @@ That of Lotka-Volterra rises with the predators' gain delta, so that kernel ridg
 exact posteriors come from importance sampling. Means and sds are resolved to about 1%; an unadjusted step of this
 length makes sds too wide by up to 1.5%.
 
-At the default length some runs warn that R-hat is 1.010 to 1.015, and the four chains by LSODA that they have fewer than
-400 effective draws: they are short. `--draws 6000` takes four times as long. `card_heat.py` does the same for a partial
-differential equation.
+At the default length some runs warn that R-hat is 1.010 to 1.015, and the four chains by LSODA that they have fewer
+than 400 effective draws: they are short. `--draws 6000` takes four times as long. `card_heat.py` does the same for a
+partial differential equation.
 """
 
 from __future__ import annotations
