@@ -36,13 +36,14 @@ class Options:
         if parallel.rank() == 0:
             figure.savefig(self.out / f"{name}.png", dpi=130)
 
-    def save_summary(self, summary: dict[str, Any]) -> None:
-        """Write and print the summary."""
+    def save_summary(self, summary: dict[str, Any], printed: bool = True) -> None:
+        """Write the summary, and print it."""
         if parallel.rank() > 0:
             return
         text = json.dumps(summary, indent=2)
         (self.out / "summary.json").write_text(text + "\n")
-        print(text)
+        if printed:
+            print(text)
         print(f"figures and summary.json are in {self.out}/")
 
     def over_seeds(self, measure: Callable[[int], tuple[dict[str, Any], dict[str, Figure]]]) -> dict[str, Any]:

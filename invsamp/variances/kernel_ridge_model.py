@@ -7,11 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.stored import stored, stored_dataclass
-from invsamp.variances.ridge import RidgeFit, fit_ridge, kernel_at, predict_ridge, tabulated
-from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows, unbiased_log
+from invsamp.variances.ridge import RidgeFit, fit_ridge, predict_ridge, standard_error, tabulated
+from invsamp.variances.sample_variances import (
+    Array,
+    Mask,
+    Shape,
+    checked_samples,
+    diagonal,
+    finite_rows,
+    log_noise,
+    unbiased_log,
+)
 
-#: States of a pilot, weighted by the kernel's values, that a position must be near to, to count as covered.
-COVERING = 10.0
+#: The pilot grows where the regression is worse than probes of so many states at the position itself.
+WANTED = 10.0
 #: Growth of a pilot after which it is fitted anew.
 _REFIT = 1.25
 
@@ -76,14 +85,11 @@ class KernelRidge:
         """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``max_states``."""
         if len(state.degrees_of_freedom) >= self.max_states:
             return np.zeros(len(position), dtype=bool)
-        return ~self.covers(state, position)
+        return ~self._known_as_by(WANTED, state, position)
 
     def covers(self, state: KernelRidgeState, position: Array) -> Mask:
-        """Whether each position (n, d) is near enough to states of the pilot; nowhere before the first fit."""
-        if state.fit is None:
-            return np.zeros(len(position), dtype=bool)
-        pilot = (state.positions - state.fit.center) / state.fit.scale
-        return np.asarray(kernel_at(state.fit, np.asarray(position, dtype=float), pilot).sum(axis=1) >= COVERING)
+        """Whether the regression is as good at each position (n, d) as probes there; nowhere before the first fit."""
+        return self._known_as_by(1.0, state, position)
 
     def finish(self, state: KernelRidgeState) -> KernelRidgeState:
         """The state fitted to all of the pilot, and tabulated in one and two dimensions."""
@@ -93,12 +99,20 @@ class KernelRidge:
         assert state.fit is not None
         return state._replace(fit=tabulated(state.fit))
 
+    def _known_as_by(self, states: float, state: KernelRidgeState, position: Array) -> Mask:
+        """Whether the regression has the standard error of so many pilot states at each position itself, or less."""
+        if state.fit is None:
+            return np.zeros(len(position), dtype=bool)
+        error = standard_error(state.fit, np.asarray(position, dtype=float))
+        return np.asarray(error**2 <= log_noise(state.degrees_of_freedom) / states)
+
     def _fitted(self, state: KernelRidgeState) -> KernelRidgeState:
         """The state with its regression and, for full covariances, its correlation matrix."""
         full, n = len(state.shape) == 2, len(state.degrees_of_freedom)
         diagonals = (diagonal(state.variances) if full else state.variances).reshape(n, -1)
         targets = unbiased_log(diagonals, state.degrees_of_freedom[:, None])
-        fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge)
+        noise = log_noise(state.degrees_of_freedom)
+        fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge, noise)
         state = state._replace(fit=fit, fitted=n)
         if not full:
             return state

@@ -221,11 +221,13 @@ def kernel_ridge(
     covariance is :math:`D^{1/2} R D^{1/2}` with D from the regression of the diagonal and one correlation
     matrix R.
 
-    The pilot must visit every mode: what it has not seen is extrapolated. So it does not end with the first
-    ``states``: in warm-up every later position that is near to fewer than about ten of them (the sum of the kernel
-    over the pilot) is probed too and the regression fitted anew, settings and all, whenever the pilot has grown by a
-    quarter. Once it covers what the chains visit, nothing more is probed. After warm-up it does not change. The
-    settings are chosen on 200 of the pilot's states at most, and the kernel stands at 200 of them at most.
+    The pilot must visit every mode: a variance that it has not seen is extrapolated. So it does not end with the first
+    ``states``. In warm-up the regression's own standard error is computed at every later position: that of the Gaussian
+    process of which it is the mean, with a variance of at least 1 for the log. A position where this error exceeds that
+    of ten states probed at the position itself is probed, too. The regression is fitted anew, settings and all,
+    whenever the pilot has grown by a quarter. After warm-up it does not change. Positions where the error exceeds that
+    of one such state count as extrapolated (``run.report["uncovered_variance"]``). The settings are chosen on 200 of
+    the pilot's states at most, and the kernel stands at 200 of them at most.
 
     All chains of a run share one pilot, and so do rungs of one fidelity with the same estimator and settings: more
     states are a better fit, and the hot rung's cover the modes that the cold one has yet to see. Another fidelity
@@ -240,7 +242,8 @@ def kernel_ridge(
         Length scale of the kernel, in standardized units.
     ridge : float, > 0, optional
         Penalty, in units of the kernel's variance 1.
-        What is not given of these two is chosen on a grid by the closed-form leave-one-out error.
+        Of these two, what is not given is chosen on a grid by the closed-form leave-one-out error: the longest length
+        scale that is not worse than the best one by three standard errors, and the ridge of the least error for it.
     max_states : int, >= states, optional
         Number of states at which the pilot ends, covering or not. Default: five times ``states``.
 

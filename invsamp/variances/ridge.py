@@ -12,6 +12,11 @@ Many inputs are too expensive for both: the settings are then chosen on some of 
 ``k(x)^T weights`` with the kernel at some of the inputs only, the centers, to all targets (Rasmussen and Williams
 2006, section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
 interpolation.
+
+The fit is the mean of a Gaussian process, whose variance is the regression's own error. With s^2 the variance of the
+targets' noise and r the ridge, the process has the variance s^2 / r, here at least 1: targets that were alike say
+nothing about a place where there were none. `standard_error` is the root of the process's variance given the targets
+(eq. 2.26 there, and eq. 8.27, "projected process", for centers).
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from invsamp.stored import stored
 Array = npt.NDArray[np.float64]
 
 #: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardized inputs.
-LENGTH_SCALES = np.geomspace(0.1, 4.0, 9)
+LENGTH_SCALES = np.geomspace(0.1, 1.6, 7)
 RIDGES = np.geomspace(1e-3, 1e3, 13)
 #: Most inputs that carry a kernel, and most from which the settings are chosen: both cost their third power.
 CENTERS = 200
@@ -35,6 +40,10 @@ CENTERS = 200
 _PER_SCALE = {1: 32, 2: 16}
 #: Length scales from the outermost center to a table's edge, where the kernel is 1e-8, and most entries of a table.
 _MARGIN, _MOST_ENTRIES = 6.0, 2_000_000
+#: Standard errors by which a length scale must be worse than the best one to be passed over for a shorter one.
+_TOLD_APART = 3.0
+#: Least variance of the process: a factor of e in a variance where no state is near.
+_LEAST_VARIANCE = 1.0
 
 
 @stored
@@ -59,11 +68,18 @@ class RidgeFit(NamedTuple):
     upper: Array  # (q,) and below the greatest
     length_scale: float
     ridge: Array  # (q,)
+    amplitude: float  # sd of the process, of which the fit is the mean
+    explained: Array  # (k, m): |k(x)^T explained|^2 is the share of its variance that the targets explain
     table: Table | None = None
 
 
-def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, ridge: float | None = None) -> RidgeFit:
-    """Fit targets (k, q) at inputs (k, d): one length scale for all columns, one ridge for each."""
+def fit_ridge(
+    inputs: Array, targets: Array, length_scale: float | None = None, ridge: float | None = None, noise: float = 1.0
+) -> RidgeFit:
+    """Fit targets (k, q) at inputs (k, d): one length scale for all columns, one ridge for each.
+
+    ``noise`` is the variance of the targets' noise, in which `standard_error` is measured.
+    """
     center, scale = inputs.mean(axis=0), inputs.std(axis=0)
     # a coordinate that never moved says nothing
     scale = np.where(scale > 0.0, scale, 1.0)
@@ -80,13 +96,18 @@ def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, 
         weights = weights_of_centers(standardized, centers, targets - mean, chosen_ridge)
         standardized = centers
     bounds = targets.min(axis=0), targets.max(axis=0)
-    return RidgeFit(center, scale * chosen_scale, standardized, mean, weights, *bounds, chosen_scale, chosen_ridge)
+    variance = max(noise / chosen_ridge.min(), _LEAST_VARIANCE)
+    explained = _explained((inputs - center) / (scale * chosen_scale), standardized, noise / variance)
+    return RidgeFit(
+        *(center, scale * chosen_scale, standardized, mean, weights, *bounds, chosen_scale, chosen_ridge),
+        *(float(np.sqrt(variance)), explained),
+    )
 
 
 def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     """Predictions (n, q) at inputs (n, d), within the range of the targets."""
     if fit.table is None:
-        values = fit.mean + kernel_at(fit, inputs, fit.inputs) @ fit.weights
+        values = fit.mean + _kernel_at(fit, inputs) @ fit.weights
         return np.minimum(np.maximum(values, fit.lower), fit.upper)
     origin, per_unit, columns = fit.table
     at = (inputs.T - origin) * per_unit
@@ -96,9 +117,10 @@ def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     return values
 
 
-def kernel_at(fit: RidgeFit, inputs: Array, scaled: Array) -> Array:
-    """Kernel of a fit between inputs (n, d) and others (k, d) that are scaled as ``fit.inputs`` are."""
-    return _gaussian_kernel((inputs - fit.center) / fit.scale, scaled)
+def standard_error(fit: RidgeFit, inputs: Array) -> Array:
+    """Standard errors (n,) of the predictions at inputs (n, d): small where targets are near, large far from them."""
+    explained = np.square(_kernel_at(fit, inputs) @ fit.explained).sum(axis=1)
+    return np.asarray(fit.amplitude * np.sqrt(np.maximum(1.0 - explained, 0.0)))
 
 
 def tabulated(fit: RidgeFit) -> RidgeFit:
@@ -142,20 +164,40 @@ def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
 def _settings(
     standardized: Array, targets: Array, length_scale: float | None, ridge: float | None
 ) -> tuple[float, Array]:
-    """Length scale and ridges (q,) of the least leave-one-out error."""
+    """The longest length scale whose leave-one-out error is not worse than the least by more than chance, and its
+    ridges (q,).
+
+    Where the targets hardly depend on the inputs, all length scales are equally good. The least error may then be that
+    of any of them, and a short one leaves nearly every place without targets near it. The rule is that of Breiman et
+    al. (1984), section 3.4.3, with three standard errors of the difference between two settings, and at least the
+    share log(n) / n of the error, by which the Bayesian information criterion prices a parameter.
+    """
     spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
     ridges = RIDGES if ridge is None else np.array([ridge])
-    best_error, best = np.inf, (0.0, np.empty(0))
-    candidates = LENGTH_SCALES * np.sqrt(standardized.shape[1]) if length_scale is None else [length_scale]
+    candidates = LENGTH_SCALES * np.sqrt(standardized.shape[1]) if length_scale is None else np.array([length_scale])
+    chosen, squares = [], []
     for candidate in candidates:
-        errors = leave_one_out_errors(standardized / candidate, targets, ridges)
-        mean_squares = np.mean((errors / spread) ** 2, axis=1)
+        by_ridge = (leave_one_out_errors(standardized / candidate, targets, ridges) / spread) ** 2
+        mean_squares = by_ridge.mean(axis=1)
         # from the strongest penalty down, so that a tie goes to the smoother fit
         choice = len(ridges) - 1 - np.argmin(mean_squares[::-1], axis=0)
-        total = mean_squares.min(axis=0).sum()
-        if total <= best_error:
-            best_error, best = total, (float(candidate), ridges[choice])
-    return best
+        chosen.append(ridges[choice])
+        squares.append(np.take_along_axis(by_ridge, choice[None, None], axis=0)[0].sum(axis=1))
+    best = squares[int(np.argmin(np.mean(squares, axis=1)))]
+    worse, n = np.array(squares) - best, len(targets)
+    chance = np.maximum(_TOLD_APART * worse.std(axis=1) / np.sqrt(n), best.mean() * np.log(n) / n)
+    as_good = worse.mean(axis=1) <= chance
+    longest = int(np.flatnonzero(as_good)[-1])
+    return float(candidates[longest]), chosen[longest]
+
+
+def _explained(inputs: Array, centers: Array, ridge: float) -> Array:
+    """Matrix (c, m) whose product with the kernel at the centers has the explained share as its squared norm."""
+    basis = _basis(centers)
+    features = _gaussian_kernel(inputs, centers) @ basis
+    squares, axes = np.linalg.eigh(features.T @ features)
+    squares = np.maximum(squares, 0.0)
+    return np.asarray(basis @ (axes * np.sqrt(squares / (squares + ridge))))
 
 
 def spread_out(inputs: Array, count: int) -> Array:
@@ -170,14 +212,23 @@ def spread_out(inputs: Array, count: int) -> Array:
 
 def weights_of_centers(inputs: Array, centers: Array, residuals: Array, ridge: Array) -> Array:
     """Weights (c, q) of the least sum of squares plus ridge times the squared norm of the function."""
-    values, vectors = _spectrum(centers)
-    kept = values > 1e-10 * values.max()
-    # in these coordinates of the weights the norm of the function is that of a vector
-    basis = vectors[:, kept] / np.sqrt(values[kept])
+    basis = _basis(centers)
     features = _gaussian_kernel(inputs, centers) @ basis
     squares, axes = np.linalg.eigh(features.T @ features)
     projected = axes.T @ (features.T @ residuals)
     return np.asarray(basis @ (axes @ (projected / (np.maximum(squares, 0.0)[:, None] + ridge))))
+
+
+def _basis(centers: Array) -> Array:
+    """Coordinates (c, m) of the weights in which the norm of a function is that of a vector."""
+    values, vectors = _spectrum(centers)
+    kept = values > 1e-10 * values.max()
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _kernel_at(fit: RidgeFit, inputs: Array) -> Array:
+    """Kernel of a fit between inputs (n, d) and those that carry it."""
+    return _gaussian_kernel((inputs - fit.center) / fit.scale, fit.inputs)
 
 
 def _spectrum(inputs: Array) -> tuple[Array, Array]:

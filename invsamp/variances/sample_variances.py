@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
+from scipy.special import digamma, polygamma
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -31,6 +31,11 @@ def unbiased_log(sample_variance: Array, degrees_of_freedom: Array) -> Array:
     # an entry without any noise has no log; next to none is as good
     floor = np.maximum(1e-12 * sample_variance.max(axis=0), np.finfo(float).tiny)
     return np.asarray(np.log(np.maximum(sample_variance, floor)) - digamma(half) + np.log(half))
+
+
+def log_noise(degrees_of_freedom: Array) -> float:
+    """Variance of the logs of sample variances for Gaussian noise, psi'(nu / 2), on average."""
+    return float(np.mean(polygamma(1, degrees_of_freedom / 2.0)))
 
 
 def finite_rows(samples: Array) -> Mask:

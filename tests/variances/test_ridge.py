@@ -8,7 +8,14 @@ from sampled_variances import LOG_NOISE, PROBES, fitted_state, sample_variances,
 from scipy.special import polygamma
 
 from invsamp.variances.models import kernel_ridge
-from invsamp.variances.ridge import fit_ridge, leave_one_out_errors, predict_ridge, spread_out, weights_of_centers
+from invsamp.variances.ridge import (
+    fit_ridge,
+    leave_one_out_errors,
+    predict_ridge,
+    spread_out,
+    standard_error,
+    weights_of_centers,
+)
 from invsamp.variances.sample_variances import unbiased_log
 
 
@@ -73,6 +80,22 @@ def test_tables_say_what_the_regression_says(dimension: int, shape: tuple[int, .
     assert (finished.fit.table is not None) == (dimension < 3)
     at = np.concatenate([position, rng.normal(size=(200, dimension)) * 20.0**dimension, np.full((1, dimension), 1e9)])
     np.testing.assert_allclose(model.predict(finished, at), model.predict(state, at), rtol=5e-3)
+
+
+def test_the_standard_error_is_that_of_the_gaussian_process() -> None:
+    rng = np.random.default_rng(19)
+    inputs, targets, at = rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), rng.normal(size=(9, 2))
+    noise, ridge = 0.5, 0.1
+    fit = fit_ridge(inputs, targets, length_scale=0.8, ridge=ridge, noise=noise)
+    squared = [np.sum(((a[:, None] - inputs) / (0.8 * inputs.std(axis=0))) ** 2, axis=2) for a in (inputs, at)]
+    between, across = (np.exp(-s / 2) for s in squared)
+    # eq. (2.26) of Rasmussen and Williams; the process has the variance noise / ridge = 5
+    left = 1.0 - np.einsum("ij,ij->i", across, np.linalg.solve(between + ridge * np.eye(30), across.T).T)
+    np.testing.assert_allclose(standard_error(fit, at), np.sqrt(5.0 * left), rtol=1e-6)
+    np.testing.assert_allclose(standard_error(fit, np.array([[1e6, 0.0]])), np.sqrt(5.0))
+    # targets that do not differ say nothing about what is far away
+    alike = fit_ridge(inputs, targets, length_scale=0.8, ridge=100.0, noise=noise)
+    np.testing.assert_allclose(standard_error(alike, np.array([[1e6, 0.0]])), 1.0)
 
 
 def test_centers_are_the_regression_where_every_input_is_one() -> None:
