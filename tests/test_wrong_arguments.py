@@ -116,13 +116,14 @@ def test_everything_public_has_a_call_to_start_from() -> None:
     assert not missing, f"tests/tools/base_calls.py needs a valid call of each of the methods {sorted(missing)}"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore:More than 20 figures:RuntimeWarning")
 def test_the_calls_that_are_made_wrong_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name, call in base_calls().items():
         assert call() is not Ellipsis, name
 
 
+@pytest.mark.filterwarnings("ignore:More than 20 figures:RuntimeWarning")
 def test_wrong_arguments_are_told_by_name(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
