@@ -33,8 +33,8 @@ from invsamp.tempering.contours import Contour
 POSITIONS, ITERATIONS, MAX_EVALUATIONS = 4, 8, 300
 #: Energy that a descent may leave to gain.
 TOLERANCE = 0.1
-#: Length of a difference of gradients, in units of a step's noise: short, but well above rounding in single precision.
-DIFFERENCE = 0.03
+#: Length of a difference of gradients, in units of a step's noise: over less, gradients by a coarse solver are rough.
+DIFFERENCE = 0.3
 
 
 class StepStabilityCheck(Lasting, lasting=("found", "_before")):
@@ -67,13 +67,14 @@ class StepStabilityCheck(Lasting, lasting=("found", "_before")):
             step = rung.settings.step_size
             if not _concerned(rung) or not isinstance(step, float):
                 continue
-            local = _Local(rung, step)
+            # after warm-up it may have shrunk to the budget for the gradient's noise
+            local = _Local(rung, mean_step_size(rung) if warmed else step)
             if local.at_chains and not warmed:
                 continue
             if local.drift() >= DRIFT_LIMIT:
                 at = local.position if local.at_chains else local.minimum()
                 if at is not None and (share := local.share(at)) > 1.0:
-                    raise ValueError(refusal(k, len(rungs), step, share))
+                    raise ValueError(refusal(k, len(rungs), local.step, share))
             self._before[k] = self._before.get(k, 0) + local.evaluations
 
     def after(self, rungs: Sequence[RungChains]) -> None:
