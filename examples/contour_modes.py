@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 
 import invsamp as iv
 from invsamp import diagnostics
+from invsamp.problems.published import RUGGED
 
 RUNS, BURN, THIN, HALF = 10, 5000, 20, 2.5
 EDGES = np.linspace(-HALF, HALF, 51)
@@ -122,18 +123,20 @@ def of_twenty_five(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.
     """Table and runs of twenty-five modes: each sample is of five chains, which have a fifth of the steps each."""
     cells, fifth = truth(twenty_five), max(draws // 5, 2)
     target = iv.Target(iv.extending.FunctionPotential(twenty_five, 2))
-    ends = -3.9 + 0.125 * np.arange(1, 100)
-    gain, noise = iv.tempering.gain(1.0, 100.0, 0.6, max_gain=0.003), iv.estimators.noisy(0.0, 0.25)
+    ends = -3.9 + RUGGED["width"] * np.arange(1, RUGGED["bins"])
+    decay = RUGGED["gain_offset"], RUGGED["gain_exponent"]
+    gain, noise = iv.tempering.gain(1.0, *decay, max_gain=RUGGED["gain_most"]), iv.estimators.noisy(0.0, 0.25)
+    step = RUGGED["step_size"]
     contour: dict[str, Any] = {"gain": gain, "initial_log_psi": falling(ends), "estimator": noise}
     five = {"chains": 5 * RUNS, "start": np.tile(STARTS, (RUNS, 1))}
-    ladder = iv.resgld((1.0, 2.0, 3.0, 4.0, 5.0), [1e-3, 2e-3, 3e-3, 4e-3, 5e-3], estimator=noise)
+    ladder = iv.resgld(RUGGED["temperatures"], RUGGED["rates"], estimator=noise)
     alone = {"start": np.array([0.0, 0.0])}
-    cyclic = iv.samplers.cyclic_sgld(1e-2, cycles=10, estimator=noise)
+    cyclic = iv.samplers.cyclic_sgld(RUGGED["cyclic_rate"], cycles=RUGGED["cycles"], estimator=noise)
     samplers = {
-        "SGLD, five chains": (iv.samplers.sgld(3e-3, estimator=noise), fifth, five),
-        "CSGLD, five chains": (iv.samplers.csgld(3e-3, ends, **contour), fifth, five),
+        "SGLD, five chains": (iv.samplers.sgld(step, estimator=noise), fifth, five),
+        "CSGLD, five chains": (iv.samplers.csgld(step, ends, **contour), fifth, five),
         "cyclic SGLD, one long chain": (cyclic, draws, alone),
-        "CSGLD, one long chain": (iv.samplers.csgld(3e-3, ends, **contour), draws, alone),
+        "CSGLD, one long chain": (iv.samplers.csgld(step, ends, **contour), draws, alone),
         "reSGLD, five rungs": (ladder, draws, alone | {"thin": THIN // 5}),
     }
     table: dict[str, Any] = {"independent draws": float(diagnostics.iid_floor(cells, draws, rng=0).mean())}
@@ -143,7 +146,7 @@ def of_twenty_five(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, iv.
         pooled = (RUNS, -1)
         weight = None if run.weights is None else run.weights.reshape(pooled)
         table[name] = judged(run.theta.reshape(*pooled, 2), weight, cells, 1.5)
-    sampler = iv.samplers.icsgld(3e-3, ends, **contour)
+    sampler = iv.samplers.icsgld(step, ends, **contour)
     found = [run_of(target, sampler, fifth, 100 * seed + k, chains=5, start=STARTS) for k in range(RUNS)]
     runs["ICSGLD, five chains"] = found[0]
     theta = np.stack([run.theta.reshape(-1, 2) for run in found])
@@ -160,7 +163,7 @@ def stein(target: iv.Target, noise: Any, steps: int, seed: int) -> np.ndarray:
     """Where five sets of particles from a uniform distribution over the modes come to rest, (particles, 2)."""
     start = np.random.default_rng(seed).uniform(-HALF, HALF, (5, PARTICLES, 2))
     settings = {"draws": 2, "thin": max(steps // 2, 1), "warmup": 0, "chains": PARTICLES, "progress": False}
-    sampler = iv.samplers.svgd(3e-3, estimator=noise)
+    sampler = iv.samplers.svgd(RUGGED["step_size"], estimator=noise)
     ends = [iv.sample(target, sampler, start=each, seed=seed, **settings).theta[:, -1] for each in start]
     return np.concatenate(ends)
 

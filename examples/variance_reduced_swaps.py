@@ -27,11 +27,14 @@ from scipy.optimize import brentq
 import invsamp as iv
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
+from invsamp.problems.published import SNAPSHOTS
 from invsamp.protocols import Terms
 
-DATA, BATCH, SD, TAU = 100_000, 200, 5.0, 10.0
-MODES = np.array([[-5.0], [25.0]])
-CHAINS, THIN, STEP = 10, 20, 1e-7
+DATA, SD, TAU = SNAPSHOTS["data"], SNAPSHOTS["sigma"], SNAPSHOTS["temperatures"][0]
+MODES = np.array([[SNAPSHOTS["beta"]], [SNAPSHOTS["phi"] - SNAPSHOTS["beta"]]])
+STEP, INTERVAL, FACTOR = SNAPSHOTS["step_size"], SNAPSHOTS["interval"], SNAPSHOTS["factors"][1]
+#: Not printed.
+BATCH, CHAINS, THIN = 200, 10, 20
 #: Whole energies are interpolated between so many points: to 1e-7, as the energy's fourth derivative tells.
 KNOTS = np.linspace(-8.0, 28.0, 2881)
 #: From the snapshot, at which noise is measured.
@@ -82,18 +85,22 @@ class Symmetric:
 
 def samplers() -> dict[str, iv.ladder.Sampler]:
     """What is compared: at steps of 1e-7 in the energy, 1e-6 in the energy over 10."""
-    pair: dict[str, Any] = {"temperatures": (1.0, 100.0), "step_size": TAU * STEP, "swap_fraction": 1.0}
+    pair: dict[str, Any] = {
+        "temperatures": (1.0, SNAPSHOTS["temperatures"][1] / TAU),
+        "step_size": TAU * STEP,
+        "swap_fraction": 1.0,
+    }
     plain = {**pair, "estimator": iv.estimators.minibatch(BATCH)}
     linear = iv.estimators.control_variate(BATCH, 500)
     groups = np.arange(DATA) // 20
     return {
         "exact energies": iv.resgld(**pair),
         "reSGLD, F = 1": iv.resgld(**plain, swap=iv.swaps.noise_penalty()),
-        "reSGLD, F = 100": iv.resgld(**plain, swap=iv.swaps.noise_penalty(100.0)),
-        "VR-reSGLD, m 40": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=40),
-        "VR-reSGLD, m 40, adaptive": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=40, adaptive=True),
+        "reSGLD, F = 100": iv.resgld(**plain, swap=iv.swaps.noise_penalty(FACTOR)),
+        "VR-reSGLD, m 40": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=INTERVAL),
+        "VR-reSGLD, m 40, adaptive": iv.samplers.vr_resgld(**pair, size=BATCH, refresh=INTERVAL, adaptive=True),
         "VR-reSGLD, m 40, penalty of eq. (6)": iv.samplers.vr_resgld(
-            **pair, size=BATCH, refresh=40, swap=iv.swaps.noise_penalty(0.5)
+            **pair, size=BATCH, refresh=INTERVAL, swap=iv.swaps.noise_penalty(0.5)
         ),
         "linear term, m 500": iv.resgld(**pair, estimator=linear, energy_variance=iv.variances.known()),
         "exact form: fixed references": iv.samplers.paired_resgld(MODES, **pair, size=BATCH // 20, groups=groups),

@@ -243,7 +243,46 @@ FAR_MODES = Setting(
         "runs": 10,
     },
 )
+#: Energies are sums over the data; the second factor is that of reSGLD, whose swaps fail at the first.
+SNAPSHOTS = Setting(
+    "VR",
+    "5.1",
+    {
+        "phi": 20.0,
+        "sigma": 5.0,
+        "beta": -5.0,
+        "data": 100_000,
+        "interval": 40,
+        "temperatures": (10.0, 1000.0),
+        "step_size": 1e-7,
+        "factors": (1.0, 100.0),
+    },
+)
+#: ICSGLD's settings, which CSGLD shares; reSGLD's rungs; the rate of a cycle at first.
+RUGGED = Setting(
+    "thesis",
+    "E.4.2",
+    {
+        "step_size": 3e-3,
+        "temperature": 1.0,
+        "zeta": 0.75,
+        "chains": 5,
+        "iterations": 80_000,
+        "bins": 100,
+        "width": 0.125,
+        "gain_most": 3e-3,
+        "gain_exponent": 0.6,
+        "gain_offset": 100.0,
+        "rates": (0.001, 0.002, 0.003, 0.004, 0.005),
+        "temperatures": (1.0, 2.0, 3.0, 4.0, 5.0),
+        "cyclic_rate": 1e-2,
+        "cycles": 10,
+        "particles": 100,
+    },
+)
 SETTINGS = (
+    SNAPSHOTS,
+    RUGGED,
     GRID,
     TEMPERING,
     FAR_MODES,
