@@ -269,9 +269,9 @@ class TestStarts:
         start, prior = (draw(np.random.default_rng(0), 5) for draw in (posterior.sample_start, posterior.sample_prior))
         assert np.abs(start[:, :-1]).max() <= 0.4 and np.abs(prior[:, :-1]).max() <= 0.4
         settings = {"draws": 50, "warmup": 10, "chains": 4}
-        run = draw(posterior, iv.samplers.r2sgld((1, 10), (5e-3, 1e-2)), **settings)
+        run = draw(posterior, iv.samplers.r2sgld((1, 10), (4e-3, 6e-3)), **settings)
         assert np.abs(run.theta[:, :, :-1]).max() <= 0.4 and sum(run.report["reflections"]) > 0
-        free = draw(posterior, iv.resgld((1, 10), (5e-3, 1e-2), boundary="ignore"), **settings)
+        free = draw(posterior, iv.resgld((1, 10), (4e-3, 6e-3), boundary="ignore"), **settings)
         assert np.abs(free.theta[:, :, :-1]).max() > 0.4
 
 
