@@ -178,7 +178,7 @@ def test_covariances_compare_and_print() -> None:
         (lambda: iv.GaussianNoise(covariance=[[1, 2], [2, 1]]), "positive definite, got smallest eigenvalue -1"),
         (lambda: iv.GaussianNoise(covariance=[[1, 0.5], [0, 1]]), "covariance must be symmetric"),
         (lambda: iv.GaussianNoise(covariance=np.ones(3)), r"covariance must have shape \(m, m\), got \(3,\)"),
-        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.Precision\(matrix\)"),
+        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.noise\.Precision\(matrix\)"),
         (lambda: iv.GaussianNoise(covariance=iv.noise.AutoRegressive), "covariance must be a matrix or AutoRegressive"),
         (lambda: iv.GaussianNoise(0.1, covariance=MATRIX), "scale must be left out beside a covariance.*got 0.1"),
         (
