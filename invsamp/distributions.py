@@ -17,6 +17,8 @@ from invsamp.posing.distributions.univariate_more import (
     HalfCauchy,
     HalfStudentT,
     InverseGamma,
+    Laplace,
+    LogLaplace,
     LogUniform,
     StudentT,
     Triangular,
@@ -26,7 +28,7 @@ from invsamp.posing.distributions.univariate_more import (
 # fmt: off
 __all__ = [
     "LKJ", "Beta", "Cauchy", "Dirichlet", "Exponential", "Flat", "Gamma", "HalfCauchy", "HalfNormal", "HalfStudentT",
-    "InverseGamma", "LogNormal", "LogUniform", "MultivariateNormal", "Normal", "Ordered", "StudentT", "Triangular",
-    "Uniform", "Weibull", "truncated",
+    "InverseGamma", "Laplace", "LogLaplace", "LogNormal", "LogUniform", "MultivariateNormal", "Normal", "Ordered",
+    "StudentT", "Triangular", "Uniform", "Weibull", "truncated",
 ]
 # fmt: on
