@@ -9,7 +9,7 @@ from invsamp.petab.formulas import noise_scale, prediction
 from invsamp.petab.tables import Measurement, Tables
 from invsamp.posing.expressions.expression import FUNCTIONS
 from invsamp.posing.noise.base import Noise
-from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
+from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, ScaleFamily
 from invsamp.posing.noise.laplace import LaplaceNoise, LogLaplaceNoise
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.noise.predicted_scale import PredictedScale
@@ -18,7 +18,7 @@ from invsamp.solvers.ode import SbmlModel
 from invsamp.solvers.ode.symbolic.symbols import Unsupported, number, substituted, symbol
 
 #: Noises by PEtab's names of distributions.
-DISTRIBUTIONS: dict[str, Callable[..., Noise]] = {
+DISTRIBUTIONS: dict[str, Callable[..., ScaleFamily]] = {
     "normal": GaussianNoise,
     "log-normal": LogNormalNoise,
     "laplace": LaplaceNoise,
@@ -39,8 +39,8 @@ def noise_of(tables: Tables, model: SbmlModel, predicted: Sequence[int]) -> Nois
     noises: dict[str, Noise] = {}
     for label in dict.fromkeys(labels):
         own = [scale for scale, of in zip(scales, labels, strict=True) if of == label]
-        kind = DISTRIBUTIONS[label.removeprefix("predicted_").replace("_", "-")]
-        noises[label] = PredictedScale(kind(1.0), own) if label.startswith("predicted") else kind(own)
+        family = DISTRIBUTIONS[label.removeprefix("predicted_").replace("_", "-")]
+        noises[label] = PredictedScale(family(1.0), own) if label.startswith("predicted") else family(own)
     if predicted:
         labels += ["scale"] * len(predicted)
         noises["scale"] = GaussianNoise(1.0)  # of which nothing is observed

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from invsamp.petab.tables import Parameter
-from invsamp.posing.distributions.base import Distribution
+from invsamp.posing.distributions.base import Distribution, ScalarFamily
 from invsamp.posing.distributions.truncated import truncated
 from invsamp.posing.distributions.univariate import Cauchy, Gamma, LogNormal, Normal, Uniform
 from invsamp.posing.distributions.univariate_more import Exponential, Laplace, LogLaplace, LogUniform, Weibull
@@ -15,7 +15,7 @@ from invsamp.protocols import Plain
 from invsamp.solvers.ode.symbolic.symbols import Unsupported
 
 #: Families by PEtab's names, with their parameters in PEtab's order; those of logarithms are natural.
-FAMILIES: dict[str, Callable[..., Distribution]] = {
+FAMILIES: dict[str, Callable[..., ScalarFamily]] = {
     "normal": Normal,
     "log-normal": LogNormal,
     "laplace": Laplace,

@@ -154,7 +154,8 @@ class BoundNoise:
             value += found.sum(axis=1)
             for columns, derivative in by_theta:
                 np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)
-            np.add.at(by_y, (slice(None), part.seen), np.where(np.isfinite(y_slope), y_slope, 0.0))
+            # scales that the model predicts may be outputs of other data, too
+            np.add.at(by_y, np.ix_(rows[:, 0], part.seen), np.where(np.isfinite(y_slope), y_slope, 0.0))
         return by_y
 
     def cotangent(self, theta: Array, y: Array) -> Array:
