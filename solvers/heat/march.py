@@ -149,8 +149,7 @@ class March:
         blocks = [slice(first, first + width) for first in range(0, k, width)]
         cut = [NodalData(*(None if given is None else given[:, own] for given in data)) for own in blocks]
         parts = [
-            self.forward(system, part, range(last + 1), loads[:, :, own])
-            for part, own in zip(cut, blocks, strict=True)
+            self.forward(system, part, range(last + 1), loads[:, :, own]) for part, own in zip(cut, blocks, strict=True)
         ]
         return np.concatenate(parts, axis=2)
 

@@ -57,8 +57,9 @@ def test_products(name):
     directions, cotangents = rng.standard_normal((2, 3, p)), rng.standard_normal((2, 4, m))
     along, back = jvp(directions), vjp(cotangents)
     np.testing.assert_allclose(y, model(theta), rtol=1e-12)
-    np.testing.assert_allclose(np.einsum("bkm,blm->bkl", along, cotangents),
-                               np.einsum("bkp,blp->bkl", directions, back), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        np.einsum("bkm,blm->bkl", along, cotangents), np.einsum("bkp,blp->bkl", directions, back), rtol=1e-8, atol=1e-9
+    )
     # the transpose is exact, so that the other one has to be, too: an error of a tenth of a percent would show
     by_jacobian = np.einsum("bkp,bmp->bkm", directions, model.jacobian(theta)[1])
     np.testing.assert_allclose(along, by_jacobian, rtol=1e-7, atol=1e-9)

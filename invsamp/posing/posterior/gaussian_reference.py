@@ -29,24 +29,25 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
     And for those that are sampled by way of a standard normal one.
     """
     theta = prior.sample(np.random.default_rng(0), _count(prior.dimension))
-    mean, sd = moments(coordinates.to_position(sampled.whitened(theta)))
+    mean, sd, _ = moments(coordinates.to_position(sampled.whitened(theta)))
     prior = sampled.base
     blocks: list[tuple[slice, Array]] = []
+    exact = np.zeros(prior.dimension, dtype=bool)
     for name, columns in prior.slices.items():
         part, transforms = prior.distributions[name], set(coordinates.transforms[columns])
         if type(part) is Normal and transforms == {Identity()}:
-            mean[columns], sd[columns] = part.flat("mean"), part.flat("sd")
+            mean[columns], sd[columns], exact[columns] = part.flat("mean"), part.flat("sd"), True
         elif type(part) is LogNormal and transforms == {Log(0.0)}:
-            mean[columns], sd[columns] = part.flat("log_mean"), part.flat("log_sd")
+            mean[columns], sd[columns], exact[columns] = part.flat("log_mean"), part.flat("log_sd"), True
         elif type(part) is MultivariateNormal and transforms == {Identity()}:
-            mean[columns] = part.mean
+            mean[columns], exact[columns] = part.mean, True
             blocks.append((columns, np.linalg.cholesky(part.covariance)))
     if not blocks:
-        return Reference(mean, sd)
+        return Reference(mean, sd, exact)
     factor = np.diag(sd)
     for columns, block in blocks:
         factor[columns, columns] = block
-    return Reference(mean, factor)
+    return Reference(mean, factor, exact)
 
 
 def moments(draws: Array) -> Reference:
