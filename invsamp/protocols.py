@@ -311,6 +311,45 @@ class SensitivePotential(TermwisePotential, Protocol):
         """
 
 
+@runtime_checkable
+class Coloring(Protocol):
+    """A random field of n values given all that it depends on: what makes it of white noise."""
+
+    def color(self, white: Array) -> Array:
+        """Values (batch, n) of white coordinates (batch, n), which are independent and standard normal."""
+
+    def whiten(self, values: Array) -> Array:
+        """White coordinates (batch, n) of values (batch, n): the inverse of `color`."""
+
+    def pullback(self, white: Array, cotangents: Array) -> tuple[Array, Array]:
+        """Products of cotangents (batch, q, n) with the derivatives of `color` at white coordinates (batch, n).
+
+        In the white coordinates, (batch, q, n), and in the k numbers that are unknown of the field, (batch, q, k).
+        """
+
+    def log_density(self, values: Array) -> tuple[Array, Array, Array]:
+        """Log density (batch,) of values (batch, n), its gradient (batch, n), and that in what is unknown."""
+
+
+@runtime_checkable
+class RandomField(Protocol):
+    """A vector that a prior samples as white noise, such as a field of `invsamp.solvers.fields` on its mesh.
+
+    Any `Prior` takes one in the place of a distribution. Nothing in it need be Gaussian but the white coordinates.
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of values n."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is unknown of the field: names of positive numbers in the prior, or formulas of these, (k,)."""
+
+    def coloring(self, values: Array) -> Coloring:
+        """The field given the values (k,) of `names`."""
+
+
 class Reference(NamedTuple):
     """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d)."""
 
