@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, optional, path, real, text, wrong
+from invsamp.arguments import array, instance, optional, path, real, text, wrong
 from invsamp.arguments import names as distinct_names
 from invsamp.errors import WrongShapeError
 from invsamp.protocols import Array, Plain
@@ -101,7 +101,7 @@ class SimulationDatabase:
         [True, False]
         """
         where = path("folder", folder)
-        label = version if version == "" else text("version", version)
+        label = instance("version", version, str, "a string")
         given: tuple[str, ...] | None = optional(distinct_names, "names", names)
         if where.exists() and not where.is_dir():
             raise ValueError(f"folder must be a directory of simulations, got the file {where}")
@@ -178,7 +178,7 @@ class SimulationDatabase:
         y = None if outputs is None else array("outputs", outputs, ("m",), finite=False, nan=True)
         words = optional(text, "failure", failure)
         if y is not None:
-            self.check_width(len(y), point)
+            self._check_width(len(y), point)
             words = not_finite(y)
         self._writer.append(self._recorded(point, y, words, optional(real, "seconds", seconds, least=0.0)))
         self.refresh()
@@ -208,7 +208,7 @@ class SimulationDatabase:
         """
         records: dict[bytes, Plain] = {}
         for theta, y, took in runs_of(frame, self.names, outputs, optional(text, "seconds", seconds)):
-            self.check_width(len(y), theta)
+            self._check_width(len(y), theta)
             if not self.lookup(theta[None]).known[0]:
                 records.setdefault(key_of(theta), self._recorded(theta, y, not_finite(y), took))
         self._writer.append(*records.values())
@@ -245,7 +245,7 @@ class SimulationDatabase:
         self._writer.append({"forget_failures": time.time(), "version": self.version})
         self.refresh()
 
-    def check_width(self, outputs: int, theta: Array) -> None:
+    def _check_width(self, outputs: int, theta: Array) -> None:
         """`WrongShapeError` unless a simulation has as many outputs as those before."""
         if self._width is not None and outputs != self._width:
             raise WrongShapeError(
@@ -290,7 +290,7 @@ class SimulationDatabase:
         if outputs is None and run.time <= self._forgotten:
             return
         if outputs is not None:
-            self.check_width(len(outputs), run.theta)
+            self._check_width(len(outputs), run.theta)
             self._width = len(outputs)
         key = key_of(run.theta)
         before = self._first.get(key)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import array, function, instance, optional, text
+from invsamp.arguments import names as distinct_names
 from invsamp.protocols import Array, FinishedRun, Plain, RunsRows, no_derivatives
 from invsamp.simulations.claims import claims_of
 from invsamp.simulations.database import SimulationDatabase
@@ -81,9 +82,9 @@ def stored(
             "store the function: iv.finite_differences(iv.simulations.stored(function, folder, names=names))"
         )
     own = getattr(model, "version", None)
-    label = (own if isinstance(own, str) else "") if version is None else version
+    label = (own if isinstance(own, str) else "") if version is None else text("version", version)
     optional(instance, "executor", executor, Executor, "a concurrent.futures.Executor")
-    return StoredModel(model, SimulationDatabase.open(folder, names, label and text("version", label)), executor)
+    return StoredModel(model, SimulationDatabase.open(folder, distinct_names("names", names), label), executor)
 
 
 class StoredModel:

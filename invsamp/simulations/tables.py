@@ -81,6 +81,8 @@ def runs_of(
     if not (hasattr(frame, "columns") and hasattr(frame, "to_numpy")):
         raise ValueError(f"frame must be a pandas DataFrame, got {shown(frame)}")
     wanted = [*names, *distinct_names("outputs", outputs), *([] if seconds is None else [seconds])]
+    if seconds is not None and seconds not in frame.columns:
+        raise ValueError(f"seconds must be a column of frame, got {seconds!r}")
     if missing := [name for name in wanted if name not in frame.columns]:
         raise ValueError(f"frame must have the columns {wanted}, got none for {missing}")
     try:

@@ -222,6 +222,10 @@ class TestOpen:
         with pytest.raises(ValueError, match="folder must hold simulations, as names are not given"):
             SimulationDatabase.open(tmp_path)
 
+    def test_a_version_that_is_no_text_is_refused(self, folder):
+        with pytest.raises(ValueError, match="version must be a string, got 2"):
+            SimulationDatabase.open(folder, NAMES, version=2)
+
 
 def killed_while_recording(folder, at):
     """Kill a process that records simulations as soon as it says that it has recorded number ``at``; the last it said.

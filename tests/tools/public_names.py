@@ -23,6 +23,7 @@ NAMESPACES = tuple(
             "kernels.schedules",
             "ladder",
             "noise",
+            "simulations",
         ),
         *("parallel", "results", "samplers", "surrogates", "swaps", "tempering", "variances", "extending"),
     )
