@@ -7,7 +7,7 @@ which a sampler moves (log or logit of a parameter where the problem says so).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -94,6 +94,23 @@ class RowsForwardModel(ForwardModel, Protocol):
         Each row of theta has its own indices. A row whose evaluation fails is NaN in the observations asked
         for; what would fail elsewhere is not noticed.
         """
+
+
+class FinishedRun(NamedTuple):
+    """One simulation: outputs (m,), all finite, or why it failed."""
+
+    row: int  # of theta
+    outputs: Array | None
+    failure: str | None
+    seconds: float
+
+
+@runtime_checkable
+class RunsRows(Protocol):
+    """A forward model that runs several rows of theta at the same time, and hands each over as soon as it is done."""
+
+    def finished(self, theta: Array) -> Iterator[FinishedRun]:
+        """The runs of all rows of theta (batch, p), in the order in which they are finished."""
 
 
 @runtime_checkable
