@@ -61,7 +61,7 @@ class PredictedScale(Noise):
         if not _known(self.noise.scale) or not self.noise.independent:
             raise ValueError(f"noise must have a number as its scale and independent data, got {self.noise!r}")
         found = numbers("outputs", self.outputs)
-        if found.ndim != 1 or not (found == np.floor(found)).all() or (found < 0).any():
+        if found.ndim != 1 or not found.size or not (found == np.floor(found)).all() or (found < 0).any():
             raise ValueError(f"outputs must be indices of the model's outputs, one for each datum, got {shown(found)}")
         store(self, outputs=found.astype(np.intp))
 
