@@ -75,7 +75,7 @@ def fields_calls() -> dict[str, Call]:
                 "range": {"real", "integer", "text"},
                 "sd": {"real", "integer", "text", "numbers"},
                 "mean": field - {"text"},
-                "anisotropy": {"none"},
+                "anisotropy": {"none", "function"},
             },
         ),
         "heat.Disc": Call(heat.Disc, {"center": (0.5, 0.5), "radius": 0.1}),
