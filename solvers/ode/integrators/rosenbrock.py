@@ -13,6 +13,7 @@ the discrete step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,25 +22,19 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of, weighted_sum
+from invsamp.solvers.ode.integrators.explicit_rk import error_norm
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
+from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
+from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
+from invsamp.solvers.ode.integrators.trajectories import Control, Linear
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Linear(NamedTuple):
-    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`.
-
-    0 where the method is explicit.
-    """
-
-    jacobian: int
-    tangents: int
-
-
-#: That of explicit methods.
-EXPLICIT = Linear(0, 0)
+#: Row of the stages with the slopes at the end of a step, and row of the coefficients q for the error test.
+_LAST, _SQUARES = STAGES, 4
 
 
 class Workspace(NamedTuple):
@@ -54,8 +49,8 @@ class Workspace(NamedTuple):
 
 
 @njit(**INNER)
-def workspace(n: int, m: int) -> Workspace:
-    """One for trajectories of n states and m components."""
+def _workspace(control: Control, m: int) -> Workspace:
+    n = control.n_states
     return Workspace(
         np.empty((1, n + n * n)),
         np.empty((n, n)),
@@ -67,8 +62,12 @@ def workspace(n: int, m: int) -> Workspace:
 
 
 @njit(**INNER)
-def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Workspace) -> None:
+def _begin(
+    rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
+    q: Array, space: Workspace,
+) -> float:  # fmt: skip
     """Take the derivatives at the beginning of steps from y (m,) at t."""
+    n, linear, t = control.n_states, control.linear, min(max(t, lower), upper)
     call(linear.jacobian, t, y, p, space.slopes, 0)
     direction = space.direction
     for i in range(n):
@@ -79,17 +78,18 @@ def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Works
     call(linear.tangents, t, direction, p, space.extra, 0)
     for i in range(n):
         space.by_time[i] = space.extra[0, i]
+    return math.inf
 
 
 @njit(**INNER)
-def weighted_errors(y: Array, z: Array, errors: Array, rtol: float, absolute: Array, squares: Array) -> None:
-    """Squares of the errors of a step from y to z in units of the tolerance, to squares[0]."""
-    for i in range(len(absolute)):
-        squares[0, i] = (errors[i] / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))) ** 2
+def _finish(n: int, h: float, k: Array, q: Array) -> None:
+    """Rates of change at the end of a step, by its interpolant."""
+    for i in range(n):
+        k[_LAST, i] = (q[0, i] + 2.0 * q[1, i] + 3.0 * q[2, i] + 4.0 * q[3, i]) / h
 
 
 @njit(**INNER)
-def interpolation_errors(
+def _interpolation_errors(
     rhs: int,
     linear: Linear,
     n: int,
@@ -225,50 +225,85 @@ def _solve_stage(
             _solve_four(n, first, m - n, factors, pivots, right)
 
 
+@njit(**INNER)
+def _finish_stage(
+    linear: Linear, n: int, begin: float, weight: float, p: Array, k: Array, stage: int, space: Workspace
+) -> None:
+    """A stage from its right-hand sides in extra[0], which lack df/dt, to its row of k."""
+    right = space.extra[0]
+    for i in range(n):
+        right[i] += weight * space.by_time[i]
+    _solve_stage(linear, n, begin, weight, space.direction, p, space.factors, space.pivots, space.extra)
+    for i in range(len(right)):
+        k[stage, i] = right[i]
+
+
+@njit(**INNER)
+def _accept(control: Control, absolute: Array, y: Array, z: Array, errors: Array, q: Array) -> float:
+    """Norm of the errors of a step from y to z."""
+    squares = q[_SQUARES:]
+    for i in range(len(absolute)):
+        part = errors[i] / (absolute[i] + control.rtol * max(abs(y[i]), abs(z[i])))
+        squares[0, i] = part * part
+    return error_norm(1, control.n_states, 1.0, len(absolute), control.weight, squares)
+
+
 def _attempt() -> Jitted:
-    """Compiled step: see `attempt`."""
+    """The step, with the stages U in k[:8], the last of which is its error, and its interpolant."""
+    arguments = "rhs, t, h, lower, upper, y, p, k"
     lines = [
-        "m = len(y)",
-        "slopes, factors, pivots, direction, by_time, extra = space",
-        "right = extra[0]",
-        "_factorize(n, h, slopes, factors, pivots)",
-        "begin, inverse = min(max(t, lower), upper), 1.0 / h",
+        "n, m, linear = control.n_states, len(y), control.linear",
+        "_factorize(n, h, space.slopes, space.factors, space.pivots)",
+        "begin, right = min(max(t, lower), upper), space.extra[0]",
     ]
+    scope: dict[str, object] = {"_factorize": _factorize, "_finish_stage": _finish_stage, "_accept": _accept}
     for s in range(STAGES):
+        states = ("z", 0) if s else ("y", 0)
+        moved = [Sum(("z", 0), ("y", 0), "1", _row(A[s]))] if s else []
+        scope[f"stage{s}"] = program([*moved, Call(NODES[s], states, s)])
+        scope[f"earlier{s}"] = program([Sum(("z", 0), ("k", s), "1 / h", _row(C[s]))])
         lines += [
-            *(["for i in range(m):", f"    z[i] = y[i] + argument{s}(k, i)"] if s else []),
-            f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
-            "for i in range(m):",
-            f"    right[i] = k[{s}, i] + inverse * earlier{s}(k, i)",
-            "for i in range(n):",
-            f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
-            f"_solve_stage(linear, n, begin, {BY_TIME[s]!r} * h, direction, p, factors, pivots, extra)",
-            "for i in range(m):",
-            f"    k[{s}, i] = right[i]",
+            f"stage{s}({arguments}, z, q)",
+            f"earlier{s}({arguments}, right, q)",
+            f"_finish_stage(linear, n, begin, {BY_TIME[s]!r} * h, p, k, {s}, space)",
         ]
-    lines += ["for i in range(m):", f"    z[i] += k[{STAGES - 1}, i]"]
-    scope = {"call": call, "_factorize": _factorize, "_solve_stage": _solve_stage}
-    scope |= {f"argument{s}": _sum(row) for s, row in enumerate(A)}
-    scope |= {f"earlier{s}": _sum(row) for s, row in enumerate(C)}
-    return function_of("rhs, linear, n, t, h, lower, upper, y, p, k, z, space", lines, scope)
-
-
-def _interpolate() -> Jitted:
-    """Compiled interpolant: see `interpolate`."""
-    lines = [
-        "for i in range(len(y)):",
-        *(f"    b{r} = power{r}(k, i)" for r in range(len(H))),
-        "    q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+    lines += [
+        "for i in range(m):",
+        f"    z[i] += k[{STAGES - 1}, i]",
+        f"error = _accept(control, absolute, y, z, k[{STAGES - 1}], q)",
+        "if error < 1:",
+        f"    coefficients({arguments}, z, q)",
+        "    for i in range(m):",
+        "        b0, b1, b2 = q[0, i], q[1, i], q[2, i]",
+        "        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+        "    within = errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
+        "    error = max(error, _accept(control, absolute, y, z, within, q))",
+        "return error",
     ]
-    return function_of("y, z, k, q", lines, {f"power{r}": _sum(row) for r, row in enumerate(H)})
+    scope["coefficients"] = program([Sum(("q", r), None, "1", _row(row)) for r, row in enumerate(H)])
+    scope["errors_within"] = _interpolation_errors
+    return function_of("rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space", lines, scope)
 
 
-def _sum(row: Sequence[float]) -> Jitted:
-    return weighted_sum({j: value for j, value in enumerate(row) if value})
+def _row(values: Sequence[float]) -> dict[int, float]:
+    return {j: value for j, value in enumerate(values) if value}
 
 
-#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearized there, to z (m,)
-#: with the stages U in k[:8]; the last of them is its error.
-attempt: Jitted = _attempt()
-#: ``interpolate(y, z, k, q)``: coefficients q (4, m) of the interpolant of a step from y to z, y + sum_r q_r x^(r + 1).
-interpolate: Jitted = _interpolate()
+#: Rodas5P.
+RODAS = Stepper(
+    name="Rodas5P",
+    order=5,
+    exponent=-1 / 5,
+    stages=STAGES,
+    last=_LAST,
+    rows=STAGES + 2,
+    powers=4,
+    stable=0.0,
+    workspace=_workspace,
+    begin=_begin,
+    attempt=_attempt(),
+    interpolate=program([]),  # it is done where its error is asked for
+    extra=0,
+    finish=_finish,
+    before_last=None,
+)

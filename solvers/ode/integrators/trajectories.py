@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators.event_handling import Events
-from invsamp.solvers.ode.integrators.rosenbrock import EXPLICIT, Linear
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -62,6 +61,20 @@ class Course(NamedTuple):
             shifts=np.take_along_axis(shifts, order[..., None], 1),
             which=np.take_along_axis(which, order, 1),
         )
+
+
+class Linear(NamedTuple):
+    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`.
+
+    0 where the method is explicit.
+    """
+
+    jacobian: int
+    tangents: int
+
+
+#: That of explicit methods.
+EXPLICIT = Linear(0, 0)
 
 
 class Control(NamedTuple):

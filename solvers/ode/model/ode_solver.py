@@ -45,9 +45,8 @@ from invsamp.solvers.ode.integrators.amplification import amplified, first_toler
 from invsamp.solvers.ode.integrators.failure_messages import failure
 from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
-from invsamp.solvers.ode.integrators.rosenbrock import Linear
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
-from invsamp.solvers.ode.integrators.trajectories import Array, Control, Outcome
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
 

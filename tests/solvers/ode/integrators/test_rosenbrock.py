@@ -14,7 +14,7 @@ from invsamp.solvers.ode.codegen.rosenbrock_jacobians import prepare_linearized
 from invsamp.solvers.ode.events.doses_and_events import Event
 from invsamp.solvers.ode.integrators import rosenbrock, tableau_rodas5p
 from invsamp.solvers.ode.integrators.function_pointers import call
-from invsamp.solvers.ode.integrators.rosenbrock import Linear
+from invsamp.solvers.ode.integrators.trajectories import Linear
 from invsamp.solvers.ode.model.ode_model import OdeModel, Status
 
 
