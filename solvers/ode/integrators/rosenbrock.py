@@ -24,6 +24,7 @@ from numba import njit
 from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
+from invsamp.solvers.ode.integrators.sparse_factors import Pattern, factorize_sparse, solve_sparse
 from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
@@ -40,8 +41,10 @@ _LAST, _SQUARES = STAGES, 4
 class Workspace(NamedTuple):
     """Arrays that a trajectory of n states and m components needs."""
 
-    slopes: Array  # (1, n + n n): f and J
-    factors: Array  # (n, n)
+    slopes: Array  # (1, n + entries): f and the entries of J
+    factors: Array  # (n, n), or empty
+    values: Array  # of sparse factors
+    scratch: Array  # (n,)
     pivots: Integers  # (n,)
     direction: Array  # (m + n + 1,): x, u, tau, S
     by_time: Array  # (n,): df/dt
@@ -51,9 +54,13 @@ class Workspace(NamedTuple):
 @njit(**INNER)
 def _workspace(control: Control, m: int) -> Workspace:
     n = control.n_states
+    pattern = control.linear.pattern
+    dense = n if len(pattern.starts) == 0 else 0
     return Workspace(
-        np.empty((1, n + n * n)),
-        np.empty((n, n)),
+        np.empty((1, n + len(pattern.rows))),
+        np.empty((dense, dense)),
+        np.empty(len(pattern.indices)),
+        np.empty(n),
         np.empty(n, dtype=np.int64),
         np.empty(m + n + 1),
         np.empty(n),
@@ -110,23 +117,29 @@ def _interpolation_errors(
     knows nothing. Steinebach (2023), section 5, looks at the defect, too, without the matrix.
     """
     m = len(y)
-    _, factors, pivots, direction, _, extra = space
-    right, middle = extra[0], k[STAGES]
+    right, middle = space.extra[0], k[STAGES]
     for i in range(m):
         middle[i] = y[i] + 0.5 * (q[0, i] + 0.5 * (q[1, i] + 0.5 * (q[2, i] + 0.5 * q[3, i])))
     call(rhs, min(max(t + 0.5 * h, lower), upper), middle, p, k, STAGES + 1)
     for i in range(m):
         right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
-    _solve_stage(linear, n, min(max(t, lower), upper), 0.0, direction, p, factors, pivots, extra)
+    _solve_stage(linear, n, min(max(t, lower), upper), 0.0, p, space)
     return right
 
 
 @njit(**INNER)
-def _factorize(n: int, h: float, slopes: Array, factors: Array, pivots: Integers) -> None:
-    """1 / (h gamma) - J as L U with partial pivoting, the diagonal inverted."""
+def _factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
+    """1 / (h gamma) - J as L U, the diagonal inverted; with partial pivoting where it is dense."""
+    slopes, factors, pivots = space.slopes, space.factors, space.pivots
+    if len(pattern.starts) > 0:
+        factorize_sparse(pattern, 1.0 / (h * GAMMA), slopes, n, space.values, space.scratch)
+        return
     for i in range(n):
         for j in range(n):
-            factors[i, j] = -slopes[0, n + i * n + j]
+            factors[i, j] = 0.0
+    for e in range(len(pattern.rows)):
+        factors[pattern.rows[e], pattern.columns[e]] = -slopes[0, n + e]
+    for i in range(n):
         factors[i, i] += 1.0 / (h * GAMMA)
     for j in range(n):
         best, largest = j, abs(factors[j, j])
@@ -199,30 +212,27 @@ def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers,
 
 
 @njit(**INNER)
-def _solve_stage(
-    linear: Linear,
-    n: int,
-    begin: float,
-    weight: float,
-    direction: Array,
-    p: Array,
-    factors: Array,
-    pivots: Integers,
-    extra: Array,
-) -> None:
+def _solve_stage(linear: Linear, n: int, begin: float, weight: float, p: Array, space: Workspace) -> None:
     """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
-    right, moved = extra[0], extra[1]
-    m = len(right)
-    _solve(n, 0, factors, pivots, right)
+    right, moved, direction, pattern = space.extra[0], space.extra[1], space.direction, linear.pattern
+    m, is_sparse = len(right), len(linear.pattern.starts) > 0
+    if is_sparse:
+        solve_sparse(pattern, space.values, space.scratch, right, 0)
+    else:
+        _solve(n, 0, space.factors, space.pivots, right)
     if m > n:
         for i in range(n):
             direction[n + i] = right[i]
         direction[2 * n] = weight
-        call(linear.tangents, begin, direction, p, extra, 1)
+        call(linear.tangents, begin, direction, p, space.extra, 1)
         for i in range(n, m):
             right[i] += moved[i]
-        for first in range(n, m, 4 * n):
-            _solve_four(n, first, m - n, factors, pivots, right)
+        if is_sparse:
+            for first in range(n, m, n):
+                solve_sparse(pattern, space.values, space.scratch, right, first)
+        else:
+            for first in range(n, m, 4 * n):
+                _solve_four(n, first, m - n, space.factors, space.pivots, right)
 
 
 @njit(**INNER)
@@ -233,7 +243,7 @@ def _finish_stage(
     right = space.extra[0]
     for i in range(n):
         right[i] += weight * space.by_time[i]
-    _solve_stage(linear, n, begin, weight, space.direction, p, space.factors, space.pivots, space.extra)
+    _solve_stage(linear, n, begin, weight, p, space)
     for i in range(len(right)):
         k[stage, i] = right[i]
 
@@ -253,7 +263,7 @@ def _attempt() -> Jitted:
     arguments = "rhs, t, h, lower, upper, y, p, k"
     lines = [
         "n, m, linear = control.n_states, len(y), control.linear",
-        "_factorize(n, h, space.slopes, space.factors, space.pivots)",
+        "_factorize(n, h, linear.pattern, space)",
         "begin, right = min(max(t, lower), upper), space.extra[0]",
     ]
     scope: dict[str, object] = {"_factorize": _factorize, "_finish_stage": _finish_stage, "_accept": _accept}
