@@ -1,4 +1,4 @@
-r"""One trajectory by an adaptive pair of Dormand and Prince or by Rodas5P, compiled once for every right-hand side.
+r"""Trajectories by an adaptive one-step method, compiled once for every right-hand side.
 
 The starting step and the controller are those of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
 section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is told as in their codes

@@ -25,7 +25,7 @@ from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, factorize_sparse, solve_sparse
-from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
+from invsamp.solvers.ode.integrators.stage_programs import Call, Place, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
 from invsamp.solvers.ode.integrators.trajectories import Control, Linear
@@ -268,7 +268,7 @@ def _attempt() -> Jitted:
     ]
     scope: dict[str, object] = {"_factorize": _factorize, "_finish_stage": _finish_stage, "_accept": _accept}
     for s in range(STAGES):
-        states = ("z", 0) if s else ("y", 0)
+        states: Place = ("z", 0) if s else ("y", 0)
         moved = [Sum(("z", 0), ("y", 0), "1", _row(A[s]))] if s else []
         scope[f"stage{s}"] = program([*moved, Call(NODES[s], states, s)])
         scope[f"earlier{s}"] = program([Sum(("z", 0), ("k", s), "1 / h", _row(C[s]))])
