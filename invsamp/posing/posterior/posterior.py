@@ -43,6 +43,8 @@ from invsamp.simulations.stored_model import stored
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
+#: Columns that a text lists one by one.
+_LISTED = 30
 
 
 class Posterior:
@@ -170,9 +172,15 @@ class Posterior:
         data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
         noise = "a log likelihood" if isinstance(self.noise, GivenLikelihood) else repr(self.noise)
         return (
-            f"Posterior({self.dimension} parameters {list(self.labels)}, {data}, "
+            f"Posterior({self.dimension} parameters {self._named()}, {data}, "
             f"fidelities {list(self.fidelities)}, {noise}, {self.sampling_domain!r})"
         )
+
+    def _named(self) -> str:
+        """All columns by their labels; of many, the names with their shapes."""
+        if self.dimension <= _LISTED:
+            return str(list(self.labels))
+        return str([name if not shape else f"{name}{list(shape)}" for name, shape in self.shapes.items()])
 
     def _repr_html_(self) -> str:
         return as_html(self)
