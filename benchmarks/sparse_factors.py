@@ -12,6 +12,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -66,6 +67,30 @@ def pardiso(matrix: sparse.csr_matrix, right: np.ndarray) -> tuple[float, Callab
     return seconds(lambda: phase(11)), lambda: phase(22), lambda: phase(33)
 
 
+def compare(name: str, full: sparse.csr_matrix, free: np.ndarray, points: np.ndarray, peer: bool, rows: bool) -> None:
+    """Print a row of the table for each contestant."""
+    right = np.zeros((full.shape[0], 1))
+    right[free, 0] = np.random.default_rng(1).standard_normal(len(free))
+    ways = {"fronts": lambda: Multifrontal.make(full, free, points)}
+    if rows:
+        ways["rows"] = lambda: Elimination.make(full, free)
+    contestants = {}
+    for label, analyze in ways.items():
+        analysis = seconds(analyze)
+        factor = partial(analyze().factor, full.data)
+        contestants[label] = analysis, factor, partial(factor().solve, right)
+    if peer:
+        contestants["pardiso"] = pardiso(full[free][:, free], np.ascontiguousarray(right[free, 0]))
+    times = {label: ([], []) for label in contestants}
+    for _ in range(5):
+        for label, (_, factor, solve) in contestants.items():
+            times[label][0].append(seconds(factor))
+            times[label][1].append(seconds(solve))
+    for label, (analysis, _, _) in contestants.items():
+        factor, solve = (min(found) for found in times[label])
+        print(f"| {name} | {label} | {analysis:.3g} | {factor:.3g} | {solve:.3g} | {factor + 2 * solve:.3g} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, nargs="*", default=[128, 256, 512])
@@ -74,38 +99,11 @@ def main() -> None:
     peer = importlib.util.find_spec("pypardiso") is not None
     if not peer:
         print("pypardiso is not installed: skipped")
-    cases = [(f"{k} x {k}", square, k) for k in arguments.cells] + [(f"{k}^3", cube, k) for k in arguments.cube]
     print("| mesh | by | analysis | factorization | solve | gradient |\n|---|---|---|---|---|---|")
-    for name, make, size in cases:
-        full, free, points = make(size)
-        right = np.zeros((full.shape[0], 1))
-        right[free, 0] = np.random.default_rng(1).standard_normal(len(free))
-        contestants = {}
-        for label, analyze in (
-            ("fronts", lambda: Multifrontal.make(full, free, points)),
-            ("rows", lambda: Elimination.make(full, free)),
-        ):
-            if label == "rows" and (full.shape[0] > 1e5 or make is cube):
-                continue
-            began = time.process_time()
-            elimination = analyze()
-            analysis = time.process_time() - began
-            factors = elimination.factor(full.data)
-            contestants[label] = (
-                analysis,
-                lambda elimination=elimination: elimination.factor(full.data),
-                lambda factors=factors: factors.solve(right),
-            )
-        if peer:
-            contestants["pardiso"] = pardiso(full[free][:, free], np.ascontiguousarray(right[free, 0]))
-        times = {label: ([], []) for label in contestants}
-        for _ in range(5):
-            for label, (_, factor, solve) in contestants.items():
-                times[label][0].append(seconds(factor))
-                times[label][1].append(seconds(solve))
-        for label, (analysis, _, _) in contestants.items():
-            factor, solve = (min(found) for found in times[label])
-            print(f"| {name} | {label} | {analysis:.3g} | {factor:.3g} | {solve:.3g} | {factor + 2 * solve:.3g} |")
+    for cells in arguments.cells:
+        compare(f"{cells} x {cells}", *square(cells), peer, rows=cells <= 256)
+    for cells in arguments.cube:
+        compare(f"{cells}^3", *cube(cells), peer, rows=False)
 
 
 if __name__ == "__main__":
