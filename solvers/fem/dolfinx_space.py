@@ -21,7 +21,7 @@ from invsamp.solvers.foreign import Comm
 
 
 class DolfinxSpace(Space):
-    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
+    """P1 on simplices, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def _distribute(mesh: Mesh, comm: Comm) -> tuple[Partition, Numbers]:
     spread = _dolfinx.cell_mesh(comm, mesh.points, mesh.cells)
     space = _dolfinx.function_space(spread, "Lagrange", 1)
     dofs, nodes = (
-        _round(_dolfinx.cell_dofs(space)),
-        _round(_dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)]),
+        _round(_dolfinx.cell_dofs(space), mesh.kind),
+        _round(_dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)], mesh.kind),
     )
     index_map = space.dofmap.index_map
     owned = int(index_map.size_local)
@@ -113,6 +113,6 @@ def _distribute(mesh: Mesh, comm: Comm) -> tuple[Partition, Numbers]:
     return Partition(renumbered[dofs][by_number], cells[by_number], numbers, halo, comm), position[numbers]
 
 
-def _round(corners: Numbers) -> Numbers:
+def _round(corners: Numbers, kind: str) -> Numbers:
     """Corners (c, k) in the order in which one goes round; dolfinx has those of a parallelogram row by row."""
-    return corners[:, [0, 1, 3, 2]] if corners.shape[1] == 4 else corners
+    return corners[:, [0, 1, 3, 2]] if kind == "parallelograms" else corners
