@@ -4,6 +4,17 @@ from invsamp.solvers.fem.fields import LogField
 from invsamp.solvers.fem.foreign_mesh import extended
 from invsamp.solvers.fem.links import LogitField, SoftplusField
 from invsamp.solvers.fem.nodal import Nodal
+from invsamp.solvers.fields.besov import BesovField, besov
 from invsamp.solvers.fields.matern import MaternField, matern
 
-__all__ = ["LogField", "LogitField", "MaternField", "Nodal", "SoftplusField", "extended", "matern"]
+__all__ = [
+    "BesovField",
+    "LogField",
+    "LogitField",
+    "MaternField",
+    "Nodal",
+    "SoftplusField",
+    "besov",
+    "extended",
+    "matern",
+]

@@ -68,6 +68,7 @@ def fields_calls() -> dict[str, Call]:
         "fields.GaussianBump": Call(heat.GaussianBump),
         "fields.LogitField": Call(fields_on_meshes.LogitField, {"inner": "k"}, {"inner": field}),
         "fields.SoftplusField": Call(fields_on_meshes.SoftplusField, {"inner": "k"}, {"inner": field}),
+        "fields.besov": Call(fields_on_meshes.besov, {"shape": (2, 2)}, {"shape": {"integer", "entries"}}),
         "fields.extended": Call(fields_on_meshes.extended, {"mesh": unit_square(2), "margin": 0.5}),
         "fields.Nodal": Call(fields_on_meshes.Nodal, {"parameter": "u", "mesh": unit_square(2)}),
         "fields.matern": Call(
