@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, integer, one_of, optional
+from invsamp.arguments import array, instance, integer, one_of, optional
 from invsamp.maximizing import maximize
 from invsamp.modes import Modes
 from invsamp.posing.noise.known_covariance import gaussian_covariance
@@ -33,20 +33,37 @@ class SensorDesign:
         Expected information gain, in nats, of the first 0, 1, 2, ... of them.
     reduction : ndarray, shape (count + 1,)
         By how much the first 0, 1, 2, ... of them reduce the sum of the variances of the parameters that count.
-    candidates : int
+    predicted : ndarray, shape (m, m)
+        Covariance of the predictions of all candidates over the prior, in units of the noise's sds.
     """
 
     criterion: str
     chosen: npt.NDArray[np.intp]
     information: Array
     reduction: Array
-    candidates: int
+    predicted: Array
 
     def __repr__(self) -> str:
         return (
-            f"SensorDesign({self.criterion}-optimal, {len(self.chosen)} of {self.candidates} candidates: "
+            f"SensorDesign({self.criterion}-optimal, {len(self.chosen)} of {len(self.predicted)} candidates: "
             f"{self.information[-1]:.3g} nats)"
         )
+
+    def information_of(self, sensors: Sequence[int] | npt.NDArray[np.intp]) -> Array:
+        """Expected information, in nats, of the first 0, 1, 2, ... of other sensors, by their numbers, shape (k + 1,).
+
+        Raises
+        ------
+        ValueError
+            If a number is none of the candidates', or occurs twice.
+        """
+        most = len(self.predicted) - 1
+        chosen = array("sensors", sensors, ("k",), least=0, most=most, whole=True, empty=True).astype(np.intp)
+        if len(set(chosen.tolist())) < len(chosen):
+            raise ValueError(f"sensors must be distinct, got {chosen.tolist()}")
+        # of the Cholesky factor of I + C, the squared diagonal holds the ratios of the determinants
+        factor = np.linalg.cholesky(np.eye(len(chosen)) + self.predicted[np.ix_(chosen, chosen)])
+        return np.concatenate([[0.0], np.cumsum(np.log(np.diag(factor)))])
 
 
 def choose_sensors(
@@ -150,6 +167,8 @@ def _changes(posterior: Posterior, position: Array, directions: Array) -> Array:
 def _greedy(criterion: str, count: int, predicted: Array, changes: Array, variances: Array) -> SensorDesign:
     """From the covariance (m, m) of the predictions, and that of predictions and parameters (m, k), of the prior."""
     chosen: list[int] = []
+    scales = np.sqrt(variances)
+    standardized = predicted / scales[:, None] / scales
     information, reduction = [0.0], [0.0]
     left = np.ones(len(variances), dtype=bool)
     for _ in range(count):
@@ -164,4 +183,4 @@ def _greedy(criterion: str, count: int, predicted: Array, changes: Array, varian
         weight = predicted[:, best] / total[best]
         changes = changes - np.outer(weight, changes[best])
         predicted = predicted - np.outer(weight, predicted[best])
-    return SensorDesign(criterion, np.array(chosen), np.array(information), np.array(reduction), len(variances))
+    return SensorDesign(criterion, np.array(chosen), np.array(information), np.array(reduction), standardized)

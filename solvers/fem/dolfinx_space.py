@@ -14,7 +14,7 @@ from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
-from invsamp.solvers.fem.petsc_factors import PetscFactors, Plan
+from invsamp.solvers.fem.petsc_factors import LARGE, PetscFactors, Plan
 from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.space import Partition, Space
 from invsamp.solvers.foreign import Comm
@@ -47,17 +47,20 @@ class DolfinxSpace(Space):
         super().__init__(mesh, part)
         self._plans: dict[bytes, Plan] = {}
 
-    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
-        """Factor a matrix, with the nodes of the mask fixed."""
-        if self._halo is None:
+    def factor(self, matrix: Matrix, fixed: Mask, few: bool = False) -> Factors:
+        """Factor a matrix, with the nodes of the mask fixed; ``few`` says that there will be few right-hand sides."""
+        size = len(self.mesh.points)
+        multigrid = few and size >= LARGE
+        if self._halo is None and not multigrid:
             return super().factor(matrix, fixed)
         fixed = np.asarray(fixed, dtype=bool)
-        local = self._halo.extend(fixed[:, None].astype(float))[:, 0] > 0
+        local = fixed if self._halo is None else self._halo.extend(fixed[:, None].astype(float))[:, 0] > 0
         # two masks that differ elsewhere may be alike on this rank
         key = b"".join(self.comm.allgather(hashlib.sha256(local.tobytes()).digest()))
         if key not in self._plans:
-            self._plans[key] = Plan(self._halo, self._pattern, local, self._positions, len(self.mesh.points))
-        return PetscFactors(self._plans[key], matrix.entries)
+            owned = len(self.node_numbers)
+            self._plans[key] = Plan(self.comm, owned, self._pattern, local, self._positions, size)
+        return PetscFactors(self._plans[key], matrix.entries, multigrid)
 
     def cell_products(self, u: Array, v: Array) -> Array:
         """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k)."""

@@ -92,8 +92,8 @@ class Space:
         """The matrix a * first + b * second."""
         return self._matrix(a * first.entries + b * second.entries)
 
-    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
-        """Factor a matrix, with the nodes of the mask fixed."""
+    def factor(self, matrix: Matrix, fixed: Mask, few: bool = False) -> Factors:
+        """Factor a matrix, with the nodes of the mask fixed; ``few`` says that there will be few right-hand sides."""
         key = np.packbits(fixed).tobytes()
         if key not in self._eliminations:
             self._eliminations[key] = Elimination.make(self._pattern, np.flatnonzero(~np.asarray(fixed, dtype=bool)))

@@ -54,7 +54,7 @@ def matern(
         `invsamp.solvers.fem.random_fields.Matern`. A str names an unknown of the prior, or is a formula of names.
     sd : float, > 0, or str; or array (n,), or function of points (n, d)
         Standard deviation at a point. A str as for ``range``.
-    smoothness : float in (0, 10]
+    smoothness : float in (0, 7]
         :math:`\nu`: the field is less than :math:`\nu` times differentiable. Where :math:`\alpha` is even, as for 1 in
         the plane, a draw takes one solve for each half of it; otherwise a rational function takes ten more, with a
         relative error of the operator's power below 0.001.
@@ -100,7 +100,7 @@ def matern(
     """
     mesh = as_mesh("mesh", mesh)
     size = len(mesh.points)
-    nu = real("smoothness", smoothness, above=0, most=10)
+    nu = real("smoothness", smoothness, above=0, most=7)
     one_of("boundary", boundary, ("robin", "neumann"))
     names: dict[str, str] = {}
     if isinstance(range, str):

@@ -47,6 +47,17 @@ def test_each_next_sensor_is_the_best_beside_the_others(criterion):
         assert design.reduction[k + 1] == pytest.approx(dense([])[1] - trace, rel=1e-6)
 
 
+def test_the_information_of_other_sensors_is_that_of_dense_determinants():
+    design = choose_sensors(posed(), 2, at={"u": np.zeros(16)})
+    np.testing.assert_allclose(design.information_of(design.chosen), design.information, rtol=1e-8)
+    others = [6, 0, 3]
+    np.testing.assert_allclose(
+        design.information_of(others)[1:], [dense(others[: k + 1])[0] for k in range(3)], rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="sensors must be distinct"):
+        design.information_of([1, 1])
+
+
 def test_the_greedy_choice_is_near_the_best_of_all():
     """At least 63% by theory; the worst set is far below."""
     found = choose_sensors(posed(), 3, at={"u": np.zeros(16)}).information[-1]
