@@ -1,8 +1,8 @@
 """How well does a plate conduct, at each of a thousand points? A Gaussian field on a mesh from 64 temperatures.
 
 The unknown is the log conductivity at the 1,089 nodes of a mesh, with a Matern prior of range 0.4 and sd 1. The data
-come from a finer mesh, with an error of 5%. The maps show the mean beside the truth, and the sds of posterior and prior.
-The last figure shows what the first sensors would tell if they were chosen one by one, and if they were taken at random.
+come from a finer mesh, with an error of 5%. The maps show the mean beside the truth, and the sds of posterior and
+prior. The last figure shows what the first sensors would tell: chosen one by one, and taken at random.
 """
 
 from __future__ import annotations
