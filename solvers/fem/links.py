@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from invsamp.arguments import real, store
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import Field, FieldValues, InRegion
+from invsamp.solvers.fem.field_contract import Field, FieldValues, InRegion, grids_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Link(ABC):
     def sizes(self) -> tuple[int, ...]:
         """As `Field.sizes`."""
         return self._field.sizes
+
+    @property
+    def grids(self) -> dict[str, str]:
+        """See `invsamp.solvers.fem.field_contract.grids_of`."""
+        return grids_of(self._field)
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""

@@ -61,6 +61,11 @@ class Nodal:
         """As `Field.sizes`."""
         return (len(self.mesh.points),)
 
+    @property
+    def grids(self) -> dict[str, str]:
+        """See `invsamp.solvers.fem.field_contract.grids_of`."""
+        return {self.parameter: self.mesh.digest}
+
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
         return Linear(self._rows(np.asarray(points, dtype=float)))

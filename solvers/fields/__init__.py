@@ -4,8 +4,8 @@ from invsamp.solvers.fem.fields import LogField
 from invsamp.solvers.fem.foreign_mesh import extended
 from invsamp.solvers.fem.links import LogitField, SoftplusField
 from invsamp.solvers.fem.nodal import Nodal
-from invsamp.solvers.fields.besov import BesovField, besov
-from invsamp.solvers.fields.matern import MaternField, matern
+from invsamp.solvers.fields.besov_prior import BesovField, besov
+from invsamp.solvers.fields.whittle_matern import MaternField, matern
 
 __all__ = [
     "BesovField",

@@ -64,6 +64,11 @@ class Observation:
         return self.equation.sizes
 
     @property
+    def grids(self) -> dict[str, str]:
+        """Digests of the meshes at whose nodes unknowns are the values, by name."""
+        return self.equation.grids
+
+    @property
     def comm(self) -> Comm:
         """The communicator over which the mesh is spread, or None."""
         return self.equation.comm

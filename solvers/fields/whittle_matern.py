@@ -183,6 +183,11 @@ class MaternField:
         return found.hexdigest()
 
     @property
+    def grid(self) -> str:
+        """Digest of the mesh."""
+        return self.mesh.digest
+
+    @property
     def size(self) -> int:
         """Number of nodes n."""
         return len(self.mesh.points)
