@@ -35,6 +35,8 @@ class PosedModel:
         Which data these are, in C order; None: all.
     inputs : tuple of str
         Names of the columns that the model gets, fixed or not.
+    unknowns : tuple of str
+        Names of the parameters among these that are not fixed.
     """
 
     model: GuardedModel
@@ -42,6 +44,7 @@ class PosedModel:
     noise: BoundNoise
     among: Indices | None
     inputs: tuple[str, ...] = ()
+    unknowns: tuple[str, ...] = ()
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, tied columns included."""
@@ -91,7 +94,7 @@ def posed_model(
     shapes = {
         name: prior.fixed[name].shape if name in prior.fixed else prior.known_names.shapes[name] for name in names
     }
-    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(shapes))
+    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(shapes), tuple(free))
 
 
 def noise_of(

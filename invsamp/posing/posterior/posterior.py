@@ -270,6 +270,10 @@ class Posterior:
         """Columns of theta that a fidelity's model gets, in its order; those of what is tied stand behind them."""
         return self._posed[self._fidelity(fidelity)].columns
 
+    def unknown_names(self, fidelity: str | None = None) -> tuple[str, ...]:
+        """Names of what a fidelity's model gets and is not fixed, in the order of `columns`."""
+        return self._posed[self._fidelity(fidelity)].unknowns
+
     def given(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """What a fidelity's model gets (batch, p) of theta (batch, dimension), with what is tied to it and fixed."""
         name, points = self._fidelity(fidelity), widened(self.prior, self._theta(theta))
