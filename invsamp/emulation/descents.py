@@ -85,7 +85,6 @@ class Descents:
         self._runs, self.scale, self._posterior = simulations, scale, simulations.posterior
         self._rng, self._mean, self.spread = rng, np.median(prior, axis=0), spread_of(prior)
         self.input_spread = spread_of(simulations.coordinates_at(prior))
-        self._reference = self._posterior.to_theta(self._mean[None])[0]
         self.of_noise = self._noise_columns()
         self.bounds = self._bounds(prior)
         self.all: list[Descent] = []
@@ -162,7 +161,7 @@ class Descents:
         eta = self.scale.encode(runs.outputs[good])
         about = descent.coordinates, descent.eta
         model, descent.weakest = regressed(runs.inputs, *about, runs.coordinates[good], eta, self.input_spread)
-        return energy_of(self._posterior, model, self.scale, self._reference)
+        return energy_of(self._posterior, model, self.scale)
 
     def _covariance(self, descent: Descent) -> Array:
         return laplace(self._regression(descent), descent.position, self.spread)
@@ -257,7 +256,7 @@ class Descents:
             return position
         inputs = self._runs.coordinates_at(position[None])[0]
         model = LinearModel(self._runs.inputs, inputs, eta, np.zeros((len(eta), len(inputs))))
-        potential = energy_of(self._posterior, model, self.scale, self._reference)
+        potential = energy_of(self._posterior, model, self.scale)
         lower, upper = self._within(position, np.where(self.of_noise, 6.0, 0.0) * self.spread)
         return minimized(potential, np.clip(position, lower, upper), lower, upper)[0]
 

@@ -117,10 +117,9 @@ class EmulatedPosterior(Posterior):
         alone = posterior.alone(fidelity).with_forward({EMULATOR: EmulatedModel(emulator)})
         vars(self).update(vars(alone))
         self.emulator, self.of = emulator, posterior
-        reference = posterior.to_theta(posterior.reference().mean[None])[0]
         scales = emulator.scales if uncertain else np.zeros_like(emulator.scales)
         noise = posterior._posed[fidelity].noise  # noqa: SLF001 (its base class)
-        self.likelihood = EmulatedLikelihood(noise, emulator.components, scales, reference)
+        self.likelihood = EmulatedLikelihood(noise, emulator.components, scales)
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, with the emulator's variance."""
@@ -140,5 +139,3 @@ class EmulatedPosterior(Posterior):
         theta = self.to_theta(position)
         packed = self.emulator.packed(given(self, theta))[0]
         return np.asarray(np.sqrt(self.likelihood.error_variance(theta, packed)))
-
-

@@ -61,9 +61,10 @@ def emulated(
     posterior = simulations.posterior
     prior = posterior.sample_start(rng, PRIOR_DRAWS)
     scale = output_scale(simulations.noise, posterior.to_theta(prior), rng)
-    points = max(2 * batch, 2 * simulations.inputs.coordinates.dimension)
+    inputs = simulations.inputs.coordinates.dimension
+    points = max(min(2 * batch, 4 * inputs + 4), 2 * inputs, descents)
     found, _ = search(simulations, scale, prior, points, descents, rng)
-    report(f"{len(found.weighty)} mode(s) after {len(simulations)} simulations")
+    report(f"{len(found.weighty)} mode(s) after {simulations.made} simulations")
     modes = [Mode(one.position, one.covariance) for one in found.weighty]
     noise = _noise(simulations, scale, found.minima[0].position)
     rounds = Rounds(simulations, scale, modes, batch, rng)

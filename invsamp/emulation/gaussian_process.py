@@ -100,6 +100,7 @@ class GaussianProcess:
         precision = np.square(self._inverse_factor).sum(axis=0)
         return self._weights / precision[:, None], 1.0 / precision
 
+    @np.errstate(over="ignore", invalid="ignore")  # beyond where anybody samples
     def predict(self, x: Array) -> Prediction:
         """Mean and variance at inputs (batch, p), with their derivatives."""
         h = self.hyperparameters
@@ -109,6 +110,7 @@ class GaussianProcess:
         whitened = k @ self._inverse_factor.T
         variance = np.maximum(prior - np.square(whitened).sum(axis=1), 0.0)
 
+        @np.errstate(over="ignore", invalid="ignore")
         def pull_back(by_mean: Array, by_variance: Array) -> Array:
             by_k = by_mean @ self._weights.T
             by_k -= 2.0 * by_variance[:, None] * (whitened @ self._inverse_factor)
@@ -149,7 +151,9 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length)
     options = {"maxiter": iterations}
     bounds = list(zip(lower, upper, strict=True))
-    found = minimize(objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found = minimize(
+        objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
     return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x))
 
 

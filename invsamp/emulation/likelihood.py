@@ -38,15 +38,14 @@ class EmulatedLikelihood:
     components : Components
     scales : ndarray, shape (k,)
         Variances of the components where that factor is 1; 0 where they are known.
-    reference : ndarray, shape (dimension,)
-        Theta from which the noise takes what it needs where its curvature does not depend on theta.
     """
 
     independent = False
 
-    def __init__(self, noise: BoundNoise, components: Components, scales: Array, reference: Array) -> None:
+    def __init__(self, noise: BoundNoise, components: Components, scales: Array) -> None:
         self._noise, self._components, self._scales = noise, components, scales
-        self._reference = reference
+        self._fixed: float | None = None  # curvature of a noise without unknowns
+        self._columns: list[int] | None = None  # of theta, on which the curvature depends
         self.names, self.size, self.outputs = noise.names, noise.size, len(scales) + 2
         self._certain = not scales.any()
 
@@ -120,7 +119,7 @@ class EmulatedLikelihood:
             ends.append((by_components, by_theta))
         found[:, :-2] += (ends[0][0] - ends[1][0]) / (2.0 * step)
         slope += (ends[0][1] - ends[1][1]) / (2.0 * step)
-        for column in self._columns:
+        for column in self._changing(theta[:1]):
             move = _RELATIVE * np.maximum(np.abs(theta[:, column]), _RELATIVE)
             shifted = [theta.copy(), theta.copy()]
             shifted[0][:, column] += move
@@ -128,39 +127,39 @@ class EmulatedLikelihood:
             up, down = (self._curvature(one) for one in shifted)
             slope[:, column] += by_b * (up - down) / (2.0 * move)
 
-    @cached_property
-    def _columns(self) -> list[int]:
-        """Columns of theta on which the curvature depends."""
-        if not (self.names and self._noise.independent):
-            return []
-        changed = []
-        at = self._curvature(self._reference[None])
-        for column in range(len(self._reference)):
-            moved = self._reference[None].copy()
-            moved[0, column] += 1e-3 * max(abs(moved[0, column]), 1e-3)
-            if self._curvature(moved) != at:
-                changed.append(column)
-        return changed
-
-    @cached_property
-    def _fixed_curvature(self) -> float:
-        if not self._noise.independent:
-            return 1.0
-        return float(self._of_noise(self._reference[None])[0])
+    def _changing(self, theta: Array) -> list[int]:
+        """Columns of theta (1, dimension) on which the curvature depends."""
+        if self._columns is None:
+            moves = 1e-3 * np.maximum(np.abs(theta), 1e-3)
+            moved = theta + np.diag(moves[0])
+            changed = self._curvature(moved) != self._curvature(theta)
+            self._columns = np.flatnonzero(changed).tolist()
+        return self._columns
 
     def _curvature(self, theta: Array) -> Array:
         """The noise's curvature (batch,) in its units, mean over outputs by how much the emulator errs there."""
-        if not (self.names and self._noise.independent):
-            return np.full(len(theta), self._fixed_curvature)
+        if not self._noise.independent:
+            return np.ones(len(theta))
+        if not self.names:
+            return np.full(len(theta), self._known(theta[:1]))
         return self._of_noise(theta)
 
+    def _known(self, theta: Array) -> float:
+        if self._fixed is None:
+            self._fixed = float(self._of_noise(theta)[0])
+        return self._fixed
+
+    @cached_property
+    def _shifted(self) -> tuple[Array, Array]:
+        """Outputs a little above the data, and what slopes by them count, for `_of_noise`."""
+        weight = (self._scales[:, None] * np.square(self._components.rows)).sum(axis=0)
+        seen = np.isfinite(self._noise.data)
+        weight = np.where(seen, weight, 0.0) / weight[seen].sum()
+        data = np.where(seen, self._noise.data, self._components.scale.decode(self._components.mean[None]).y[0])
+        decoded = self._components.scale.decode(self._components.scale.encode(data) + _STEP)
+        return decoded.y, decoded.slope * weight / _STEP
+
     def _of_noise(self, theta: Array) -> Array:
-        places = self._noise.places
-        weight = (self._scales[:, None] * np.square(self._components.rows[:, places])).sum(axis=0)
-        weight /= weight.sum()
-        data = self._noise.data[places]
-        decoded = self._components.scale.decode(self._components.scale.encode(self._noise.data[None]))
-        slope = np.square(decoded.slope[0, places]) * weight
-        index = np.broadcast_to(np.arange(len(places)), (len(theta), len(places)))
-        bends = self._noise.bends(theta, np.broadcast_to(data, index.shape).copy(), index)
-        return np.asarray(np.maximum(np.where(np.isfinite(bends), bends, 0.0) @ slope, 1e-12))
+        y, weight = self._shifted
+        by_y = self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy())
+        return np.asarray(np.maximum(-by_y @ weight, 1e-12))

@@ -15,9 +15,7 @@ from invsamp.protocols import Array
 _NEAREST, _ITERATIONS = 6, 20
 
 
-def local_energy(
-    simulations: Simulations, scale: OutputScale, center: Array, spread: Array
-) -> PosteriorPotential:
+def local_energy(simulations: Simulations, scale: OutputScale, center: Array, spread: Array) -> PosteriorPotential:
     """The energy by the mean of an emulator about the coordinates (p,) of some inputs; prior sds are ``spread``."""
     away = (simulations.coordinates - center) / spread
     distance = np.where(simulations.succeeded, np.square(away).sum(axis=1), np.inf)

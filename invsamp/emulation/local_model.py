@@ -87,11 +87,11 @@ def regressed(
     return LinearModel(inputs, center, eta, (slope / spread[:, None]).T), vectors[:, 0] / np.sqrt(values[0])
 
 
-def energy_of(posterior: Posterior, model: LinearModel, scale: OutputScale, reference: Array) -> PosteriorPotential:
+def energy_of(posterior: Posterior, model: LinearModel, scale: OutputScale) -> PosteriorPotential:
     """The energy, in positions, of a linear model."""
     posed = posterior._posed[posterior.fidelities[-1]]  # noqa: SLF001
     components = Components(scale, model.eta, np.ascontiguousarray(model.jacobian.T))
-    likelihood = EmulatedLikelihood(posed.noise, components, np.zeros(len(model.center)), reference)
+    likelihood = EmulatedLikelihood(posed.noise, components, np.zeros(len(model.center)))
     return PosteriorPotential(
         posterior._sampled,  # noqa: SLF001
         posterior.coordinates,

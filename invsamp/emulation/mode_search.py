@@ -19,8 +19,8 @@ from invsamp.protocols import Array
 
 #: Descents on the emulator, and how many of the minima that it predicts are simulated at a time.
 FREE, LOOKED_AT = 32, 4
-#: A predicted minimum is simulated if it is at most so far above the lowest one known, if the emulator is so sure of its
-#: energy, and if the energy between the two rises by so much.
+#: A predicted minimum is simulated if it is at most so far above the lowest one known, if the emulator is so sure of
+#: its energy, and if the energy between the two rises by so much.
 ABOVE, SURE, BARRIER = 6.0, 2.0, 1.0
 #: Minima of less mass than this share, in logs, are left out.
 NEGLIGIBLE = 8.0

@@ -1,4 +1,4 @@
-"""Outputs of a simulator as the emulator sees them: in units of the noise of the data, and logs where this multiplies."""
+"""Outputs of a simulator as the emulator sees them: in units of the data's noise, logs where this multiplies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OutputScale:
 
     def encode(self, y: Array) -> Array:
         """Numbers (batch, m) of outputs."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):  # where outputs are no logs
             return np.where(self.log, np.log(np.maximum(y, self.least)), y) / self.scale
 
     def decode(self, eta: Array) -> Decoded:

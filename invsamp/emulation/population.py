@@ -1,8 +1,9 @@
 """A population of chains that samples an emulated posterior: many at once, for nothing but arithmetic.
 
-Hamiltonian moves, whose metric is the population's covariance, and independent proposals from a mixture of Gaussians, one
-for each mode, that carry the weights of modes (Neal 2011, "MCMC using Hamiltonian dynamics"; Tierney 1994). Draws that
-are reported come from `invsamp.sample`; these choose where to simulate next.
+Hamiltonian moves, whose metric is the population's covariance, and independent proposals from a mixture of Gaussians,
+one for each mode, that carry the weights of modes (Neal 2011, "MCMC using Hamiltonian dynamics"; Tierney 1994, "Markov
+chains for exploring posterior distributions", section 2.3.3). These draws choose where to simulate next; those that are
+reported come from the same engine as those of `invsamp.sample`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng:
     kept, energies, settled = [], [], False
     for k in range(BLOCKS):
         position, energy = chains.moved(position, BLOCK, 1.0)
-        kept.append(position), energies.append(energy)
+        kept.append(position)
+        energies.append(energy)
         if k >= 11 and k % 6 == 5:
             third = len(kept) // 3
             if settled := _agree(np.concatenate(kept[third : 2 * third]), np.concatenate(kept[2 * third :])):
@@ -88,9 +90,7 @@ def _agree(one: Array, other: Array) -> bool:
 def _refitted(draws: Array, modes: list[Mode]) -> list[Mode]:
     """The modes' Gaussians from the draws that are nearest to each."""
     away = [draws - mode.center for mode in modes]
-    distance = [
-        np.einsum("ni,ij,nj->n", a, np.linalg.inv(m.covariance), a) for a, m in zip(away, modes, strict=True)
-    ]
+    distance = [np.einsum("ni,ij,nj->n", a, np.linalg.inv(m.covariance), a) for a, m in zip(away, modes, strict=True)]
     label = np.argmin(distance, axis=0)
     found = []
     for k, mode in enumerate(modes):
@@ -139,7 +139,7 @@ class _Chains:
             there = there + step * moving @ self._metric.T
             value, gradient = self._evaluate(there, temperature)
             moving = moving - (step if k < count - 1 else 0.5 * step) * gradient @ self._metric
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             change = value - energy + 0.5 * np.square(moving).sum(axis=1) - 0.5 * np.square(momentum).sum(axis=1)
         change = np.where(np.isfinite(change), change, np.inf)
         taken = np.log(self.rng.random(len(position))) < -change
@@ -150,9 +150,7 @@ class _Chains:
     def _jumped(self, position: Array, energy: Array) -> tuple[Array, Array]:
         number = self.rng.integers(len(self.modes), size=len(position))
         noise = self.rng.standard_normal(position.shape)
-        there = np.array(
-            [self.modes[k].center + self._factors[k] @ e for k, e in zip(number, noise, strict=True)]
-        )
+        there = np.array([self.modes[k].center + self._factors[k] @ e for k, e in zip(number, noise, strict=True)])
         value = self.potential.energy(there)
         ratio = energy - value + self._log_mixture(position) - self._log_mixture(there)
         taken = np.log(self.rng.random(len(position))) < np.nan_to_num(ratio, nan=-np.inf)

@@ -1,11 +1,11 @@
 """When an emulation stops.
 
-The rule is stated in advance, and looks at true simulations alone. Energies of posterior draws that were simulated after
-the emulator had predicted them have errors. With the errors' sd, over the last two batches, of at most `HELD_OUT` no
+The rule is stated in advance, and looks at true simulations. Energies of posterior draws that were simulated after the
+emulator had predicted them have errors. With an sd of these, over the last two batches, of at most `HELD_OUT` no
 posterior mean moves by more than that many sds, whatever the errors depend on (Cauchy and Schwarz), and in practice by
-much less. Besides, the emulator's own sd of the misfit has to be below `PREDICTED`, no error at a point of large variance
-within the posterior's mass may be larger than `WIDE`, chains have to agree, and the posterior may not have changed since
-the round before. Where all errors are small, `TINY`, one batch is enough.
+much less. Besides, the emulator's own sd of the misfit has to be below `PREDICTED`, no error at a point of large
+variance within the posterior's mass may be larger than `WIDE`, chains have to agree, and the posterior may not have
+changed since the round before. Where all errors are small, `TINY`, one batch is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from invsamp.emulation.rounds import Round
 
 #: Sd of the errors at posterior draws; by the emulator itself; largest error elsewhere within the mass.
-HELD_OUT, PREDICTED, WIDE = 0.15, 0.3, 0.5
+HELD_OUT, PREDICTED, WIDE = 0.1, 0.3, 0.5
 #: What one batch has to stay below to be enough.
 TINY = 0.1
 #: Changes of means, in sds, and of logs of sds from round to round.
