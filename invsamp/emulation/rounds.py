@@ -17,9 +17,9 @@ from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
 #: Simulations count as near whose mean squared distance from a mode, for each input, is below this.
-NEAR = 9.0
+NEAR = 16.0
 #: But there are at least so many of them for each input, and four more.
-LEAST_NEAR = 2
+LEAST_NEAR = 3
 #: Draws of the posterior from which the best points of the next batch are chosen, beside the wide ones.
 POOL = 64
 #: Energies up to this far above nearly all of the posterior's count as within it.
