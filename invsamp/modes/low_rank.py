@@ -22,7 +22,7 @@ import numpy as np
 
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
-from invsamp.modes.products import BLOCK, Products, times
+from invsamp.modes.products import BLOCK, Products
 from invsamp.protocols import Array, Reference
 
 #: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence.
@@ -66,9 +66,7 @@ class LowRankGaussian:
     @property
     def variances(self) -> Array:
         """Of each coordinate, shape (d,)."""
-        factor, vectors, values = self.metric.factor, self.metric.vectors, self.metric.values
-        whole = factor**2 if factor.ndim == 1 else np.square(factor).sum(axis=1)
-        return np.asarray(whole - np.square(times(factor, vectors)) @ (values / (1.0 + values)))
+        return self.metric.variances
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
