@@ -78,7 +78,7 @@ class InfinityHamiltonian(_Rotations):
     MCMC for infinite-dimensional inverse problems", J. Comput. Phys. 335; there in each step anew.
     """
 
-    length: float = 2.5
+    length: float = 1.6
     reference: ModeReference | None = field(default=None, repr=False)
     name: ClassVar[str] = "infinity_hmc"
 

@@ -215,7 +215,7 @@ def pcn(
 def infinity_hmc(
     step_size: float | Schedule | None = None,
     *,
-    length: float = 2.5,
+    length: float = 1.6,
     reference: Modes | None = None,
     fidelity: str | int = "finest",
     boundary: Boundary | str = "reflect",

@@ -51,7 +51,7 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")
     if not potentials[-1].tangents:
         said += ", as the model has no tangents: two gradients for each product"
-    return _judged(found, prior, d, said)
+    return _judged(found, prior, most, said)
 
 
 def field_sampler(reference: ModeReference) -> Sampler:
@@ -64,7 +64,7 @@ def warm_up_steps(chains: int) -> int:
     return max(LEAST, WARM_UP // (PATH * chains))
 
 
-def _judged(found: FieldModes, prior: Reference, d: int, said: str) -> FieldSelection:
+def _judged(found: FieldModes, prior: Reference, most: int, said: str) -> FieldSelection:
     descents = f"Newton descents from the prior ({said})"
     if len(found.modes) != 1 or found.unfinished or found.unsolved:
         return FieldSelection(
@@ -73,8 +73,9 @@ def _judged(found: FieldModes, prior: Reference, d: int, said: str) -> FieldSele
             f"{found.unsolved} could not be solved: the general search follows",
         )
     gaussian = found.modes[0].gaussian
-    if gaussian is None or gaussian.informed > SHARE * d:
-        informed = "no Gaussian" if gaussian is None else f"{gaussian.informed} of {d} directions informed"
+    d = len(prior.mean)
+    if gaussian is None or gaussian.informed >= most:
+        informed = "no Gaussian" if gaussian is None else f"at least {most} of {d} directions informed"
         return FieldSelection(None, f"{descents} found one mode with {informed}: the general search follows")
     reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
     return FieldSelection(
