@@ -72,10 +72,15 @@ class Paths(KernelDefaults, ABC):
     def dynamics(self, rung: ActiveRung) -> Dynamics:
         """What paths follow there."""
 
-    def length_of_step(self, rung: ActiveRung) -> StepSize:
-        """Of a path's step."""
+    def steps(self, rung: ActiveRung, share: float) -> tuple[int, StepSize]:
+        """Number and length of the steps of a path, of which ``share`` in [0, 1) says how long it is."""
         step: StepSize = np.sqrt(2.0 * rung.step_size)
-        return step
+        return self.count(rung, share, step), step
+
+    def count(self, rung: ActiveRung, share: float, step: StepSize) -> int:
+        """Steps of that length in such a path."""
+        most = LONGEST_IN_WARMUP if rung.warming else LONGEST
+        return int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """The number of paths so far, and the shift of the sequence that spreads their lengths."""
@@ -83,10 +88,9 @@ class Paths(KernelDefaults, ABC):
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain along one path."""
-        paths, step, dynamics = float(memory["paths"]), self.length_of_step(rung), self.dynamics(rung)
+        paths, dynamics = float(memory["paths"]), self.dynamics(rung)
         share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0
-        most = LONGEST_IN_WARMUP if rung.warming else LONGEST
-        leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
+        leaps, step = self.steps(rung, share)
         velocity = dynamics.fresh(rung.normal())
         there, (energy, gradient) = here, dynamics.height(here)
         broken = np.zeros(len(velocity), dtype=bool)

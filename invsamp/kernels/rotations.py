@@ -43,9 +43,15 @@ class _Rotations(Paths):
         super().__post_init__()
         store(self, reference=optional(as_reference, "reference", self.reference))
 
-    def length_of_step(self, rung: ActiveRung) -> StepSize:
-        """The angle."""
-        return np.minimum(rung.step_size / rung.step_scale, QUARTER)
+    def steps(self, rung: ActiveRung, share: float) -> tuple[int, StepSize]:
+        r"""As many steps as it takes where none is longer than the step size, of the same angle each.
+
+        So whole paths are spread evenly, too. Of steps over :math:`\pi / 2` every second path would come back to where
+        it began, or to the other side of the reference's mean.
+        """
+        longest = np.minimum(rung.step_size / rung.step_scale, QUARTER)
+        leaps = self.count(rung, share, longest)
+        return leaps, np.minimum(2.0 * self.length * share / leaps, longest)
 
 
 @stored_dataclass

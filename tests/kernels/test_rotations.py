@@ -121,10 +121,11 @@ class TestLimits:
         by_rank = self.run(draw, posterior, kind(reference=none), 0.3, start=start)
         np.testing.assert_allclose(by_rank, self.run(draw, posterior, kind(), 0.3, start=start), atol=1e-12)
 
-    def test_a_quarter_turn_is_an_independent_draw(self, draw):
+    def test_a_quarter_turn_is_an_independent_draw(self, draw, monkeypatch):
         """Where the target is the reference, as one of `CrankNicolson` of the step 1, from the same numbers."""
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, np.ones(D))), log_likelihood=iv.LogDensity(_none, True))
-        turned = self.run(draw, posterior, InfinityHamiltonian(length=0.1), rotations.QUARTER)
+        monkeypatch.setattr(InfinityHamiltonian, "steps", lambda *_: (1, rotations.QUARTER))
+        turned = self.run(draw, posterior, InfinityHamiltonian(), rotations.QUARTER)
         np.testing.assert_allclose(turned, self.run(draw, posterior, CrankNicolson(), 1.0), atol=1e-12)
 
     def test_without_informed_directions_it_is_not_microcanonical(self, draw):

@@ -19,7 +19,7 @@ from invsamp.modes.field_modes import FieldModes, field_reference, search_field,
 from invsamp.protocols import Reference
 
 #: Descents at the most, and energy that they leave to gain.
-STARTS, TOLERANCE = 8, 1e-2
+STARTS, TOLERANCE = 8, 1e-3
 #: Directions of a Gaussian at the most, and of the unknowns: where data inform more, nothing is of low rank.
 DIRECTIONS, SHARE = 400, 0.5
 #: Evaluations of a warm-up, and steps of it at the least: all chains together find one step size.
@@ -43,7 +43,7 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
         return None
     d, potentials = bound.dimension, list(bound.potentials.values())
     before = sum(potential.evaluations for potential in potentials)
-    most = min(DIRECTIONS, int(SHARE * d))
+    most = min(DIRECTIONS, d)
     starts = starts_of_field(bound.problem, prior, STARTS, rng)
     found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, TOLERANCE)
     spent = sum(potential.evaluations for potential in potentials) - before
@@ -51,7 +51,7 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")
     if not potentials[-1].tangents:
         said += ", as the model has no tangents: two gradients for each product"
-    return _judged(found, prior, most, said)
+    return _judged(found, prior, min(most, int(SHARE * d)), said)
 
 
 def field_sampler(reference: ModeReference) -> Sampler:
