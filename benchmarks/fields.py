@@ -124,37 +124,7 @@ def told(name, n, run, values, seconds):
     before = sum(run.report["warmup_evaluations"].values())
     least, median = effective[:-1].min(), np.median(effective[:-1])
     per, all_in = 1e3 / (total - before), 1e3 / total
-    print(
-        f"| {name} | {n} | {total} | {before} | {per * least:.0f} / {per * median:.0f} / {per * effective[-1]:.0f} | "
-        f"{all_in * least:.0f} / {all_in * median:.0f} | {least:.0f} | {worst:.3f} | {run.report['acceptance'][0]:.2f} "
-        f"| {seconds:.0f} |",
-        flush=True,
-    )
-    return effective
-
-
-HEAD = (
-    "| sampler | n | solves | of these before draws | least / median / energy per 1,000 | with warm-up | least | R-hat "
-    "| acceptance | s |\n|---|---|---|---|---|---|---|---|---|---|"
-)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problem", choices=("linear", "conductivity", "maximum"))
-    parser.add_argument("--cells", type=int, nargs="+", default=[16])
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--draws", type=int, default=500)
-    parser.add_argument("--pcn", type=int, default=2000, help="draws of generalized pCN; 0: none")
-    given = parser.parse_args()
-    print(
-        {
-            "linear": "| n | seed | rms z | sds, largest error | acceptance | least effective |\n|---|---|---|---|---|---|",
-            "conductivity": HEAD,
-            "maximum": "| n | noise | factorizations | products | informed | energy | s |\n|---|---|---|---|---|---|---|",
-        }[given.problem]
-    )
+    print(HEADS[given.problem])
     for cells in given.cells:
         {"linear": on_linear, "conductivity": on_conductivity, "maximum": on_maximum}[given.problem](cells, given)
 
@@ -164,7 +134,7 @@ def on_linear(cells, given):
     mesh, posterior, mean, sd = linear(cells)
     scores, spreads = [], []
     for seed in given.seeds:
-        run, values, seconds = sampled(posterior, mesh, None, given.draws, None, seed)
+        run, values, _ = sampled(posterior, mesh, None, given.draws, None, seed)
         own = values[..., :-1]
         effective = np.ravel(ess_bulk(np.moveaxis(own, -1, 0)))
         score = (own.mean(axis=(0, 1)) - mean) / (own.std(axis=(0, 1)) / np.sqrt(effective))
