@@ -124,6 +124,37 @@ def told(name, n, run, values, seconds):
     before = sum(run.report["warmup_evaluations"].values())
     least, median = effective[:-1].min(), np.median(effective[:-1])
     per, all_in = 1e3 / (total - before), 1e3 / total
+    print(
+        f"| {name} | {n} | {total} | {before} | {per * least:.0f} / {per * median:.0f} / {per * effective[-1]:.0f} | "
+        f"{all_in * least:.0f} / {all_in * median:.0f} | {least:.0f} | {worst:.3f} | {run.report['acceptance'][0]:.2f} "
+        f"| {seconds:.0f} |",
+        flush=True,
+    )
+    return effective
+
+
+HEAD = (
+    "| sampler | n | solves | of these before draws | least / median / energy per 1,000 | with warm-up | least | R-hat "
+    "| acceptance | s |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+HEADS = {
+    "linear": "| n | seed | rms z | sds, largest error | acceptance | least effective |\n|---|---|---|---|---|---|",
+    "conductivity": HEAD,
+    "maximum": "| n | noise | factorizations | products | informed | energy | s |\n|---|---|---|---|---|---|---|",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problem", choices=("linear", "conductivity", "maximum"))
+    parser.add_argument("--cells", type=int, nargs="+", default=[16])
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--pcn", type=int, default=2000, help="draws of generalized pCN; 0: none")
+    given = parser.parse_args()
     print(HEADS[given.problem])
     for cells in given.cells:
         {"linear": on_linear, "conductivity": on_conductivity, "maximum": on_maximum}[given.problem](cells, given)
