@@ -136,7 +136,7 @@ def _march_rows(
             outcome.peaks[row],
             outcome.needed[row],
         )
-        trail = outcome.trail[row]
+        trail = control.trail[control.rows[row] if len(control.rows) > 0 else 0]
         own = Row(p, times, absolute, out, peaks, needed, trail, work, q, growth, scratch, sides, speeds, space)
         for i in range(m):
             y[i] = initial[row, i]

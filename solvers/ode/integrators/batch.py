@@ -15,7 +15,7 @@ import numpy as np
 from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.adaptive_step import march
 from invsamp.solvers.ode.integrators.stepper import Stepper
-from invsamp.solvers.ode.integrators.trajectories import HEAD, Array, Control, Course, Outcome
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
 COMPILING = "Compiling an integrator of ODEs: some seconds, once on this machine"
@@ -64,7 +64,6 @@ def integrate(
         np.empty(batch),
         np.empty((batch, m)),
         np.empty((batch, control.n_states)),
-        np.empty((batch, control.kept, HEAD + control.n_states)),
     )
     control = control._replace(absolute=_plain(control.absolute))
     arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome

@@ -23,7 +23,7 @@ from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.integrators.rosenbrock import RODAS
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
-from invsamp.solvers.ode.integrators.trajectories import HEAD, Array, Control, Course, Outcome
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 
 class Status(enum.IntEnum):
@@ -52,8 +52,8 @@ def lsoda(
         np.array(start, dtype=float),
         np.abs(initial, dtype=float),
         control.absolute[:, : control.n_states].copy(),
-        np.full((batch, control.kept, HEAD + control.n_states), np.nan),  # it keeps no steps
     )
+    control.trail[control.rows, :1] = np.nan  # its steps are not kept
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ODEintWarning)
         for row in range(batch):

@@ -25,7 +25,6 @@ class Outcome(NamedTuple):
     ended: Array  # (batch,), the time reached
     peaks: Array  # (batch, m), the largest absolute value of each component on the way
     needed: Array  # (batch, n), absolute tolerances for which no amplified error counts: see `.amplification`
-    trail: Array  # (batch, kept, HEAD + n): the steps, as many as are kept: see `.backward_sweep`
 
 
 #: Of each kept step: its beginning, its length, and the bounds of time; the states follow.
@@ -99,4 +98,5 @@ class Control(NamedTuple):
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
     linear: Linear = EXPLICIT  # what Rodas5P needs
     max_step: float = math.inf  # bound on the length of a step
-    kept: int = 0  # steps of which `Outcome.trail` has the beginnings
+    trail: Array = np.empty((1, 0, HEAD))  # (rows, kept, HEAD + n): steps are written there: see `.backward_sweep`
+    rows: Integers = np.empty(0, dtype=np.int64)  # (batch,): to which rows of the trail; none writes nothing

@@ -12,7 +12,7 @@ from invsamp.solvers.ode.integrators.backward_sweep import explicit_sweep, rodas
 from invsamp.solvers.ode.integrators.methods import Status
 from invsamp.solvers.ode.integrators.solution import Solution
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
-from invsamp.solvers.ode.integrators.trajectories import Array, Control
+from invsamp.solvers.ode.integrators.trajectories import HEAD, Array, Control
 from invsamp.solvers.ode.model.ode_solver import OdeSolver, linear_of
 
 #: From weights (batch, n_times, n) of states to derivatives (batch, n + q) of their sum by the start and by p.
@@ -47,10 +47,11 @@ def solve_with_adjoint(
         None if there were more steps than can be kept, or steps of LSODA, which has none.
     """
     n, q = len(model.states), len(model.parameters)
-    kept = min(model.max_steps, max(_MOST_KEPT // (len(p) * (n + 4)), 1))
-    outcome, switched, _, steps = model.integrated(p, x0, grid, start, kept)
+    kept = min(model.max_steps, max(_MOST_KEPT // (len(p) * (HEAD + n)), 1))
+    trail = np.empty((len(p), kept, HEAD + n))
+    outcome, switched, _, steps = model.integrated(p, x0, grid, start, trail)
     solved = outcome.status == Status.OK
-    if (steps[solved] > kept).any() or np.isnan(outcome.trail[solved & (steps > 0), 0, 0]).any():
+    if (steps[solved] > kept).any() or np.isnan(trail[solved & (steps > 0), 0, 0]).any():
         return None
 
     def pullback(weights: Array) -> Array:
@@ -58,9 +59,14 @@ def solve_with_adjoint(
         for row in np.flatnonzero(solved):
             slopes[row] = 0.0
             times = grid[0 if len(grid) == 1 else row]
-            trail = outcome.trail[row, : steps[row]]
             name = "Rodas5P" if switched[row] else model.method_used
-            given = trail, times, np.ascontiguousarray(weights[row]), np.ascontiguousarray(p[row]), slopes[row]
+            given = (
+                trail[row, : steps[row]],
+                times,
+                np.ascontiguousarray(weights[row]),
+                np.ascontiguousarray(p[row]),
+                slopes[row],
+            )
             _sweep(model, name, given)
         return slopes
 

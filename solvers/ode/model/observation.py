@@ -152,7 +152,9 @@ class OdeObservation(ObservedTrajectories):
                 weights = np.zeros(solution.states.shape)
                 weights[:, :, self.output] = outer
             by_start, by_p = np.split(pullback(weights), [n], axis=1)
-            gradient = np.einsum("bcn,bn->bc", self.initial.slopes(p, x0), by_start)
+            gradient = np.zeros((len(p), q + len(self.initial.names)))
+            if self.initial.names or self.initial.parameters_read:
+                gradient += np.matmul(self.initial.slopes(p, x0), by_start[:, :, None])[:, :, 0]
             gradient[:, :q] += by_p + direct
             return self.naming.gathered(gradient)
 

@@ -299,16 +299,16 @@ class OdeSolver:
         return self.integrated(p, x0, times, start)[0].values
 
     def integrated(
-        self, p: Array, x0: Array, times: Array, start: Array, kept: int = 0
+        self, p: Array, x0: Array, times: Array, start: Array, trail: Array | None = None
     ) -> tuple[Outcome, BoolArray, Array, Integers]:
         """Trajectories, which an implicit method made, absolute tolerances (batch, n), and steps of the last solves.
 
         They are solved again with smaller tolerances for as long as an error is amplified beyond the tolerance; the
-        first steps of the last solve are ``kept``. Arguments are not checked.
+        first steps of the last solve are written to ``trail``. Arguments are not checked.
         """
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
         absolute = first_tolerances(self.atol, self.rtol, x0)
-        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute, kept=kept)
+        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute, trail=trail)
         last = outcome.steps.copy()
         while True:
             needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
@@ -318,7 +318,16 @@ class OdeSolver:
             absolute = needed
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
-                rhs, p[rows], x0[rows], common, start[rows], self.rtol, absolute[rows], switched[rows], kept=kept
+                rhs,
+                p[rows],
+                x0[rows],
+                common,
+                start[rows],
+                self.rtol,
+                absolute[rows],
+                switched[rows],
+                trail=trail,
+                trail_rows=rows,
             )
             last[rows] = again.steps
             again.evaluations[:] += outcome.evaluations[rows]
@@ -337,7 +346,8 @@ class OdeSolver:
         absolute: Array,
         switched: BoolArray | None = None,
         own: tuple[int, ...] = (),
-        kept: int = 0,
+        trail: Array | None = None,
+        trail_rows: npt.NDArray[np.intp] | None = None,
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
@@ -350,12 +360,13 @@ class OdeSolver:
         patience = _patience(methods, self.max_steps)
         # with no control at all they would diverge where states rest: any step is right for those, and few are stable
         weight = 1.0 if self.error_control == "full" else math.sqrt(self.rtol)
-        control = Control(
-            n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest, kept=kept
-        )
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
+            if trail is not None:
+                own_rows = rows if trail_rows is None else trail_rows[rows]
+                settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
             if method == "Rodas5P":
                 settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
             if method == "LSODA":
