@@ -14,7 +14,7 @@ from invsamp.solvers.ode.codegen.compile_cache import Compiled, compiled
 from invsamp.solvers.ode.codegen.compile_rhs import key_of
 from invsamp.solvers.ode.codegen.llvm import OUT, Plan, emitted, source_of
 from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
-from invsamp.solvers.ode.codegen.operation_graph import RULES, Graph, Node, operands_of, reachable, trace_graph
+from invsamp.solvers.ode.codegen.operation_graph import RULES, Graph, Node, Row, operands_of, reachable, trace_graph
 from invsamp.solvers.ode.codegen.rosenbrock_jacobians import tangent_nodes
 
 
@@ -49,7 +49,8 @@ def prepare_second_pullback(rhs: Rhs, n: int, q: int) -> Compiled:
     def plan() -> Plan:
         traced = trace_graph(rhs, n, q)
         graph = traced.graph
-        direction = {("t",): graph.node("y", 2 * n), **{("y", i): graph.node("y", n + i) for i in range(n)}}
+        direction: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}
+        direction |= {("y", i): graph.node("y", n + i) for i in range(n)}
         moved = tangent_nodes(graph, traced.outputs, direction)
         return graph, _wanted(graph, [(each.index, graph.node("y", 2 * n + 1 + i)) for i, each in enumerate(moved)], n)
 
@@ -67,12 +68,12 @@ def _wanted(graph: Graph, weights: list[tuple[int, Node]], n: int) -> list[tuple
     ]
 
 
-def _pulled_back(graph: Graph, weights: list[tuple[int, Node]]) -> Mapping[tuple[object, ...], Node]:
+def _pulled_back(graph: Graph, weights: list[tuple[int, Node]]) -> Mapping[Row, Node]:
     """Derivatives of a weighted sum of nodes by all inputs, by their rows."""
     terms: dict[int, list[Node]] = {}
     for node, weight in weights:
         terms.setdefault(node, []).append(weight)
-    found: dict[tuple[object, ...], Node] = {}
+    found: dict[Row, Node] = {}
     for index in reversed(reachable(graph, list(terms))):
         if index not in terms:
             continue
