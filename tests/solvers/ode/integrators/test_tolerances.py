@@ -12,8 +12,8 @@ import pytest
 from invsamp.solvers.ode import Status
 
 SCRIPT = Path(__file__).parents[4] / "benchmarks" / "ode_accuracy.py"
-#: Of one step's tolerance, at the end: the largest medians of 30 problems of one kind are 50 there.
-MOST = 500.0
+#: Of one step's tolerance, at the end. Errors of the phase of an oscillation add up to some tens of it.
+MOST = 200.0
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def accuracy():
 
 
 def errors(found, exact, rtol):
-    return float((np.abs(found.states - exact.states) / (1e-9 + rtol * np.abs(exact.states))).max())
+    """The largest, in tolerances at the largest value of each state: some states pass zero."""
+    return float((np.abs(found.states - exact.states) / (1e-9 + rtol * np.abs(exact.states).max(axis=1))).max())
 
 
 def test_a_sample_of_random_problems_stays_within_its_tolerances(accuracy):
@@ -41,6 +42,6 @@ def test_a_sample_of_random_problems_stays_within_its_tolerances(accuracy):
                 assert solution.status[0] == Status.OK
                 found.append(errors(solution, exact, rtol))
                 loose.append(errors(accuracy.solved(problem, "auto", 1e4 * rtol, 1e-5), exact, rtol))
-    assert np.median(found) < 20.0 and max(found) < MOST
+    assert np.median(found) < 5.0 and max(found) < MOST
     # what is solved for a tolerance that is ten thousand times as large does not pass
     assert np.median(loose) > MOST
