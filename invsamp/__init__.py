@@ -71,6 +71,7 @@ from invsamp.distributions import (
 )
 from invsamp.domains.box import Box
 from invsamp.domains.constraints import constraint
+from invsamp.emulation.emulate import emulate
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
@@ -94,6 +95,7 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.forward_models.executable import executable
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
@@ -127,9 +129,9 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
-    "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
-    "resgld", "results", "resume", "sample", "samplers", "scalar_function", "simulations", "surrogates", "swaps",
-    "tempering", "truncated", "variances", "with_jacobian",
+    "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
+    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
+    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
+    "simulations", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

@@ -289,7 +289,7 @@ def test_simulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict = {}
     for block in blocks("simulators.md"):
         run(block, "simulators.md", names)
-    assert len(names["database"]) == 4 and (tmp_path / "decay.nc").exists()
+    assert len(names["database"]) == 12 and (tmp_path / "decay.nc").exists() and names["model"].failures["raised"] == 0
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -322,7 +322,7 @@ def test_links_lead_somewhere(page: str) -> None:
     [
         *("domains.constraints", "domains.level_set", "domains.polygon", "domains.product"),
         *("posing.forward_models.log_density", "posing.priors.joint_prior", "posing.posterior.target"),
-        *("simulations.database", "simulations.stored_model"),
+        *("emulation.emulate", "simulations.database", "simulations.stored_model"),
     ],
 )
 def test_docstring_examples(module: str) -> None:

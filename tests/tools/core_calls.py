@@ -124,6 +124,25 @@ def posing_calls() -> dict[str, Call]:
             iv.approximate_derivatives, {"model": iv.with_jacobian(**jacobian), "error": 0.1}
         ),
         "scalar_function": Call(iv.scalar_function, {"function": lambda t: np.zeros(3)}, several),
+        "executable": Call(
+            iv.executable,
+            {
+                "command": ["echo", "{{a}}"],
+                "outputs": lambda run: np.loadtxt(run / "stdout.txt", ndmin=1),
+                "templates": {"input": "{{a}}"},
+                "files": [],
+                "environment": {},
+                "directory": "runs",
+            },
+            {
+                "command": set(),
+                "parameters": {"none"},
+                "templates": {"none", "empty mapping"},
+                "files": {"empty"},
+                "directory": {"text", "none"},
+                "environment": {"none", "empty mapping"},
+            },
+        ),
         "LogDensity": Call(
             iv.LogDensity,
             {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},
@@ -184,6 +203,8 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.among_data": Call(posterior.among_data, {"y": np.zeros((len(theta), 3))}, {"fidelity": {"none"}}),
         "Posterior.alone": Call(posterior.alone, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.unknown_names": Call(posterior.unknown_names, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.input_shapes": Call(posterior.input_shapes, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.given": Call(posterior.given, {"theta": theta, "fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.unknowns": Call(posterior.unknowns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
@@ -399,6 +420,8 @@ def runs_calls() -> dict[str, Call]:
     plan = {"replicates": 2, "ranks": 3, "draws": 5, "warmup": 5, "seed": 1, "progress": False}
     longer = quiet(iv.sample, posterior, iv.mala(0.1), draws=20, warmup=0, seed=1, progress=False)
     calibration = quiet(iv.calibrate, posterior, iv.mala(0.1), **plan)
+    emulation = {"batch": 4, "descents": 2, "draws": 20, "chains": 2, "seed": 1, "progress": False}
+    emulated = quiet(iv.emulate, posterior, 24, **emulation)
     profiles = quiet(iv.profile, posterior, ["a"], seed=1)
     twice = iv.finite_differences(lambda theta: np.tile(theta, 2))
     plane = iv.Posterior(a_prior(), twice, np.zeros((2, 2)), iv.GaussianNoise(0.5))
@@ -438,6 +461,17 @@ def runs_calls() -> dict[str, Call]:
         "fidelities.FidelityComparison.to_dataframe": Call(
             iv.fidelities.compare(posterior, 20).to_dataframe, {"part": "levels"}
         ),
+        "emulate": Call(
+            iv.emulate,
+            {"posterior": posterior, "simulations": 24} | emulation,
+            {"directory": {"text", "none"}, "executor": {"none"}},
+        ),
+        "emulation.EmulatedRun.certify": Call(emulated.certify, {"simulations": 8}),
+        "emulation.EmulatedRun.sample_exactly": Call(
+            emulated.sample_exactly, {"draws": 2, "chains": 2, "exchange_interval": 5, "seed": 1}
+        ),
+        "emulation.EmulatedRun.error_sd": Call(emulated.error_sd),
+        "emulation.EmulatedRun.plot_emulation": Call(emulated.plot_emulation),
         "calibrate": Call(
             iv.calibrate,
             {

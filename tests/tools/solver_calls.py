@@ -148,7 +148,7 @@ def equations_calls() -> dict[str, Call]:
             {
                 "initial": {"function", "entries", "repeated"},
                 "given": {"empty mapping", "mapping"},
-                "then": {"empty mapping"},
+                "then": {"empty mapping", "mapping"},  # the model knows the states, and says so
             },
         ),
         "ode.OdeModel": Call(

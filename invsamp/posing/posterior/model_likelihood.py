@@ -35,6 +35,8 @@ class PosedModel:
         Which data these are, in C order; None: all.
     inputs : tuple of str
         Names of the columns that the model gets, fixed or not.
+    unknowns : tuple of str
+        Names of the parameters among these that are not fixed.
     """
 
     model: GuardedModel
@@ -42,6 +44,7 @@ class PosedModel:
     noise: BoundNoise
     among: Indices | None
     inputs: tuple[str, ...] = ()
+    unknowns: tuple[str, ...] = ()
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, tied columns included."""
@@ -88,7 +91,7 @@ def posed_model(
         raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
     arranged = shape if own[1] is None else None
     guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), arranged=arranged)
-    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(own_shapes))
+    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(own_shapes), tuple(free))
 
 
 def input_shapes(fidelity: str, model: object, bound: BoundNoise, prior: Prior) -> dict[str, tuple[int, ...]]:
