@@ -175,7 +175,7 @@ class Prior:
             part, gradient[:, columns] = distribution.evaluate(theta[:, columns])
             value += part
         if self.hierarchy is not None:
-            moved, slope = self.hierarchy.centered().forward(theta)
+            moved, slope = self.hierarchy.as_itself().forward(theta)
             value += moved.log_density
             if slope is not None:
                 gradient += moved.back(slope)
@@ -214,10 +214,8 @@ class Prior:
     @property
     def graph(self) -> Graph:
         """What depends on what; prints a line for each name."""
-        how = {}
-        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
-            if isinstance(node, Conditional):
-                how[node.name] = "centered" if node.centered else "non-centered"
+        nodes = [] if self.hierarchy is None else self.hierarchy.conditionals
+        how = {node.name: f"{node.forms}{', or as a run chooses' if node.automatic else ''}" for node in nodes}
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
         lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
@@ -288,10 +286,9 @@ class Prior:
         found = {
             name: distribution.support for name, distribution in self.distributions.items() if name not in self._given
         }
-        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
-            if isinstance(node, Conditional):
-                found[node.name] = node.support
-                check_scales(node.name, node.distribution, found, self.fixed)
+        for node in self.hierarchy.conditionals if self.hierarchy is not None else ():
+            found[node.name] = node.support
+            check_scales(node.name, node.distribution, found, self.fixed)
         return found
 
     def _split(self) -> tuple[Columns, list[tuple[slice, Distribution]]]:
@@ -308,7 +305,7 @@ def widened(prior: Prior, theta: Array) -> Array:
     """Theta (batch, dimension) with columns of what is tied behind."""
     if prior.hierarchy is None:
         return theta
-    moved, _ = prior.hierarchy.centered().forward(theta)
+    moved, _ = prior.hierarchy.as_itself().forward(theta)
     return moved.theta
 
 
@@ -332,12 +329,23 @@ class Sampled:
         """That of a prior, with more parameters sampled as themselves than their distributions say."""
         if prior.hierarchy is None:
             return cls(prior, None)
-        hierarchy = prior.hierarchy.centered(as_themselves)
-        distributions = dict(prior.distributions)
-        for node in hierarchy.nodes:
-            if isinstance(node, Conditional):
-                distributions[node.name] = node.sampled
-        return cls(Prior(**distributions), hierarchy)
+        return cls._standing_for(prior, prior.hierarchy.as_itself(as_themselves))
+
+    @classmethod
+    def _standing_for(cls, prior: Prior, hierarchy: Hierarchy) -> Sampled:
+        sampled = {node.name: node.sampled for node in hierarchy.conditionals}
+        return cls(Prior(**(dict(prior.distributions) | sampled)), hierarchy)
+
+    @property
+    def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Of parameters whose form is a run's choice: which of their entries are centered, in their shape."""
+        nodes = [] if self.hierarchy is None else [node for node in self.hierarchy.conditionals if node.automatic]
+        return {node.name: node.centered.reshape(node.distribution.shape) for node in nodes}
+
+    def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Sampled:
+        """The same with those entries of some of these parameters centered that are True."""
+        assert self.hierarchy is not None
+        return self._standing_for(self.base, self.hierarchy.with_forms(centered))
 
     def theta(self, u: Array) -> Array:
         """Theta (batch, dimension) at u."""
