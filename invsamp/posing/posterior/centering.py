@@ -123,7 +123,7 @@ class _Units:
         self.free = (transforms == {Identity()} and everywhere) or (self._of_logarithm and bool((lower == 0.0).all()))
         if self.free:
             with np.errstate(all="ignore"):
-                quartiles = np.stack([node.base.scipy().ppf(q) for q in (0.25, 0.5, 0.75)])
+                quartiles = np.stack([node.base.scipy().ppf(np.array(q)) for q in (0.25, 0.5, 0.75)])
                 low, self.middle, high = np.log(quartiles) if self._of_logarithm else quartiles
             self.width = (high - low) / 1.349
         moves = STEP * np.diag(sds)
@@ -147,7 +147,7 @@ class _Units:
                 location, scale = np.log(scale), np.ones(1)
         return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
 
-    def information(self, curvature: Array, log_prior: Callable[[Array], Array], below: Array) -> Array:
+    def information(self, curvature: Array, log_prior: Callable[[Array], Array], below: npt.NDArray[np.intp]) -> Array:
         """Precision (m,) that the data add of each eta, whatever those ``below`` it are; 0 where it is none."""
         columns, unit = self.columns, np.eye(len(self._at))[self.columns]
         step = 1e-3 * self.width[:, None] * unit

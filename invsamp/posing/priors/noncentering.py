@@ -124,6 +124,7 @@ class Hierarchy:
                     theta[:, node.columns], found = node.formula.at_all(theta)
                     steps.append(_step(node.columns, None, found, batch))
                     continue
+                added: tuple[Array, Array, ByColumn] | None
                 if node.itself:
                     added = node.log_density(theta)
                 else:
