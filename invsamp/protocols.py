@@ -359,6 +359,10 @@ class Centerable(Protocol):
     def centering(self) -> Mapping[str, npt.NDArray[np.bool_]]:
         """Of those whose form a run chooses: which entries are centered in the present positions, in their shape."""
 
+    @property
+    def given_centering(self) -> Mapping[str, npt.NDArray[np.bool_]]:
+        """The same of those whose form was given."""
+
     def with_centering(self, centered: Mapping[str, Array]) -> Any:
         """The same problem in positions in which these entries are centered."""
 

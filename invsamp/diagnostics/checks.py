@@ -10,7 +10,7 @@ from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import R_HAT_LIMIT, ess_wanted
 from invsamp.diagnostics.message_text import listed, more_draws, with_values
-from invsamp.diagnostics.mode_checks import likely_causes, mode_warnings
+from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
 from invsamp.protocols import Array
@@ -128,6 +128,8 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         advice = f"At this rate {more_draws(report, wanted / max(float(bad.iloc[0]), 1.0))} would do."
         if float(summary["r_hat"].max()) > limits.APART_LIMIT:
             advice = "How many draws would do cannot be estimated from chains that do not agree: see R-hat first."
+        elif causes := form_causes(report):
+            advice += f" Likely: {'; '.join(causes)}."
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(

@@ -29,6 +29,10 @@ from invsamp.protocols import Array, Centerable
 
 #: Length of a difference in positions, in standard deviations, by which Gaussians are taken over.
 STEP = 1e-4
+#: Why parameters are in the form that they are in.
+CHOSEN, GIVEN = "chosen by the curvature at the heaviest minimum", "given"
+PART = "not chosen: the run is a part of another one"
+NOT_LED = "not chosen: the sampler has several rungs, or finds no step size and metric from exact gradients"
 
 
 class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_curvature")):
@@ -57,7 +61,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         self.evaluations, self.reason = 0, ""
         self._curvature: Array | None = None  # at the minimum that the form was chosen by, in the positions of it
         if self._asked and bound.dimension > MOST_GAUSSIAN:
-            self.reason = f"there are more than {MOST_GAUSSIAN} unknowns"
+            self.reason = f"not chosen: there are more than {MOST_GAUSSIAN} unknowns"
 
     @property
     def open(self) -> bool:
@@ -79,7 +83,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         """Choose by what a search for modes has found; that and the scale of positions (d,) in the form chosen."""
         minima = found.minima
         if not len(minima.energies):
-            self.reason = "no descent has come to a minimum"
+            self.reason = "not chosen: no descent has come to a minimum"
             return found, scale
         k = int(np.argmax(minima.weights))
         precision = np.linalg.inv(minima.covariances[k]) if minima.known[k] else None
@@ -97,7 +101,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         end = yield from descend(objective, rung.position, tolerance=TOLERANCE, most=MOST)
         self.evaluations += int(end.evaluations.sum())
         if not end.converged.any():
-            self.reason = "no descent has come to a minimum"
+            self.reason = "not chosen: no descent has come to a minimum"
             return rung.position
         energies = np.where(end.converged, end.energy, np.inf)
         lowest = int(np.argmin(energies))
@@ -119,13 +123,16 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
 
     def report(self) -> dict[str, CenteringReport]:
         """In plain types."""
+        problem, reason = self._bound.problem, self.reason or (CHOSEN if self.centered else NOT_LED)
+        if not isinstance(problem, Centerable):
+            return {}
         return {
-            name: {
-                "centered": self.centered.get(name, entries).tolist(),
-                "reason": self.reason or "by the curvature at the heaviest minimum",
-                "evaluations": self.evaluations,
-            }
-            for name, entries in self._asked.items()
+            name: {"centered": entries.tolist(), "reason": why, "evaluations": evaluations}
+            for why, evaluations, found in (
+                (reason if self._asked else PART, self.evaluations, problem.centering),
+                (GIVEN, 0, problem.given_centering),
+            )
+            for name, entries in found.items()
         }
 
     def _choose(self, at: Array, scale: Array, precision: Array | None) -> EvaluationRequests[None]:

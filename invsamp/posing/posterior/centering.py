@@ -40,6 +40,8 @@ INFORMED = 1e-3
 NODES, REACH = 401, 8.0
 #: Length of a difference in positions, in the prior's standard deviations.
 STEP = 1e-4
+#: The same of a second difference of the prior's density, which is not expensive.
+CURVATURE_STEP = 1e-3
 
 
 class Minimum(NamedTuple):
@@ -69,40 +71,37 @@ def centering_at(
     log_prior : callable
         Log density of the prior at positions (n, d).
     """
-    assert sampled.hierarchy is not None
     sds = reference.factor if reference.factor.ndim == 1 else np.sqrt(np.square(reference.factor).sum(axis=1))
-    groups = {node.name: _Units(node, sampled, coordinates, minimum.position, sds) for node in _all(sampled)}
-    found = {}
-    for node in _all(sampled):
-        if not node.automatic:
-            continue
-        units, shape = groups[node.name], node.distribution.shape
-        found[node.name] = np.zeros(shape, dtype=bool)
-        if not units.free:
-            continue
-        below = np.flatnonzero(_below(units, [*groups.values()], len(sds)))
-        information = units.information(minimum.curvature, log_prior, below)
-        informed = information > 0.0
-        estimates = units.estimates(minimum.misfit_slope, information)
-        expected = units.expected_log_scales(information, estimates, informed, reference.mean, sds, log_prior)
-        with np.errstate(divide="ignore"):
-            chosen = informed & (np.log(information * np.square(units.width)) + 2.0 * expected > 0.0)
-        found[node.name] = chosen.reshape(shape)
+    units = [_Units(node, sampled, coordinates, minimum.position, sds) for node in _non_centered(sampled)]
+    curvature, found = minimum.curvature.copy(), {}
+    for one in reversed(units):  # what depends on others first
+        node, chosen = one.node, np.zeros(len(one.columns), dtype=bool)
+        if one.free:
+            below = np.flatnonzero(one.below(units))
+            prior = one.prior_curvature(log_prior)
+            information = one.information(curvature, prior, below)
+            estimates = one.estimates(minimum.misfit_slope, information)
+            expected = one.expected_log_scales(information, estimates, reference.mean, sds, log_prior)
+            with np.errstate(divide="ignore"):
+                chosen = np.log(information * np.square(one.width)) + 2.0 * expected > 0.0
+            _rescale(curvature, one.columns, np.exp(expected) / one.scale, prior)
+        if node.automatic:
+            found[node.name] = chosen.reshape(node.distribution.shape)
     return found
 
 
-def _all(sampled: Sampled) -> list[Conditional]:
+def _non_centered(sampled: Sampled) -> list[Conditional]:
+    """Parameters that are sampled by way of their standard families, each after those that it depends on."""
     assert sampled.hierarchy is not None
-    return [node for node in sampled.hierarchy.conditionals if node.standard is not None and not node.itself]
+    return [node for node in sampled.hierarchy.conditionals if not (node.itself or node.centered.any())]
 
 
-def _below(units: _Units, others: list[_Units], d: int) -> Mask:
-    """Which columns (d,) are of parameters that depend on these."""
-    mask, columns = np.zeros(d, dtype=bool), units.columns
-    for other in others:
-        if other is not units and (other.by_location[columns].any() or other.by_scale[columns].any()):
-            mask[other.columns] = True
-    return mask
+def _rescale(curvature: Array, columns: npt.NDArray[np.intp], factor: Array, prior: Array) -> None:
+    """Let scales be so many times as large, in place: what data say of u is that of eta by the scale."""
+    curvature[columns, columns] -= prior
+    curvature[columns] *= factor[:, None]
+    curvature[:, columns] *= factor
+    curvature[columns, columns] += prior
 
 
 class _Units:
@@ -113,7 +112,7 @@ class _Units:
     """
 
     def __init__(self, node: Conditional, sampled: Sampled, coordinates: Coordinates, at: Array, sds: Array) -> None:
-        self._node, self._sampled, self._coordinates, self._at = node, sampled, coordinates, at
+        self.node, self._sampled, self._coordinates, self._at = node, sampled, coordinates, at
         self.columns = np.arange(node.columns.start, node.columns.stop)
         transforms = set(coordinates.transforms[node.columns])
         lower, upper = (np.ravel(end) for end in node.base.support)
@@ -142,18 +141,29 @@ class _Units:
         moved, _ = hierarchy.forward(self._coordinates.evaluate(position).theta)
         shape = len(position), len(self.columns)
         with np.errstate(all="ignore"):
-            location, scale, _ = self._node.stretch(moved.theta)
+            location, scale, _ = self.node.stretch(moved.theta)
             if self._of_logarithm:
                 location, scale = np.log(scale), np.ones(1)
         return np.broadcast_to(location, shape), np.broadcast_to(scale, shape)
 
-    def information(self, curvature: Array, log_prior: Callable[[Array], Array], below: npt.NDArray[np.intp]) -> Array:
+    def below(self, units: list[_Units]) -> npt.NDArray[np.bool_]:
+        """Which columns (d,) are of parameters that depend on these."""
+        mask = np.zeros(len(self._at), dtype=bool)
+        for other in units:
+            if other is not self and (other.by_location[self.columns].any() or other.by_scale[self.columns].any()):
+                mask[other.columns] = True
+        return mask
+
+    def prior_curvature(self, log_prior: Callable[[Array], Array]) -> Array:
+        """Second derivatives (m,) of the prior's energy by each position."""
+        step = CURVATURE_STEP * self.width
+        moves = step[:, None] * np.eye(len(self._at))[self.columns]
+        low, middle, high = (-log_prior(self._at + way * moves) for way in (-1.0, 0.0, 1.0))
+        return np.asarray((low - 2.0 * middle + high) / np.square(step))
+
+    def information(self, curvature: Array, prior: Array, below: npt.NDArray[np.intp]) -> Array:
         """Precision (m,) that the data add of each eta, whatever those ``below`` it are; 0 where it is none."""
-        columns, unit = self.columns, np.eye(len(self._at))[self.columns]
-        step = 1e-3 * self.width[:, None] * unit
-        energies = [-log_prior(self._at + way * step) for way in (-1.0, 0.0, 1.0)]
-        prior = (energies[0] - 2.0 * energies[1] + energies[2]) / np.square(1e-3 * self.width)
-        own = np.diag(curvature)[columns]
+        columns, own = self.columns, np.diag(curvature)[self.columns]
         if len(below):
             across = curvature[np.ix_(columns, below)]
             own = own - (across * np.linalg.solve(curvature[np.ix_(below, below)], across.T).T).sum(axis=1)
@@ -170,13 +180,12 @@ class _Units:
         self,
         information: Array,
         estimates: Array,
-        informed: Mask,
         mean: Array,
         sds: Array,
         log_prior: Callable[[Array], Array],
     ) -> Array:
         """Expected log of the scale of each entry (m,), given the estimates of those that have one."""
-        expected, left = np.log(self.scale), np.flatnonzero(informed & self.by_scale.any(axis=0))
+        expected, left = np.log(self.scale), np.flatnonzero((information > 0.0) & self.by_scale.any(axis=0))
         while len(left):
             direction = self.by_scale[:, left[0]] / np.linalg.norm(self.by_scale[:, left[0]])
             sizes = np.linalg.norm(self.by_scale[:, left], axis=0)

@@ -189,6 +189,11 @@ class Posterior:
         """Of parameters whose ``centered`` is a run's choice: which of their entries are centered, in their shape."""
         return self._sampled.centering
 
+    @property
+    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The same of parameters whose ``centered`` was given."""
+        return self._sampled.given_centering
+
     def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Posterior:
         """The same posterior, in positions in which those entries of some of these parameters are centered.
 

@@ -116,11 +116,27 @@ class Conditional:
     @property
     def automatic(self) -> bool:
         """Whether its form is left to a run, and there are two."""
-        return self.distribution.centered is None and not self.itself and not self._ends_move
+        return self.distribution.centered is None and self._has_forms
+
+    @property
+    def asked(self) -> bool:
+        """Whether its form was asked for, and there are two."""
+        return self.distribution.centered is not None and self._has_forms
+
+    @property
+    def entries(self) -> npt.NDArray[np.bool_]:
+        """Which entries are centered, in the parameter's shape."""
+        return self.centered.reshape(self.distribution.shape)
+
+    @property
+    def _has_forms(self) -> bool:
+        return not (self.itself or self._ends_move)
 
     @property
     def forms(self) -> str:
         """Its form, in words."""
+        if self.automatic:
+            return "centered or not, as a run finds better"
         if self.itself or self.centered.all():
             return "centered"
         return f"{self.centered.sum()} of {self.centered.size} centered" if self.centered.any() else "non-centered"

@@ -42,9 +42,10 @@ class Prior:
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
-        posterior samples such a parameter by way of its standard family, here a standard normal one, unless its
-        distribution is ``centered=True``, or the parameters that are named are those of its shape, such as both of
-        `Beta`. Its draws, and its density, are of theta in any case.
+        posterior samples such a parameter by way of its standard family, here a standard normal one, or as itself, as a
+        run finds better for each of its entries, unless its distribution says ``centered=``, or the parameters that are
+        named are those of its shape, such as both of `Beta`, where it is sampled as itself. Draws, and the density, are
+        of theta in any case.
 
     Attributes
     ----------
@@ -87,7 +88,7 @@ class Prior:
     >>> print(schools.graph)
     mu ~ Normal(0, 5)
     tau ~ HalfCauchy(5)
-    theta[8] ~ Normal(mu, tau)  (non-centered)
+    theta[8] ~ Normal(mu, tau)  (centered or not, as a run finds better)
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class Prior:
     def graph(self) -> Graph:
         """What depends on what; prints a line for each name."""
         nodes = [] if self.hierarchy is None else self.hierarchy.conditionals
-        how = {node.name: f"{node.forms}{', or as a run chooses' if node.automatic else ''}" for node in nodes}
+        how = {node.name: node.forms for node in nodes}
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
         lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
@@ -339,8 +340,16 @@ class Sampled:
     @property
     def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
         """Of parameters whose form is a run's choice: which of their entries are centered, in their shape."""
-        nodes = [] if self.hierarchy is None else [node for node in self.hierarchy.conditionals if node.automatic]
-        return {node.name: node.centered.reshape(node.distribution.shape) for node in nodes}
+        return {node.name: node.entries for node in self._conditionals if node.automatic}
+
+    @property
+    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The same of those that have two forms, one of which was asked for."""
+        return {node.name: node.entries for node in self._conditionals if node.asked}
+
+    @property
+    def _conditionals(self) -> list[Conditional]:
+        return [] if self.hierarchy is None else self.hierarchy.conditionals
 
     def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Sampled:
         """The same with those entries of some of these parameters centered that are True."""
