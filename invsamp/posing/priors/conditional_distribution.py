@@ -136,7 +136,7 @@ class Conditional:
     def forms(self) -> str:
         """Its form, in words."""
         if self.automatic:
-            return "centered or not, as a run finds better"
+            return "centering chosen by the run"
         if self.itself or self.centered.all():
             return "centered"
         return f"{self.centered.sum()} of {self.centered.size} centered" if self.centered.any() else "non-centered"

@@ -88,7 +88,7 @@ class Prior:
     >>> print(schools.graph)
     mu ~ Normal(0, 5)
     tau ~ HalfCauchy(5)
-    theta[8] ~ Normal(mu, tau)  (centered or not, as a run finds better)
+    theta[8] ~ Normal(mu, tau)  (centering chosen by the run)
     """
 
     def __init__(
