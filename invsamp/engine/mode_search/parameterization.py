@@ -86,7 +86,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
             self.reason = "not chosen: no descent has come to a minimum"
             return found, scale
         k = int(np.argmax(minima.weights))
-        precision = np.linalg.inv(minima.covariances[k]) if minima.known[k] else None
+        precision = np.linalg.inv(minima.covariances[k]) if np.isfinite(minima.covariances[k]).all() else None
         yield from self._choose(minima.position[k], scale, precision)
         if not self.moved:
             return found, scale
