@@ -12,14 +12,26 @@ from invsamp import problems
 NAMESPACES = tuple(
     f"invsamp.{name}"
     for name in (
-        *("diagnostics", "domains", "estimators", "evaluate", "fidelities", "kernels", "kernels.schedules", "ladder"),
+        *(
+            "diagnostics",
+            "distributions",
+            "domains",
+            "estimators",
+            "evaluate",
+            "fidelities",
+            "kernels",
+            "kernels.schedules",
+            "ladder",
+            "noise",
+            "simulations",
+        ),
         *("parallel", "results", "samplers", "surrogates", "swaps", "tempering", "variances", "extending"),
     )
 )
 #: Packages whose ``__all__`` is what a user meets; of the ready problems it is the modules.
 PACKAGES = (
     *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.identifiability", "invsamp.modes"),
-    *("invsamp.solvers.gradient_matching", "invsamp.solvers.heat", "invsamp.solvers.ode"),
+    *("invsamp.solvers.gradient_matching", "invsamp.solvers.fields", "invsamp.solvers.heat", "invsamp.solvers.ode"),
 )
 
 
