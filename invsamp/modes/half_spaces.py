@@ -23,6 +23,9 @@ from invsamp.protocols import Array
 
 #: Bounds beyond so many standard deviations cut nothing.
 REACH = 4.0
+#: Energy by which a minimum has to lie below where the energy turns down again, and by which no point within bounds may
+#: lie below it: curvature that promises more tells nothing of it.
+BELOW = 1.0
 #: Bisections of the way to a bound; nodes of the quadrature, and decay lengths from its highest point that it covers.
 BISECTIONS, NODES, LENGTHS = 40, 100, 30.0
 
@@ -87,16 +90,29 @@ def _ways(at: Array, reach: Array, domain: Domain) -> Array:
 
 
 def _log_mass(slope: float, curvature: float, back: float, ahead: float) -> float:
-    """Log of the integral of exp(-g u - h u^2 / 2) from -back to ahead, one of which may be infinite; NaN if it is."""
-    endless = (math.isinf(ahead) and not slope > 0.0) or (math.isinf(back) and not slope < 0.0)
-    if not curvature > 0.0 and math.isinf(ahead + back) and (curvature < 0.0 or endless):
+    """Log of the integral of exp(-g u - h u^2 / 2) from -back to ahead, one of which may be infinite.
+
+    NaN if it is, or no minimum is at 0.
+    """
+    if curvature < 0.0:
+        # what bends down is left where it turns: there is another minimum beyond, if anything
+        turn = -slope / curvature
+        if -back < turn < ahead and not -0.5 * slope * slope / curvature > BELOW:
+            return math.nan
+        back, ahead = (back, min(ahead, turn)) if turn > 0.0 else (min(back, -turn), ahead)
+    highest = -slope / curvature if curvature > 0.0 else -math.copysign(math.inf, slope)
+    highest = min(max(highest, -back), ahead)
+    if not math.isfinite(highest):
         return math.nan
-    highest = min(max(-slope / curvature if curvature > 0.0 else -math.copysign(math.inf, slope), -back), ahead)
     decay = abs(slope + curvature * highest) + math.sqrt(max(curvature, 0.0))
-    length = LENGTHS / decay if decay > 0.0 and curvature >= 0.0 else math.inf
+    length = LENGTHS / decay if decay > 0.0 else math.inf
     low, high = max(-back, highest - length), min(ahead, highest + length)
+    if not math.isfinite(high - low):
+        return math.nan
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     u = low + 0.5 * (high - low) * (nodes + 1.0)
     logs = -slope * u - 0.5 * curvature * u * u
     top = float(logs.max())
+    if top > BELOW:
+        return math.nan
     return top + math.log(0.5 * (high - low) * float(weights @ np.exp(logs - top)))
