@@ -169,7 +169,7 @@ def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float
             f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of "
             f"{with_values(without, '.2g')} (estimated from the largest draws): mean and sd in the summary mean "
             f"nothing. Convergence is judged by quantiles, which {'have' if settled else 'have not'} converged. "
-            f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give the parameter a prior with lighter tails."
+            f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give a prior with lighter tails."
         )
     if len(others):
         found.append(
