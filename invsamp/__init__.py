@@ -94,6 +94,7 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.forward_models.executable import executable
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
@@ -123,13 +124,13 @@ def __getattr__(name: str) -> ModuleType:
 # fmt: off
 __all__ = [
     "Beta", "BinomialNoise", "Box", "Cauchy", "CensoredNoise", "Exponential", "Flat", "Gamma", "GaussianNoise",
-    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise",
-    "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
-    "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
+    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise", "ModelError",
+    "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population", "Posterior",
+    "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
-    "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
-    "resgld", "results", "resume", "sample", "samplers", "scalar_function", "simulations", "surrogates", "swaps",
-    "tempering", "truncated", "variances", "with_jacobian",
+    "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
+    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel",
+    "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function", "simulations",
+    "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on
