@@ -35,6 +35,7 @@ from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, check
 from invsamp.engine.rungs.initial_points import place, place_again
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.model_checks import ModelChecks
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.modes.gauss_newton import walled
@@ -282,9 +283,11 @@ class Phases(
 
     @property
     def _led_alone(self) -> bool:
-        """Whether the one rung begins where descents end, and finds its preconditioner."""
+        """Whether one rung of the posterior begins where descents end, and finds all that is told in positions."""
         rungs, finds = self.ensemble.rungs, self._preconditioner in ("diagonal", "dense")
-        return finds and len(rungs) == 1 and starts_by_descent(rungs[0]) and self.plan.warmup > 0
+        cold = rungs[0].settings
+        free = cold.target.factors == (1.0, 1.0) and (self.choice is not None or not isinstance(cold.kernel, ModeJumps))
+        return finds and free and len(rungs) == 1 and starts_by_descent(rungs[0]) and self.plan.warmup > 0
 
     def _choose_form(self) -> None:
         """Choose the form of parameters that depend on others where descents from the chains end, and begin there."""

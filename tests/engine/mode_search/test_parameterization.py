@@ -9,6 +9,7 @@ from scipy import stats
 import invsamp as iv
 from invsamp.diagnostics import ess
 from invsamp.engine.mode_search import parameterization
+from invsamp.kernels.mode_jumps import ModeJumps
 
 #: Six groups whose data say much of each, and the errors of three whose data say little.
 DATA, ERRORS = np.array([-1.1, 0.6, 0.2, 1.7, -0.4, 0.9]), np.full(6, 0.05)
@@ -152,8 +153,17 @@ class TestTheRun:
         assert all(run.report["centering"]["theta"]["centered"])
         assert run.summary()["r_hat"].max() < 1.2
 
-    def test_leaves_ladders_and_given_steps_alone(self) -> None:
-        for sampler in (iv.samplers.parallel_tempering((1.0, 3.0)), iv.mala(0.01, preconditioner=None)):
+    def test_leaves_alone_what_is_told_in_positions(self) -> None:
+        jumps = ModeJumps(iv.mala().rungs[0].kernel, np.stack([np.zeros(8), np.ones(8)]), np.tile(np.eye(8), (2, 1, 1)))
+        jumping = iv.ladder.Sampler([iv.ladder.Rung(1.0, kernel=jumps)], preconditioner="auto")
+        for sampler in (iv.samplers.parallel_tempering((1.0, 3.0)), iv.mala(0.01), jumping):
             told = quiet(groups(), sampler, draws=50, warmup=150).report["centering"]["theta"]
             assert not any(told["centered"])
             assert told["reason"].startswith("not chosen")
+
+
+@pytest.mark.slow
+def test_of_data_of_any_kind_draws_are_calibrated() -> None:
+    """Of groups seen well and badly, whose spread the prior lets be anything: forms differ between replicates."""
+    found = iv.calibrate(groups(MIXED), iv.mams(), replicates=100, draws=150, false_alarm=1e-4, seed=1, progress=False)
+    assert found.calibrated, str(found)
