@@ -70,7 +70,7 @@ class FidelityComparison(Compared):
         """
         import pandas as pd
 
-        if part not in ("levels", "pairs"):
+        if not isinstance(part, str) or part not in ("levels", "pairs"):
             raise ValueError(f"part must be 'levels' or 'pairs', got {part!r}")
         if part == "levels":
             return pd.DataFrame([asdict(level) for level in self.levels]).set_index("name")

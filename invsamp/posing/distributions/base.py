@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.protocols import Array
 
+BoolArray = npt.NDArray[np.bool_]
 #: Of a parameter: a number of entries too, until it is stored.
 Shape = Any
 #: Numbers of at most this size, and at least one over it, have squares whose squares are double precision numbers.
@@ -173,7 +174,7 @@ class ScalarFamily(Distribution):
     True, False, an array of these for each entry, or None, where a run chooses by what the data say.
     """
 
-    centered: Any = field(default=None, kw_only=True, repr=False)
+    centered: bool | BoolArray | Sequence[bool] | None = field(default=None, kw_only=True, repr=False)
     family: ClassVar[Family]
     interval: ClassVar[tuple[float | str, float | str]] = (-np.inf, np.inf)
     positive: ClassVar[tuple[str, ...]] = ()
