@@ -7,7 +7,7 @@ from dataclasses import field
 
 from invsamp.kernels import Hamiltonian, Microcanonical
 from invsamp.kernels.contract import Kernel
-from invsamp.ladder.preconditioner import Given
+from invsamp.ladder.preconditioner import Given, LearnedMap
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
@@ -28,7 +28,7 @@ class Automatic(Sampler):
     """
 
     rungs: Sequence[Rung] = field(default_factory=lambda: (Rung(kernel=Microcanonical()),))
-    preconditioner: str | Modes | Given | None = "auto"
+    preconditioner: str | Modes | Given | LearnedMap | None = "auto"
 
     def __str__(self) -> str:
         return "chosen by what descents find and trials tell"

@@ -21,6 +21,7 @@ from invsamp.protocols import Array
 from invsamp.stored import stored
 from invsamp.tempering.linear_targets import Tempered, TemperedLikelihood
 from invsamp.tempering.target_distribution import TargetDistribution
+from invsamp.transport import TransportMap
 
 #: Rejection between two fidelities above which the finer one goes one rung further up.
 TOO_COARSE = 0.75
@@ -35,6 +36,7 @@ class WarmStart(NamedTuple):
     position: Array  # (chains, d)
     metric: Metric
     step_size: float | None  # None: to be found from the beginning
+    mapped: tuple[TransportMap, Metric] | None = None
 
 
 class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_rounds", "_start_energy")):
