@@ -8,10 +8,10 @@ import numpy as np
 
 from invsamp.engine.adaptation.metric_from_curvature import floored
 from invsamp.engine.rungs.coordinate_quality import CoordinateQuality
-from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.rung_chains import Mapped, RungChains
 from invsamp.kernels.metric import Metric
 from invsamp.protocols import Array
-from invsamp.transport import TransportMap, fisher_divergence, fit
+from invsamp.transport import fisher_divergence, fit
 from invsamp.transport.fisher_divergence import contributions
 from invsamp.transport.fitting import pulled_back
 from invsamp.transport.linear import matched_factor
@@ -40,18 +40,24 @@ def quality(rung: RungChains, positions: Array, gradients: Array) -> CoordinateQ
     return CoordinateQuality(family, found, tuple(int(k) for k in largest if shares[k] >= LEAST_SHARE))
 
 
-def learned(positions: Array, gradients: Array, step_scale: float) -> tuple[TransportMap, Metric] | None:
+def learned(
+    positions: Array, gradients: Array, step_scale: float, before: Mapped | None, divergence: float
+) -> Mapped | None:
     """A map fitted to draws (steps, chains, d), and the metric in its coordinates; None where linear ones are as good.
 
-    The metric is that of v times the step scale.
+    The map of ``before`` stays if its J in the window that came after it, ``divergence``, is less than that of a new
+    one on chains that were left out. The metric is that of v times the step scale.
     """
     positions, gradients = _with_chains(positions), _with_chains(gradients)
-    found = fit(positions, gradients).map
-    if found is None:
+    found = fit(positions, gradients)
+    transport = found.map
+    if before is not None and divergence <= min(found.divergences.values()):
+        transport = before[0]
+    if transport is None:
         return None
-    z, slopes = pulled_back(found, positions, gradients)
+    z, slopes = pulled_back(transport, positions, gradients)
     factor = matched_factor(z - z.mean(axis=(0, 1)), slopes) / math.sqrt(step_scale)
-    return found, floored(factor, np.full(found.dimension, np.inf))
+    return transport, floored(factor, np.full(transport.dimension, np.inf))
 
 
 def _with_chains(values: Array) -> Array:

@@ -54,7 +54,7 @@ from invsamp.engine.adaptation.metric_estimation import (
 from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
-from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.rung_chains import Mapped, RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
@@ -292,16 +292,20 @@ class Tuner(
 
     def _renew_metric(self) -> EvaluationRequests[None]:
         rung, metric_estimator = self.rung, self._metric_estimator
-        old, mapped = rung.metric, rung.mapped is not None
-        rung.metric, rung.mapped = old, None
+        old, before = rung.metric, rung.mapped
         # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
         # decides, and the distance between modes must not be in the metric of a ladder
         adjusted = rung.settings.kernel.adjusted
         turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
         turned = adjusted and turns > REFLECTED * self._length * len(rung.position)
         uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
-        if metric_estimator is None or len(metric_estimator) < FEWEST or metric_estimator.falling():
-            yield from self._take_hessians()
+        enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
+        rung.mapped = None
+        if self._maps and metric_estimator is not None and enough:
+            rung.mapped = self._mapped(metric_estimator, before)
+        if metric_estimator is None or not enough or metric_estimator.falling():
+            if rung.mapped is None:
+                yield from self._take_hessians()
         elif not uses["draws"] and metric_estimator.stationarity().disturbed:
             # gradients alone are curvature where chains have arrived, and nothing else
             yield from self._take_hessians(metric_estimator.lower())
@@ -309,9 +313,7 @@ class Tuner(
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
             self._settle_down(old, metric_estimator)
-            if self._maps:
-                self._map(metric_estimator)
-        if self._finds_step and (mapped or rung.mapped is not None):
+        if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
             # nothing is known of the new coordinates but that the target is one wide there
             rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
         elif (self._finds_step or rung.exploring) and rung.adjusted:
@@ -320,14 +322,16 @@ class Tuner(
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _map(self, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator) -> None:
-        """Let a transport map stand before the metric, where it makes the target more normal."""
-        rung, sample = self.rung, list(metric_estimator.sample())
-        both = sample
-        if self._before and self._before[0].shape[1] == sample[0].shape[1]:
-            both = [np.concatenate(parts) for parts in zip(self._before, sample, strict=True)]
-            rung.mapped = learned(both[0], both[1], rung.step_scale)
-        self._before = sample
+    def _mapped(
+        self, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator, before: Mapped | None
+    ) -> Mapped | None:
+        """A transport map that makes the target more normal than linear coordinates do, and the metric behind it."""
+        sample = metric_estimator.sample()
+        window, self._before = self._before, list(sample)
+        if not window or window[0].shape[1] != sample[0].shape[1]:
+            return before
+        both = [np.concatenate(parts) for parts in zip(window, sample, strict=True)]
+        return learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
 
     def _measure(self) -> None:
         """Note how normal the target has been in the coordinates of the window that ends."""

@@ -92,6 +92,8 @@ class StepCounts:
     failing_in_a_row: int = field(default=0, repr=False)
 
 
+#: A transport map, and the metric in its coordinates.
+Mapped = tuple[TransportMap, Metric]
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
 EXPLORER: Kernel = Langevin(adjusted=True)
@@ -156,7 +158,7 @@ class RungChains(
         self.target: TargetDistribution = settings.target
         self.target_memory: Memory = self.target.init()
         self._metric: Metric = IdentityMetric()
-        self._mapped: tuple[TransportMap, Metric] | None = None
+        self._mapped: Mapped | None = None
         self.metric = self._metric
         #: How normal the target is in the coordinates of each window of warm-up.
         self.coordinates: tuple[CoordinateQuality, ...] = ()
@@ -222,12 +224,12 @@ class RungChains(
         self._active.move_by(None if self.mapped is None else self.mapped[0], self.own_metric)
 
     @property
-    def mapped(self) -> tuple[TransportMap, Metric] | None:
+    def mapped(self) -> Mapped | None:
         """A transport map that steps are made in the coordinates of, and the preconditioner of these."""
         return self._mapped
 
     @mapped.setter
-    def mapped(self, mapped: tuple[TransportMap, Metric] | None) -> None:
+    def mapped(self, mapped: Mapped | None) -> None:
         self._mapped = mapped
         self.metric = self._metric
 
