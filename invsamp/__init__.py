@@ -72,6 +72,7 @@ from invsamp.domains.constraints import constraint
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
+from invsamp.ladder.preconditioner import transport_map
 from invsamp.maximizing import maximize
 from invsamp.noise import (
     BinomialNoise,
@@ -128,6 +129,6 @@ __all__ = [
     "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
     "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
     "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates", "swaps", "tempering",
-    "truncated", "variances", "with_jacobian",
+    "transport_map", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

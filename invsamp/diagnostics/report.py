@@ -167,7 +167,7 @@ class Coordinates(TypedDict):
     family: str
     divergence: float
     largest: list[str]  # the parameters that contribute most to it
-    windows: list[list[object]]  # family and divergence in each window of warm-up
+    windows: list[tuple[str, float]]  # family and divergence in each window of warm-up
 
 
 class Report(TypedDict, total=False):

@@ -258,6 +258,7 @@ def samplers_calls() -> dict[str, Call]:
             name: {}
             for name in (
                 "mala",
+                "transport_map",
                 "hmc",
                 "Hamiltonian",
                 "mams",

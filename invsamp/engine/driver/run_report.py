@@ -129,7 +129,7 @@ def _coordinates(rung: RungChains) -> Coordinates | None:
         "family": last.family,
         "divergence": last.divergence,
         "largest": [names[k] if known else f"unknown {k}" for k in last.largest],
-        "windows": [[found.family, found.divergence] for found in rung.coordinates],
+        "windows": [(found.family, found.divergence) for found in rung.coordinates],
     }
 
 
