@@ -209,6 +209,10 @@ class DiagonalMetricEstimator(
         return floored(np.sqrt(np.where(known, variance, own**2)), WIDEST * np.maximum(scale, own))
 
 
+#: Of either kind.
+MetricEstimator = DenseMetricEstimator | DiagonalMetricEstimator
+
+
 def narrowed(metric: Metric, points: Array | None, scale: Array) -> Metric:
     """A metric that is nowhere wider than points (n, d) of a domain are spread, where there are enough of them."""
     if points is None or len(points) < 2 * points.shape[1]:

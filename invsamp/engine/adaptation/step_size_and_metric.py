@@ -48,6 +48,7 @@ from invsamp.engine.adaptation.metric_estimation import (
     REFLECTED,
     DenseMetricEstimator,
     DiagonalMetricEstimator,
+    MetricEstimator,
     change,
     narrowed,
 )
@@ -62,6 +63,7 @@ from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner
 from invsamp.modes.curvature import hessian
 from invsamp.protocols import Array, Problem, StartsAround
 from invsamp.tempering.checks import noise_room
+from invsamp.transport.fitting import GAUSSIAN
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
@@ -111,7 +113,7 @@ class Tuner(
         # of noisy energies a given step is held back in the first window alone
         given = not (self._finds_step or callable(settings.step_size))
         self._holds_back = given and self._finds_metric and not (exact or settings.kernel.adjusted)
-        self._metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator | None = None
+        self._metric_estimator: MetricEstimator | None = None
         #: Whether the metric has come to rest, and the energies with it; what it is judged by.
         self.settled, self._median_energy = False, math.inf
         self._reflected = 0
@@ -247,7 +249,7 @@ class Tuner(
                 raise
             return self._problem.sample_inside(rng, count, self.rung.position)
 
-    def _new_metric_estimator(self) -> DenseMetricEstimator | DiagonalMetricEstimator:
+    def _new_metric_estimator(self) -> MetricEstimator:
         chains, d = self.rung.position.shape
         return (DiagonalMetricEstimator if self._diagonal else DenseMetricEstimator)(self._length, chains, d)
 
@@ -312,7 +314,7 @@ class Tuner(
         else:
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
-            self._settle_down(old, metric_estimator)
+            self._settle_down(old, before, metric_estimator)
         if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
             # nothing is known of the new coordinates but that the target is one wide there
             rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
@@ -322,9 +324,7 @@ class Tuner(
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _mapped(
-        self, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator, before: Mapped | None
-    ) -> Mapped | None:
+    def _mapped(self, metric_estimator: MetricEstimator, before: Mapped | None) -> Mapped | None:
         """A transport map that makes the target more normal than linear coordinates do, and the metric behind it."""
         sample = metric_estimator.sample()
         window, self._before = self._before, list(sample)
@@ -340,12 +340,14 @@ class Tuner(
             found = quality(rung, *estimator.sample())
             rung.coordinates += () if found is None else (found,)
 
-    def _settle_down(self, old: Metric, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator) -> None:
+    def _settle_down(self, old: Metric, mapped: Mapped | None, metric_estimator: MetricEstimator) -> None:
         """Whether this window has shown nothing new."""
-        before, self._median_energy = self._median_energy, metric_estimator.median_energy()
+        earlier, self._median_energy = self._median_energy, metric_estimator.median_energy()
         d = metric_estimator.dimension
-        still = abs(before - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
+        still = abs(earlier - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
         same = change(old, self.rung.metric, d) < UNCHANGED
+        if mapped is not None:  # coordinates that make the target normal are as good as they need be
+            same = self.rung.coordinates[-1].divergence <= GAUSSIAN
         # chains that move slowly teach little, and little changes: they have to agree as well
         self.settled = still and same and bool(self._arrived_chains.all()) and metric_estimator.disagreement() < AGREED
 
