@@ -15,6 +15,7 @@ samplers `mala`, `hmc`, `pcn`, `mams` and `resgld`. The others are in namespaces
 `swaps`          swap rules and swap schemes
 `domains`        constraints on parameters
 `surrogates`     cheap fidelities from solves of an expensive one
+`simulations`    runs of a simulator, kept in a folder and shared
 `fidelities`     cost, bias, noise and correlation of fidelities
 `results`        scores of classifiers, Gaussians of iterates
 `diagnostics`    effective sample sizes, R-hat, swap rates
@@ -44,6 +45,7 @@ from invsamp import (
     parallel,
     results,
     samplers,
+    simulations,
     surrogates,
     swaps,
     tempering,
@@ -93,6 +95,7 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.forward_models.executable import executable
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
@@ -122,13 +125,13 @@ def __getattr__(name: str) -> ModuleType:
 # fmt: off
 __all__ = [
     "Beta", "BinomialNoise", "Box", "Cauchy", "CensoredNoise", "Exponential", "Flat", "Gamma", "GaussianNoise",
-    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise",
-    "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
-    "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
+    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise", "ModelError",
+    "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population", "Posterior",
+    "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
-    "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
-    "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates", "swaps", "tempering",
-    "transport_map", "truncated", "variances", "with_jacobian",
+    "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
+    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel",
+    "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function", "simulations",
+    "surrogates", "swaps", "tempering", "transport_map", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

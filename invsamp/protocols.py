@@ -7,7 +7,7 @@ which a sampler moves (log or logit of a parameter where the problem says so).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -71,6 +71,22 @@ class JacobianForwardModel(ForwardModel, Protocol):
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
 
 
+#: Product of a Jacobian with k vectors at each point: directions (batch, k, n_parameters) -> (batch, k,
+#: n_observations), or cotangents the other way.
+JacobianProduct = Callable[[Array], Array]
+
+
+@runtime_checkable
+class TangentForwardModel(ForwardModel, Protocol):
+    """A forward model that keeps what it solved by, for products of its Jacobian with many vectors."""
+
+    def tangent(self, theta: Array) -> tuple[Array, JacobianProduct, JacobianProduct]:
+        """Observations (batch, n_observations), the product with directions, and the product with cotangents.
+
+        Both products take k vectors for each row of theta, and may be asked for after the model was solved elsewhere.
+        """
+
+
 @runtime_checkable
 class AnticipatingModel(ForwardModel, Protocol):
     """A forward model elsewhere, which need not wait to be asked for a product whose cotangent is known beforehand."""
@@ -94,6 +110,23 @@ class RowsForwardModel(ForwardModel, Protocol):
         Each row of theta has its own indices. A row whose evaluation fails is NaN in the observations asked
         for; what would fail elsewhere is not noticed.
         """
+
+
+class FinishedRun(NamedTuple):
+    """One simulation: outputs (m,), all finite, or why it failed."""
+
+    row: int  # of theta
+    outputs: Array | None
+    failure: str | None
+    seconds: float
+
+
+@runtime_checkable
+class RunsRows(Protocol):
+    """A forward model that runs several rows of theta at the same time, and hands each over as soon as it is done."""
+
+    def finished(self, theta: Array) -> Iterator[FinishedRun]:
+        """The runs of all rows of theta (batch, p), in the order in which they are finished."""
 
 
 @runtime_checkable
@@ -170,6 +203,31 @@ class CurvedPotential(Potential, Protocol):
 
     def curvature(self, position: Array) -> Curved:
         """Energy, gradient, and a positive semidefinite matrix in the place of second derivatives."""
+
+
+class Linearized(NamedTuple):
+    """What is known of an energy at one position, with products of its misfit's Gauss-Newton matrix."""
+
+    energy: float  # +inf where a solve failed
+    gradient: Array  # (dimension,)
+    product: Callable[[Array], Array]  # vectors (k, dimension) -> the matrix times each of them
+    rows: Callable[[], Array]  # () -> R (m, dimension), the matrix being R^T R
+
+
+@runtime_checkable
+class TangentPotential(Potential, Protocol):
+    """A potential of a forward model with tangents: a Gauss-Newton product takes solves with factors that are kept."""
+
+    @property
+    def tangents(self) -> bool:
+        """Whether its model has them."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the Gauss-Newton matrix's factor: data that are not missing, and unknowns of the noise."""
+
+    def tangent(self, position: Array) -> Linearized:
+        """Energy, gradient and products at one position (dimension,)."""
 
 
 @runtime_checkable
@@ -311,11 +369,54 @@ class SensitivePotential(TermwisePotential, Protocol):
         """
 
 
+@runtime_checkable
+class Coloring(Protocol):
+    """A random field of n values given all that it depends on: what makes it of white noise."""
+
+    def color(self, white: Array) -> Array:
+        """Values (batch, n) of white coordinates (batch, n), which are independent and standard normal."""
+
+    def whiten(self, values: Array) -> Array:
+        """White coordinates (batch, n) of values (batch, n): the inverse of `color`."""
+
+    def pullback(self, white: Array, cotangents: Array) -> tuple[Array, Array]:
+        """Products of cotangents (batch, q, n) with the derivatives of `color` at white coordinates (batch, n).
+
+        In the white coordinates, (batch, q, n), and in the k numbers that are unknown of the field, (batch, q, k).
+        """
+
+    def log_density(self, values: Array) -> tuple[Array, Array, Array]:
+        """Log density (batch,) of values (batch, n), its gradient (batch, n), and that in what is unknown."""
+
+
+@runtime_checkable
+class RandomField(Protocol):
+    """A vector that a prior samples as white noise, such as a field of `invsamp.solvers.fields` on its mesh.
+
+    Any `Prior` takes one in the place of a distribution. Nothing in it need be Gaussian but the white coordinates.
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of values n."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is unknown of the field: names of positive numbers in the prior, or formulas of these, (k,)."""
+
+    def coloring(self, values: Array) -> Coloring:
+        """The field given the values (k,) of `names`."""
+
+
 class Reference(NamedTuple):
-    """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d)."""
+    """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d).
+
+    ``exact`` (d,) says in which positions the prior is this Gaussian; None: it is unknown.
+    """
 
     mean: Array
     factor: Array
+    exact: npt.NDArray[np.bool_] | None = None
 
 
 @runtime_checkable
