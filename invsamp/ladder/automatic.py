@@ -34,7 +34,7 @@ class Automatic(Sampler):
         return "chosen by what descents find and trials tell"
 
     def stages(self, dimension: int, fidelities: int, bounded: bool = False) -> tuple[Sampler, ...]:
-        """For so many unknowns and fidelities, in the order in which they are tried; ``bounded``: walls reflect moves."""
+        """For so many unknowns and fidelities, in the order in which they are tried; ``bounded``: walls reflect."""
         mapped = dimension <= MOST_MAPPED and not bounded
         metric = LearnedMap() if mapped else "auto"
         single = [Sampler((Rung(kernel=_kernel(dimension, n)),), preconditioner=metric) for n in LENGTHS]

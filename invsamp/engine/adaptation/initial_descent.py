@@ -63,6 +63,8 @@ def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -
 
     A minimum may have next to no mass, as that of a funnel has: chains would have to climb out of it.
     """
+    if rung.bounded:  # of what walls cut off a Gaussian knows nothing
+        return None
     energies, slopes = rung.reduced_energy(starts.estimate), rung.reduced_gradient(starts.estimate)
     lowest = int(np.argmin(energies))
     energy = float(energies[lowest])
