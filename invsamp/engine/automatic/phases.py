@@ -226,6 +226,8 @@ class Phases(
 
     @property
     def _preconditioner(self) -> Preconditioner:
+        if self.choice is not None and self.choice.field is not None:
+            return None
         return self._chosen.preconditioner_at(self.bound.dimension)
 
     @property
@@ -349,8 +351,6 @@ class Phases(
         """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
-            if self.choice.field is not None:
-                self._preconditioner = None
         self.search = self._new_search()
         self._assemble()
 
