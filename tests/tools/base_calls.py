@@ -33,7 +33,7 @@ GIVEN = _words(
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
     "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
-    "Levels Setting MaternField"
+    "Levels Setting MaternField BesovField SensorDesign ApproximationError"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(
@@ -43,6 +43,7 @@ SHARED = _words(
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
     "apply log_prior_at arrived cumulant fresh kick sample_inside sample_prior "
+    "dynamics steps count "
     "at step bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
     "accepts auxiliary locate log_cdf places quantile standardize cumulant intersection preconditioner_at described "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "

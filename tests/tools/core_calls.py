@@ -17,6 +17,7 @@ from public_names import NAMESPACES
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
 from invsamp.domains.saved import from_dict
+from invsamp.identifiability import choose_sensors
 from invsamp.solvers.fem.fields import Constant
 from invsamp.solvers.fem.mesh import unit_square
 
@@ -229,6 +230,9 @@ def posing_calls() -> dict[str, Call]:
             {"problem": posterior, "of": "likelihood", "level": 0.5, "max_evaluations": 50, "seed": 1},
             {"of": {"text"}},
         ),
+        "identifiability.choose_sensors": Call(
+            choose_sensors, {"posterior": posterior, "count": 2, "at": None, "seed": 1}, {"parameters": {"none"}}
+        ),
         "information": Call(iv.information, {"posterior": posterior, "at": None, "datasets": 10, "seed": 1}),
         "identifiability.Information.standard_deviations": Call(
             iv.information(posterior, datasets=10, seed=1).standard_deviations, {}
@@ -321,6 +325,10 @@ def samplers_calls() -> dict[str, Call]:
                 "pcn",
                 "prior_draws",
                 "CrankNicolson",
+                "InfinityHamiltonian",
+                "InfinityMicrocanonical",
+                "infinity_hmc",
+                "infinity_mams",
                 "DelayedAcceptance",
                 "Microcanonical",
                 "ghmc",
@@ -444,6 +452,9 @@ def runs_calls() -> dict[str, Call]:
             iv.correct,
             {"posterior": posterior, "states": np.linspace(0.1, 1.0, 24).reshape(12, 2), "progress": False},
             {"states": {"none"}, "sampler": {"none"}},
+        ),
+        "fidelities.approximation_error": Call(
+            iv.fidelities.approximation_error, {"posterior": posterior, "draws": 10, "seed": 1}
         ),
         "fidelities.compare": Call(
             iv.fidelities.compare,

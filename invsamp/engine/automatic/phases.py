@@ -14,6 +14,7 @@ from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
 from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
+from invsamp.engine.automatic.field_selection import select_field, warm_up_steps
 from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
@@ -145,7 +146,9 @@ class Phases(
                 self.checks.stability.before(rungs, warmed=False)
         together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
         # where nothing was chosen, or all chains are to start together
-        if self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
+        if self._choose_field(positions):
+            together = False  # its descents began at several points
+        elif self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
             self._search_modes(positions)
         self.unlooked = together and self.ensemble.mode_occupancy.mode_search_result is None
         self._begin_warm_up()
@@ -222,6 +225,20 @@ class Phases(
     def _assemble(self) -> None:
         self.ensemble.assemble(self._composition, self._streams)
 
+    def _choose_field(self, positions: Array | None) -> bool:
+        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if nobody said where."""
+        if self.choice is None:
+            return False
+        rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 2,)))
+        (found,) = self.bound.dispatch.do([select_field(self.bound, rng)])
+        if not self.choice.choose_field(found):
+            return False
+        self.evaluation_budget.looked(0)
+        self.take_stage()
+        for rung in self.ensemble.rungs:
+            place(self.bound, rung, positions, self.plan.chains)
+        return True
+
     def _search_modes(self, positions: Array | None) -> None:
         """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
         bound, ensemble, budget, choice = self.bound, self.ensemble, self.evaluation_budget, self.choice
@@ -280,6 +297,8 @@ class Phases(
         """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
+            if self.choice.field is not None:
+                self._preconditioner = None
         self.search = self._new_search()
         self._assemble()
 
@@ -400,6 +419,9 @@ class Phases(
         if self._following is not None:
             # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
             steps, windows = self._following[1], (1.0,)
+        elif self.choice is not None and self.choice.field is not None:
+            windows = (1.0,)
+            steps = warm_up_steps(self.plan.chains) if self.plan.stops_early else self.plan.warmup
         elif self.choice is not None and self.choice.returned is not None:
             steps, windows = SHORTEST, (1.0,)
         elif self.choice is not None and (self.choice.stage or self.choice.again) and self.search is None:

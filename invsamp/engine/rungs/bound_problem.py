@@ -12,7 +12,8 @@ from invsamp.engine.rungs.dispatch import Dispatch, Uncounted
 from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import DelayedAcceptance
-from invsamp.kernels.contract import Whitened
+from invsamp.kernels.contract import Kernel, Whitened
+from invsamp.kernels.gaussian_reference import AboutReference, ModeReference
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
@@ -80,6 +81,7 @@ class BoundProblem:
         self.given: Array | None = None
         self._reference: Reference | None = None
         self._whitened: dict[float, Whitened] = {}
+        self._about: dict[tuple[float, float, ModeReference], Whitened] = {}
 
     def fidelity(self, wanted: str | int) -> str:
         """The name of a fidelity, given by it or by its place, 0 for the finest."""
@@ -124,8 +126,17 @@ class BoundProblem:
         assert isinstance(self.sampled, DrawablePrior)  # `check_drawable` has seen to it
         return self.problem.to_position(self.sampled.sample_prior(rng, n))
 
-    def reference(self, target: TargetDistribution) -> Whitened:
-        """A Gaussian distribution of positions, for a rung: of the prior as often as its target takes it."""
+    def reference(self, target: TargetDistribution, kernel: Kernel) -> Whitened:
+        """A Gaussian distribution of positions, for a rung: of the prior as often as its target takes it.
+
+        Or that of a mode, where the kernel has one, for a target that takes prior and misfit so often.
+        """
+        own = kernel.reference if isinstance(kernel, AboutReference) else None
+        if own is not None:
+            prior, misfit = target.factors or (1.0, 1.0)
+            if (prior, misfit, own) not in self._about:
+                self._about[prior, misfit, own] = own.at(prior, misfit)
+            return self._about[prior, misfit, own]
         power = target.factors[0] if target.factors else 1.0
         if power not in self._whitened:
             self._reference = self._reference or reference_of(self.problem)
