@@ -190,6 +190,9 @@ def posing_calls() -> dict[str, Call]:
             {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
+        "Posterior.with_centering": Call(
+            posterior.with_centering, {"centered": {}}, {"centered": {"empty mapping", "mapping"}}
+        ),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.model_mistake": Call(posterior.model_mistake),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
@@ -504,6 +507,7 @@ def runs_calls() -> dict[str, Call]:
             {"name": {"text"}, "posterior": {"none"}, "fidelity": {"none"}},
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
+        "Run.moments": Call(run.moments, {"name": "a"}, {"name": {"part"}}),
         "Run.field": Call(run.field, mapped, {"draws": {"none", "integer"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),

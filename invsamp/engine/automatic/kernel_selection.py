@@ -158,8 +158,8 @@ class KernelSelection(
             self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         elif found.ridge:
             self.decisions.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or at "
-                f"bounds: one kernel, {self._kernel}"
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
+                f"{self._kernel}"
             )
         else:
             self._several(found, descents, "points there" if where else self._points)

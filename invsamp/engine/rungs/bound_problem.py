@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,14 @@ from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.posing.expressions.variable_names import check_names, labels
 from invsamp.posing.posterior.gaussian_reference import reference_of
-from invsamp.protocols import Array, DrawablePrior, Problem, Reference, SplitPotential
+from invsamp.protocols import Array, Centerable, DrawablePrior, Problem, Reference, SplitPotential
 from invsamp.tempering.target_distribution import TargetDistribution
+
+
+class Recentering(NamedTuple):
+    """The form in which a run has chosen to move, for other processes."""
+
+    centered: dict[str, Array]  # which entries of which parameters
 
 
 class BoundProblem:
@@ -69,6 +76,8 @@ class BoundProblem:
     ) -> None:
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve may be expensive
         self.problem, self.boundary = problem, as_boundary(sampler.boundary)
+        #: As it was asked for, and whether this is a part of another run.
+        self.asked, self.part = problem, potentials is not None
         self.sampled = self.boundary.apply(problem)
         self.domain = self.sampled.sampling_domain
         self.dimension, self.fidelities = problem.dimension, problem.fidelities
@@ -106,6 +115,15 @@ class BoundProblem:
                 f"{type(self.problem).__name__}"
             )
         self.draw_prior(np.random.default_rng(0), 1)  # a domain of hardly any mass is refused here
+
+    def recenter(self, centered: Mapping[str, Array]) -> None:
+        """Move in positions in which these entries are centered from now on, in this process."""
+        assert isinstance(self.asked, Centerable)  # whoever chose has seen to it
+        self.problem = self.asked.with_centering(centered)
+        self.sampled = self.boundary.apply(self.problem)
+        for name, potential in self.potentials.items():
+            potential.renew(self.sampled.potential(name))
+        self._reference, self._whitened = None, {}
 
     @property
     def path_to_prior(self) -> bool:
