@@ -5,6 +5,7 @@ The help of each names all its arguments; those that several presets share are d
 
 from invsamp.samplers.baselines import deo_sgd, psgld, sgd, svgd
 from invsamp.samplers.contour import awsgld, contour_exchange, csgld, icsgld
+from invsamp.samplers.gradient_free import differential_evolution, pcn, stretch
 from invsamp.samplers.replica_exchange import (
     fast_resgld,
     multi_variance_resgld,
@@ -14,7 +15,7 @@ from invsamp.samplers.replica_exchange import (
     resgld,
     vr_resgld,
 )
-from invsamp.samplers.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
+from invsamp.samplers.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
 from invsamp.samplers.surrogate import surrogate_exchange, two_stage
 
 # fmt: off
@@ -24,6 +25,7 @@ __all__ = [
     "csgld",
     "cyclic_sgld",
     "deo_sgd",
+    "differential_evolution",
     "fast_resgld",
     "ghmc",
     "hmc",
@@ -40,6 +42,7 @@ __all__ = [
     "sgd",
     "sghmc",
     "sgld",
+    "stretch",
     "surrogate_exchange",
     "svgd",
     "two_stage",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from invsamp.arguments import real
-from invsamp.domains.boundary import Boundary
-from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import Sampler
@@ -163,32 +161,6 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
     """
     return single(Microcanonical(length), step_size, options)
-
-
-@preset()
-def pcn(
-    step_size: float | Schedule | None = None, *, fidelity: str | int = "finest", boundary: Boundary | str = "reflect"
-) -> Sampler:
-    r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
-
-    Its proposals leave the prior as it is, where that is Gaussian in the coordinates that the sampler moves in, and the
-    misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
-    where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
-    ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall.
-
-    Parameters
-    ----------
-    step_size : float in (0, 1], Schedule or None
-        s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
-
-    References
-    ----------
-    Cotter, Roberts, Stuart and White (2013), Statistical Science 28(3).
-    """
-    if step_size is not None and not callable(step_size):
-        step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return single(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
 
 
 def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:
