@@ -27,8 +27,8 @@ FLOAT = np.dtype(float)
 #: How a model comes by derivatives, or does without.
 WAYS = (
     "Take them by differences, iv.finite_differences(function), give its Jacobian, iv.with_jacobian(function, "
-    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients, such as "
-    "iv.pcn()"
+    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients: "
+    "iv.samplers.differential_evolution(), iv.samplers.stretch() or iv.pcn()"
 )
 #: What to do with functions that do not take a batch.
 ONE_THETA = (
