@@ -84,7 +84,8 @@ def drawn(run: iv.Run, posterior: iv.Posterior) -> Figure:
     left.fill_between(PLACES, low - middle, high - middle, alpha=0.4, label="central 90% of the predictions")
     left.errorbar(PLACES, data() - middle, TRUTH["noise"], fmt="k.", label="data, with the sd of their noise")
     left.set(xlabel="distance from the base, m", ylabel="temperature less the median prediction, °C")
-    left.legend()
+    left.margins(y=0.35)  # room for the legend
+    left.legend(loc="upper center")
     table = posterior.forward["model"].database.table()
     points = right.scatter(*table.theta.T, c=np.arange(len(table.theta)), s=4, cmap="viridis")
     right.plot(*table.theta[table.failed].T, "rx", ms=5, label="failed")
