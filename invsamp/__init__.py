@@ -71,6 +71,7 @@ from invsamp.distributions import (
 )
 from invsamp.domains.box import Box
 from invsamp.domains.constraints import constraint
+from invsamp.emulation.emulate import emulate
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
@@ -124,13 +125,13 @@ def __getattr__(name: str) -> ModuleType:
 # fmt: off
 __all__ = [
     "Beta", "BinomialNoise", "Box", "Cauchy", "CensoredNoise", "Exponential", "Flat", "Gamma", "GaussianNoise",
-    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise", "ModelError",
-    "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population", "Posterior",
-    "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
+    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise",
+    "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
+    "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
-    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel",
-    "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function", "simulations",
-    "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
+    "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
+    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
+    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
+    "simulations", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on
