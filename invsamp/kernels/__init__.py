@@ -16,6 +16,7 @@ from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.momentum import Momentum
 from invsamp.kernels.prior_sampler import prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
+from invsamp.kernels.rotations import InfinityHamiltonian, InfinityMicrocanonical
 from invsamp.kernels.stein import Stein
 from invsamp.kernels.stretch import Stretch
 
@@ -26,6 +27,8 @@ __all__ = [
     "DifferentialEvolution",
     "GradientDescent",
     "Hamiltonian",
+    "InfinityHamiltonian",
+    "InfinityMicrocanonical",
     "Langevin",
     "LocalLangevin",
     "Microcanonical",

@@ -5,7 +5,7 @@ The help of each names all its arguments; those that several presets share are d
 
 from invsamp.samplers.baselines import deo_sgd, psgld, sgd, svgd
 from invsamp.samplers.contour import awsgld, contour_exchange, csgld, icsgld
-from invsamp.samplers.gradient_free import differential_evolution, pcn, stretch
+from invsamp.samplers.gradient_free import differential_evolution, stretch
 from invsamp.samplers.replica_exchange import (
     fast_resgld,
     multi_variance_resgld,
@@ -15,7 +15,18 @@ from invsamp.samplers.replica_exchange import (
     resgld,
     vr_resgld,
 )
-from invsamp.samplers.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
+from invsamp.samplers.single_rung import (
+    cyclic_sgld,
+    ghmc,
+    hmc,
+    infinity_hmc,
+    infinity_mams,
+    mala,
+    mams,
+    pcn,
+    sghmc,
+    sgld,
+)
 from invsamp.samplers.surrogate import surrogate_exchange, two_stage
 
 # fmt: off
@@ -30,6 +41,8 @@ __all__ = [
     "ghmc",
     "hmc",
     "icsgld",
+    "infinity_hmc",
+    "infinity_mams",
     "mala",
     "mams",
     "multi_variance_resgld",

@@ -1,10 +1,10 @@
-"""Presets without gradients, for models that have none. See `invsamp.samplers`."""
+"""Presets without gradients that move by other states, for models that have no derivatives. See `invsamp.samplers`."""
 
 from __future__ import annotations
 
 from invsamp.arguments import real
 from invsamp.domains.boundary import Boundary
-from invsamp.kernels import CrankNicolson, DifferentialEvolution, Stretch
+from invsamp.kernels import DifferentialEvolution, Stretch
 from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Sampler
@@ -62,32 +62,6 @@ def differential_evolution(
     ter Braak and Vrugt (2008), Statistics and Computing 18, 435-446.
     """
     return _single(DifferentialEvolution(), _length(step_size), fidelity, boundary)
-
-
-@preset()
-def pcn(
-    step_size: float | Schedule | None = None, *, fidelity: str | int = "finest", boundary: Boundary | str = "reflect"
-) -> Sampler:
-    r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
-
-    Its proposals leave the prior as it is, where that is Gaussian in the coordinates that the sampler moves in, and the
-    misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
-    where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
-    ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall.
-
-    Parameters
-    ----------
-    step_size : float in (0, 1], Schedule or None
-        s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
-
-    References
-    ----------
-    Cotter, Roberts, Stuart and White (2013), Statistical Science 28(3).
-    """
-    if step_size is not None and not callable(step_size):
-        step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return _single(CrankNicolson(), step_size, fidelity, boundary)
 
 
 def _length(step_size: float | Schedule) -> float | Schedule:

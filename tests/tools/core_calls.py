@@ -190,6 +190,9 @@ def posing_calls() -> dict[str, Call]:
             {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
+        "Posterior.with_centering": Call(
+            posterior.with_centering, {"centered": {}}, {"centered": {"empty mapping", "mapping"}}
+        ),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.model_mistake": Call(posterior.model_mistake),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
@@ -329,6 +332,10 @@ def samplers_calls() -> dict[str, Call]:
                 "DifferentialEvolution",
                 "prior_draws",
                 "CrankNicolson",
+                "InfinityHamiltonian",
+                "InfinityMicrocanonical",
+                "infinity_hmc",
+                "infinity_mams",
                 "DelayedAcceptance",
                 "Microcanonical",
                 "ghmc",
