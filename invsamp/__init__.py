@@ -75,6 +75,7 @@ from invsamp.emulation.emulate import emulate
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
+from invsamp.ladder.preconditioner import transport_map
 from invsamp.maximizing import maximize
 from invsamp.noise import (
     BinomialNoise,
@@ -132,6 +133,6 @@ __all__ = [
     "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
     "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
     "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
-    "simulations", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
+    "simulations", "surrogates", "swaps", "tempering", "transport_map", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on
