@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from invsamp.expression import FUNCTIONS
 from invsamp.petab.conditions import formula, setting
 from invsamp.petab.priors import LOGARITHMS
 from invsamp.petab.reading import Measurement, Tables
-from invsamp.posing.expressions.expression import FUNCTIONS
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
 from invsamp.posing.noise.per_output import Outputs
