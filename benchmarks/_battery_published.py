@@ -103,7 +103,9 @@ def diamonds(data: Data) -> Posed:
     columns = np.column_stack([carat, *logs, *factors, *(carat * values for values in logs)])
     columns = columns - columns.mean(axis=0)
     prior = iv.Prior(
-        b=iv.Normal(0.0, 1.0, shape=24), intercept=iv.StudentT(3.0, 8.0, 10.0), sigma=iv.HalfStudentT(3.0, 10.0)
+        b=iv.Normal(0.0, 1.0, shape=24),
+        intercept=iv.StudentT(3.0, 8.0, 10.0),
+        sigma=iv.distributions.HalfStudentT(3.0, 10.0),
     )
     model = Linear(np.column_stack([columns, np.ones(len(carat))]))
     return iv.Posterior(prior, model, np.log(data["price"]), iv.GaussianNoise("sigma")), _same, {}
@@ -172,7 +174,9 @@ def low_dim_gauss_mix(data: Data) -> Posed:
         return value.sum(axis=1), np.concatenate([by_mu, by_sigma, by_share], axis=1)
 
     prior = iv.Prior(
-        mu=iv.Ordered(iv.Normal(0.0, 2.0, shape=2)), sigma=iv.HalfNormal(2.0, shape=2), share=iv.Beta(5.0, 5.0)
+        mu=iv.distributions.Ordered(iv.Normal(0.0, 2.0, shape=2)),
+        sigma=iv.HalfNormal(2.0, shape=2),
+        share=iv.Beta(5.0, 5.0),
     )
     return by_likelihood(prior, likelihood, transforms={"share": "logit"}), _same, {}
 

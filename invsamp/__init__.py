@@ -4,6 +4,8 @@ Here are the names that most scripts need: `sample` and what it is given, priors
 samplers `mala`, `hmc`, `pcn`, `mams` and `resgld`. The others are in namespaces:
 
 ===============  =====================================================================================
+`distributions`  all distributions for priors
+`noise`          all noise models
 `samplers`       all samplers of the literature
 `ladder`         samplers as compositions of parts: `Rung`, `Swap`, `Sampler`
 `kernels`        transition kernels; step sizes that change: `kernels.schedules`
@@ -30,6 +32,7 @@ from types import ModuleType
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import (
     diagnostics,
+    distributions,
     domains,
     estimators,
     evaluate,
@@ -37,6 +40,7 @@ from invsamp import (
     fidelities,
     kernels,
     ladder,
+    noise,
     parallel,
     results,
     samplers,
@@ -47,33 +51,39 @@ from invsamp import (
 )
 from invsamp.calibration.calibrate import calibrate
 from invsamp.correcting import correct
+from invsamp.distributions import (
+    Beta,
+    Cauchy,
+    Exponential,
+    Flat,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    LogNormal,
+    LogUniform,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+    Uniform,
+    truncated,
+)
 from invsamp.domains.box import Box
 from invsamp.domains.constraints import constraint
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
 from invsamp.maximizing import maximize
-from invsamp.posing.distributions.multivariate import LKJ, Dirichlet, Flat, Ordered
-from invsamp.posing.distributions.truncated import truncated
-from invsamp.posing.distributions.univariate import (
-    Beta,
-    Cauchy,
-    Gamma,
-    HalfNormal,
-    LogNormal,
-    MultivariateNormal,
-    Normal,
-    Uniform,
-)
-from invsamp.posing.distributions.univariate_more import (
-    Exponential,
-    HalfCauchy,
-    HalfStudentT,
-    InverseGamma,
-    LogUniform,
-    StudentT,
-    Triangular,
-    Weibull,
+from invsamp.noise import (
+    BinomialNoise,
+    CensoredNoise,
+    GaussianNoise,
+    LogNormalNoise,
+    MixtureNoise,
+    NegativeBinomialNoise,
+    Outputs,
+    PoissonNoise,
+    StudentTNoise,
+    TruncatedNoise,
 )
 from invsamp.posing.forward_models.adapters import (
     approximate_derivatives,
@@ -85,13 +95,6 @@ from invsamp.posing.forward_models.adapters import (
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
-from invsamp.posing.noise.censored_truncated import CensoredNoise, TruncatedNoise
-from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, StudentTNoise
-from invsamp.posing.noise.discrete import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
-from invsamp.posing.noise.error_covariance import AutoRegressive, ExponentialCorrelation, Precision
-from invsamp.posing.noise.marginal_variance import MarginalNoise
-from invsamp.posing.noise.outlier_mixture import MixtureNoise
-from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
 from invsamp.posing.priors.joint_prior import Prior
@@ -117,15 +120,14 @@ def __getattr__(name: str) -> ModuleType:
 
 # fmt: off
 __all__ = [
-    "LKJ", "AutoRegressive", "Beta", "BinomialNoise", "Box", "CategoricalNoise", "Cauchy", "CensoredNoise", "Dirichlet",
-    "Exponential", "ExponentialCorrelation", "Flat", "Gamma", "GaussianNoise", "HalfCauchy", "HalfNormal",
-    "HalfStudentT", "InverseGamma", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MarginalNoise",
-    "MixtureNoise", "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Ordered", "Outputs",
-    "PoissonNoise", "Population", "Posterior", "Precision", "Prior", "Run", "StudentT", "StudentTNoise", "Target",
-    "Triangular", "TruncatedNoise", "Uniform", "Weibull", "__version__", "approximate_derivatives", "calibrate",
-    "constraint", "correct", "diagnostics", "domains", "estimators", "evaluate", "extending", "fidelities",
-    "finite_differences", "from_torch", "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala",
-    "mams", "maximize", "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers",
-    "scalar_function", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
+    "Beta", "BinomialNoise", "Box", "Cauchy", "CensoredNoise", "Exponential", "Flat", "Gamma", "GaussianNoise",
+    "HalfCauchy", "HalfNormal", "LogDensity", "LogNormal", "LogNormalNoise", "LogUniform", "MixtureNoise",
+    "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
+    "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
+    "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
+    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
+    "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
+    "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates", "swaps", "tempering",
+    "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

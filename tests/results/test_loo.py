@@ -100,19 +100,19 @@ CASES = {
     ),
     "matrix": (iv.GaussianNoise(covariance=MATRIX), 1, NUMBERS, normal(lambda s: MATRIX)),
     "precision": (
-        *(iv.GaussianNoise(covariance=iv.Precision(np.linalg.inv(MATRIX))), 1, NUMBERS),
+        *(iv.GaussianNoise(covariance=iv.noise.Precision(np.linalg.inv(MATRIX))), 1, NUMBERS),
         normal(lambda s: MATRIX),
     ),
     "autoregressive": (
-        *(iv.GaussianNoise(0.4, covariance=iv.AutoRegressive("s")), 1, NUMBERS),
+        *(iv.GaussianNoise(0.4, covariance=iv.noise.AutoRegressive("s")), 1, NUMBERS),
         normal(lambda s: 0.16 * s ** np.abs(np.subtract.outer(EVERY, EVERY))),
     ),
     "exponential": (
-        *(iv.GaussianNoise(0.4, covariance=iv.ExponentialCorrelation("s", TIMES)), 1, NUMBERS),
+        *(iv.GaussianNoise(0.4, covariance=iv.noise.ExponentialCorrelation("s", TIMES)), 1, NUMBERS),
         normal(lambda s: 0.16 * np.exp(-np.abs(np.subtract.outer(TIMES, TIMES)) / s)),
     ),
     "marginal": (
-        *(iv.MarginalNoise(iv.GaussianNoise("s"), 2.0, 1.0), 1, NUMBERS),
+        *(iv.noise.MarginalNoise(iv.GaussianNoise("s"), 2.0, 1.0), 1, NUMBERS),
         together(lambda r, s, which: stats.multivariate_t(shape=s**2 * 0.5 * np.eye(len(which)), df=4).logpdf(r)),
     ),
     "poisson": (iv.PoissonNoise(), 15, COUNTS, each(lambda y, s: stats.poisson(15 * y).logpmf(COUNTS))),
@@ -121,7 +121,7 @@ CASES = {
         each(lambda y, s: stats.nbinom(1 / s, 1 / (1 + 15 * s * y)).logpmf(COUNTS)),
     ),
     "binomial": (*(iv.BinomialNoise(80), 0.2, COUNTS), each(lambda y, s: stats.binom(80, 0.2 * y).logpmf(COUNTS))),
-    "categories": (iv.CategoricalNoise(), None, np.eye(3)[LABELS], categories),
+    "categories": (iv.noise.CategoricalNoise(), None, np.eye(3)[LABELS], categories),
 }
 
 

@@ -63,7 +63,7 @@ class TestParts:
         "part",
         [
             iv.Gamma(2.0, 1.0, shape=3),
-            iv.Dirichlet([2.0, 1.0, 3.0]),
+            iv.distributions.Dirichlet([2.0, 1.0, 3.0]),
             iv.truncated(iv.Normal(0.0, 1.0, shape=3), lower=0.0),
         ],
         ids=lambda part: type(part).__name__,

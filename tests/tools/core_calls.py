@@ -53,18 +53,22 @@ def posing_calls() -> dict[str, Call]:
         for argument in arguments:
             signed = argument in ("lower", "upper", "mean", "log_mean", "location", "mode") and name != "LogUniform"
             kinds[argument] = {*SHAPELESS, "text"} - (set() if signed else {"signed"})
-        calls[name] = Call(getattr(iv, name), arguments, kinds)
+        calls[name if hasattr(iv, name) else f"distributions.{name}"] = Call(
+            getattr(iv.distributions, name), arguments, kinds
+        )
     normal = iv.Normal(0.0, 1.0)
     potential = iv.extending.FunctionPotential(bowl, 2)
     return calls | {
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
-        "Ordered": Call(iv.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
-        "Dirichlet": Call(iv.Dirichlet, {"concentration": [1.0, 2.0]}),
-        "Dirichlet.whole": Call(
-            iv.Dirichlet([1.0, 2.0]).whole, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
+        "distributions.Ordered": Call(iv.distributions.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
+        "distributions.Dirichlet": Call(iv.distributions.Dirichlet, {"concentration": [1.0, 2.0]}),
+        "distributions.Dirichlet.whole": Call(
+            iv.distributions.Dirichlet([1.0, 2.0]).whole, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
         ),
-        "LKJ": Call(iv.LKJ, {"size": 3, "concentration": 1.0}),
-        "LKJ.matrix": Call(iv.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}),
+        "distributions.LKJ": Call(iv.distributions.LKJ, {"size": 3, "concentration": 1.0}),
+        "distributions.LKJ.matrix": Call(
+            iv.distributions.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
+        ),
         "Flat": Call(iv.Flat, {"domain": iv.domains.Ball([0.0, 0.0], 1.0)}),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
@@ -77,15 +81,17 @@ def posing_calls() -> dict[str, Call]:
             iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text", "repeated"} - {"signed"}}
         ),
         "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
-        "AutoRegressive": Call(
-            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text", "repeated"} - {"integer"}}
+        "noise.AutoRegressive": Call(
+            iv.noise.AutoRegressive,
+            {"correlation": 0.5},
+            {"correlation": {*SHAPELESS, "text", "repeated"} - {"integer"}},
         ),
-        "ExponentialCorrelation": Call(
-            iv.ExponentialCorrelation,
+        "noise.ExponentialCorrelation": Call(
+            iv.noise.ExponentialCorrelation,
             {"time": 1.0, "times": [0.0, 1.0]},
             {"time": {*SHAPELESS, "text", "repeated"} - {"signed"}},
         ),
-        "Precision": Call(iv.Precision, {"matrix": np.eye(2)}),
+        "noise.Precision": Call(iv.noise.Precision, {"matrix": np.eye(2)}),
         "CensoredNoise": Call(iv.CensoredNoise, {"noise": iv.GaussianNoise(1.0), "lower": 0.0, "upper": 1.0}, limits),
         "TruncatedNoise": Call(iv.TruncatedNoise, {"noise": iv.GaussianNoise(1.0), "lower": 0.0, "upper": 1.0}, limits),
         "MixtureNoise": Call(
@@ -93,9 +99,11 @@ def posing_calls() -> dict[str, Call]:
             {"noise": iv.GaussianNoise(1.0), "outliers": iv.GaussianNoise(9.0), "fraction": 0.1},
             {"fraction": {*SHAPELESS, "text", "repeated"} - {"signed", "integer"}},
         ),
-        "MarginalNoise": Call(iv.MarginalNoise, {"noise": iv.GaussianNoise(1.0), "concentration": 1.0, "rate": 1.0}),
+        "noise.MarginalNoise": Call(
+            iv.noise.MarginalNoise, {"noise": iv.GaussianNoise(1.0), "concentration": 1.0, "rate": 1.0}
+        ),
         "PoissonNoise": Call(iv.PoissonNoise),
-        "CategoricalNoise": Call(iv.CategoricalNoise),
+        "noise.CategoricalNoise": Call(iv.noise.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
         "Outputs.labeled": Call(
             iv.Outputs.labeled, {"labels": ["a", "b"], "noises": {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0)}}

@@ -12,7 +12,18 @@ from invsamp import problems
 NAMESPACES = tuple(
     f"invsamp.{name}"
     for name in (
-        *("diagnostics", "domains", "estimators", "evaluate", "fidelities", "kernels", "kernels.schedules", "ladder"),
+        *(
+            "diagnostics",
+            "distributions",
+            "domains",
+            "estimators",
+            "evaluate",
+            "fidelities",
+            "kernels",
+            "kernels.schedules",
+            "ladder",
+            "noise",
+        ),
         *("parallel", "results", "samplers", "surrogates", "swaps", "tempering", "variances", "extending"),
     )
 )

@@ -369,7 +369,7 @@ def _decay(time: Array, gap: Array) -> tuple[Array, Array, Array]:
 def as_covariance(value: Value) -> Covariance:
     """A covariance, or the matrix of one."""
     if sparse.issparse(value):
-        raise wrong("covariance", "an array, or iv.Precision(matrix) of a sparse precision", value)
+        raise wrong("covariance", "an array, or iv.noise.Precision(matrix) of a sparse precision", value)
     if isinstance(value, Covariance | type):
         found: Covariance = instance("covariance", value, Covariance, "a matrix or AutoRegressive(...)")
         return found

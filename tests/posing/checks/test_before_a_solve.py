@@ -41,14 +41,17 @@ BAD = {
     ),
     "less than none": (lambda: posed(iv.NegativeBinomialNoise(1.0), [-1, 2]), "NegativeBinomialNoise, got -1 at"),
     "more than tried": (lambda: posed(iv.BinomialNoise(4), [1, 5]), "from 0 to trials, .*, got 5 at index (1,)"),
-    "two categories": (lambda: posed(iv.CategoricalNoise(), [[1, 1]]), "1 at one category .*, got 1 at index (0, 0)"),
+    "two categories": (
+        lambda: posed(iv.noise.CategoricalNoise(), [[1, 1]]),
+        "1 at one category .*, got 1 at index (0, 0)",
+    ),
     "no logarithm": (lambda: posed(iv.LogNormalNoise(1), [1, 0.0]), "positive under LogNormalNoise, got 0 at"),
     "infinite": (lambda: posed(GAUSSIAN, [1, np.inf]), "data must be finite, got inf at index (1,)"),
     "covariance": (
         *(lambda: posed(iv.GaussianNoise(covariance=NOT_DEFINITE)),),
         "covariance must be positive definite, got smallest eigenvalue -1",
     ),
-    "precision": (lambda: posed(iv.GaussianNoise(covariance=iv.Precision(NOT_DEFINITE))), "positive definite"),
+    "precision": (lambda: posed(iv.GaussianNoise(covariance=iv.noise.Precision(NOT_DEFINITE))), "positive definite"),
     "prior's covariance": (lambda: iv.MultivariateNormal([0, 0], NOT_DEFINITE), "covariance must be positive definite"),
     "name in a prior": (
         *(lambda: iv.Prior(x=iv.Normal("mu", "tau"), tau=iv.HalfNormal(1)),),

@@ -11,6 +11,7 @@ from scipy import stats
 from targets import kolmogorov
 
 import invsamp as iv
+from invsamp.distributions import LKJ, Ordered
 from invsamp.posing.transforms.multivariate import Correlations, Increasing, Shares
 
 TRANSFORMS = {
@@ -50,12 +51,12 @@ class TestTransforms:
 
 
 LAWS = {
-    "ordered": iv.Ordered(iv.Normal(1.0, 2.0, shape=3)),
-    "ordered_positive": iv.Ordered(iv.Gamma(2.0, 1.0, shape=2)),
-    "ordered_bounded": iv.Ordered(iv.truncated(iv.Normal(0, 1, shape=2), -1, 2)),
-    "dirichlet": iv.Dirichlet([0.7, 2.0, 3.5]),
-    "lkj_2": iv.LKJ(2, 0.8),
-    "lkj_3": iv.LKJ(3, 2.0),
+    "ordered": Ordered(iv.Normal(1.0, 2.0, shape=3)),
+    "ordered_positive": Ordered(iv.Gamma(2.0, 1.0, shape=2)),
+    "ordered_bounded": Ordered(iv.truncated(iv.Normal(0, 1, shape=2), -1, 2)),
+    "dirichlet": iv.distributions.Dirichlet([0.7, 2.0, 3.5]),
+    "lkj_2": LKJ(2, 0.8),
+    "lkj_3": LKJ(3, 2.0),
 }
 
 
@@ -98,14 +99,17 @@ class TestLaws:
 
 
 def test_densities_by_others() -> None:
-    alpha, x = np.array([0.7, 2.0, 3.5]), iv.Dirichlet([0.7, 2.0, 3.5]).sample(np.random.default_rng(0), 5)
-    target = iv.Dirichlet(alpha)
+    alpha, x = (
+        np.array([0.7, 2.0, 3.5]),
+        iv.distributions.Dirichlet([0.7, 2.0, 3.5]).sample(np.random.default_rng(0), 5),
+    )
+    target = iv.distributions.Dirichlet(alpha)
     np.testing.assert_allclose(target.log_density(x), [stats.dirichlet(alpha).logpdf(row) for row in target.whole(x)])
     np.testing.assert_allclose(target.log_density([[0.7, 0.5], [-0.1, 0.3]]), -np.inf)
     r = np.linspace(-0.9, 0.9, 7)[:, None]
-    np.testing.assert_allclose(iv.LKJ(2, 1.7).log_density(r), stats.beta(1.7, 1.7, -1, 2).logpdf(r[:, 0]))
-    assert iv.LKJ(3).log_density([[0.9, 0.9, -0.9]]) == -np.inf
-    ordered = iv.Ordered(iv.Normal(0, 1, shape=3))
+    np.testing.assert_allclose(LKJ(2, 1.7).log_density(r), stats.beta(1.7, 1.7, -1, 2).logpdf(r[:, 0]))
+    assert LKJ(3).log_density([[0.9, 0.9, -0.9]]) == -np.inf
+    ordered = Ordered(iv.Normal(0, 1, shape=3))
     np.testing.assert_allclose(
         ordered.log_density([[-1.0, 0.5, 2.0], [0.5, -1.0, 2.0]]),
         [stats.norm.logpdf([-1.0, 0.5, 2.0]).sum() + math.log(6), -np.inf],
@@ -114,7 +118,7 @@ def test_densities_by_others() -> None:
 
 def test_marginals_of_correlations(within) -> None:
     for size, eta in ((3, 0.7), (5, 2.0)):
-        target = iv.LKJ(size, eta)
+        target = LKJ(size, eta)
         draws = target.sample(np.random.default_rng(1), 20_000)
         a = eta - 1 + size / 2
         for column in draws.T:
@@ -129,9 +133,9 @@ class TestPosterior:
     SEEN = np.eye(3)[[0, 2, 2, 1, 2, 2, 0, 2]]
 
     def test_shares_of_categories_have_their_conjugate_law(self, draw, agrees) -> None:
-        target = iv.Dirichlet([1.5, 2.0, 1.0])
+        target = iv.distributions.Dirichlet([1.5, 2.0, 1.0])
         model = iv.finite_differences(lambda x: np.tile(target.whole(x), (1, 8)))
-        posterior = iv.Posterior(iv.Prior(x=target), model, self.SEEN, iv.CategoricalNoise())
+        posterior = iv.Posterior(iv.Prior(x=target), model, self.SEEN, iv.noise.CategoricalNoise())
         check = posterior.check_gradient()
         assert check.passed, check
         run = draw(posterior, iv.mala(), draws=150, thin=3, warmup=300)
@@ -145,7 +149,10 @@ class TestPosterior:
     def test_correlations_and_what_is_beside_them(self, draw, agrees) -> None:
         """Data that say nothing of the correlations leave them their prior, and of the others what they say."""
         prior = iv.Prior(
-            a=iv.Normal(0, 1), r=iv.LKJ(3, 1.5), s=iv.HalfNormal(1), o=iv.Ordered(iv.Normal(0, 1, shape=2))
+            a=iv.Normal(0, 1),
+            r=LKJ(3, 1.5),
+            s=iv.HalfNormal(1),
+            o=Ordered(iv.Normal(0, 1, shape=2)),
         )
         model = iv.finite_differences(lambda t: t[:, :1] + 0.5 * t[:, 4:5], parameters=("a", "r", "o"))
         posterior = iv.Posterior(prior, model, [0.5], iv.GaussianNoise("0.5 + 0 * s"))
@@ -160,7 +167,7 @@ class TestPosterior:
         assert (np.diff(run.theta[..., 5:], axis=2) > 0).all()
 
     def test_terms_add_up(self) -> None:
-        target = iv.Ordered(iv.LogNormal(0, 1, shape=3))
+        target = Ordered(iv.LogNormal(0, 1, shape=3))
         model = iv.with_jacobian(
             lambda t: t @ A.T, lambda t: np.broadcast_to(A, (len(t), *A.shape)), parameters=["x", "b"]
         )
@@ -180,7 +187,7 @@ class TestPosterior:
         np.testing.assert_allclose(apart.prior_gradient, terms.prior_gradient, rtol=1e-9, atol=1e-9)
 
     def test_walls_instead(self) -> None:
-        target = iv.Ordered(iv.Normal(0, 1, shape=2))
+        target = Ordered(iv.Normal(0, 1, shape=2))
         model = iv.finite_differences(lambda t: t)
         apart = iv.constraint("x[0] < x[1]")
         walls = iv.Posterior(iv.Prior(x=target), model, [0, 1], iv.GaussianNoise(1), domain=apart)
@@ -212,25 +219,25 @@ def test_flat_on_a_domain(draw, agrees) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: iv.Ordered(iv.Normal(0, 1)), r"distribution must have shape \(k,\), k >= 2, got \(\)"),
-        (lambda: iv.Ordered(iv.Normal([0, 1], 1)), 'distribution must be the same for all entries.*domain="a < b"'),
-        (lambda: iv.Ordered([iv.Normal(0, 1), iv.Normal(1, 1)]), 'must be one for all.*got 2.*domain="a < b"'),
-        (lambda: iv.Ordered(iv.Uniform(0, [1, 2])), "distribution must be the same for all entries"),
-        (lambda: iv.Ordered(iv.LKJ(3)), "distribution must be one of independent numbers"),
+        (lambda: Ordered(iv.Normal(0, 1)), r"distribution must have shape \(k,\), k >= 2, got \(\)"),
+        (lambda: Ordered(iv.Normal([0, 1], 1)), 'distribution must be the same for all entries.*domain="a < b"'),
+        (lambda: Ordered([iv.Normal(0, 1), iv.Normal(1, 1)]), 'must be one for all.*got 2.*domain="a < b"'),
+        (lambda: Ordered(iv.Uniform(0, [1, 2])), "distribution must be the same for all entries"),
+        (lambda: Ordered(LKJ(3)), "distribution must be one of independent numbers"),
         (
-            lambda: iv.Ordered(iv.truncated(iv.Normal(0, 1, shape=2), upper=1)),
+            lambda: Ordered(iv.truncated(iv.Normal(0, 1, shape=2), upper=1)),
             "distribution must be bounded on both sides, below, or not at all",
         ),
-        (lambda: iv.Dirichlet([1.0]), "concentration must have at least two entries, got 1"),
-        (lambda: iv.Dirichlet([1.0, 0.0]), "concentration must be positive finite numbers"),
-        (lambda: iv.LKJ(1), "size must be an integer >= 2, got 1"),
-        (lambda: iv.LKJ(3, 0.0), "concentration must be a positive finite number"),
+        (lambda: iv.distributions.Dirichlet([1.0]), "concentration must have at least two entries, got 1"),
+        (lambda: iv.distributions.Dirichlet([1.0, 0.0]), "concentration must be positive finite numbers"),
+        (lambda: LKJ(1), "size must be an integer >= 2, got 1"),
+        (lambda: LKJ(3, 0.0), "concentration must be a positive finite number"),
         (lambda: iv.Flat(iv.domains.Unbounded()), "domain must have a number of coordinates"),
         (lambda: iv.Flat(iv.domains.HalfSpaces([[1.0, 0.0]], [1.0])), "domain must be bounded"),
         (lambda: iv.Flat(1.0), "domain must be a bounded domain such as"),
         (
             lambda: iv.Posterior(
-                iv.Prior(x=iv.LKJ(3)), iv.finite_differences(lambda t: t), np.zeros(3), iv.GaussianNoise(1),
+                iv.Prior(x=LKJ(3)), iv.finite_differences(lambda t: t), np.zeros(3), iv.GaussianNoise(1),
                 transforms={"x": "log"},
             ),
             "must be 'identity', or its own by default, got 'log'",

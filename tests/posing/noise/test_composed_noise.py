@@ -120,7 +120,7 @@ class TestMixture:
 
 class TestMarginal:
     COVARIANCE = 0.6 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
-    NOISE = iv.MarginalNoise(iv.GaussianNoise("s", covariance=iv.AutoRegressive("r")), 2.5, 1.5)
+    NOISE = iv.noise.MarginalNoise(iv.GaussianNoise("s", covariance=iv.noise.AutoRegressive("r")), 2.5, 1.5)
     VALUES = SCALE, np.full(6, 0.6)
 
     def test_density_is_the_integral(self) -> None:
@@ -149,10 +149,10 @@ class TestMarginal:
 
     def test_derivatives(self) -> None:
         check_derivatives(self.NOISE, Y, DATA, *self.VALUES)
-        check_derivatives(iv.MarginalNoise(iv.GaussianNoise("s"), 1.0, 0.5), Y, DATA, SCALE)
+        check_derivatives(iv.noise.MarginalNoise(iv.GaussianNoise("s"), 1.0, 0.5), Y, DATA, SCALE)
 
     def test_draws_have_the_prior_of_the_factor(self, within) -> None:
-        noise = iv.MarginalNoise(iv.GaussianNoise(1.0), 2.5, 1.5)
+        noise = iv.noise.MarginalNoise(iv.GaussianNoise(1.0), 2.5, 1.5)
         draws = noise.sample(np.random.default_rng(1), np.full((40_000, 1), 1.0), np.ones((1, 1)))[:, 0]
         target = stats.t(5.0, 1.0, np.sqrt(1.5 / 2.5))
         assert within(*kolmogorov(draws, target.cdf))
@@ -161,7 +161,7 @@ class TestMarginal:
     def test_predictions_have_that_given_the_data(self, within) -> None:
         data = np.ma.array([1.0, 2.5, 0.2, 9.0], mask=[0, 0, 0, 1])
         model = iv.finite_differences(lambda theta: np.tile(theta, (1, 4)))
-        noise = iv.MarginalNoise(iv.GaussianNoise(0.5), 2.0, 1.0)
+        noise = iv.noise.MarginalNoise(iv.GaussianNoise(0.5), 2.0, 1.0)
         posterior = iv.Posterior(iv.Prior(a=iv.Normal(0, 1)), model, data, noise)
         n = 40_000
         noisy = posterior.sample_noise(np.random.default_rng(0), np.full((n, 4), 1.0), np.ones((n, 1)))
@@ -183,7 +183,7 @@ POSED = {
     "truncated": iv.TruncatedNoise(iv.StudentTNoise(4, "s"), 0.2, 3.0),
     "mixture": iv.MixtureNoise(iv.GaussianNoise("s"), iv.GaussianNoise("t"), "f"),
     "censored mixture": iv.MixtureNoise(iv.CensoredNoise(iv.GaussianNoise("s"), 0.6), iv.GaussianNoise(9.0), 0.1),
-    "marginal": iv.MarginalNoise(iv.GaussianNoise(1.0, covariance=iv.AutoRegressive("r")), 2.0, 0.1),
+    "marginal": iv.noise.MarginalNoise(iv.GaussianNoise(1.0, covariance=iv.noise.AutoRegressive("r")), 2.0, 0.1),
     "output": iv.GaussianNoise("s"),
 }
 
@@ -248,8 +248,11 @@ def test_infinite_likelihood_is_told_by_the_datum(gradient) -> None:
             lambda: iv.MixtureNoise(iv.GaussianNoise(covariance=np.eye(2)), iv.GaussianNoise(9), 0.1),
             "noise must be one of independent data",
         ),
-        (lambda: iv.MarginalNoise(iv.PoissonNoise(), 1.0, 1.0), "noise must be a GaussianNoise"),
-        (lambda: iv.MarginalNoise(iv.GaussianNoise(1), 0.0, 1.0), "concentration must be a positive finite number"),
+        (lambda: iv.noise.MarginalNoise(iv.PoissonNoise(), 1.0, 1.0), "noise must be a GaussianNoise"),
+        (
+            lambda: iv.noise.MarginalNoise(iv.GaussianNoise(1), 0.0, 1.0),
+            "concentration must be a positive finite number",
+        ),
     ],
 )
 def test_bad_input(make, message) -> None:

@@ -109,7 +109,7 @@ class TestCategories:
     SEEN = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
     def test_density_and_derivatives(self) -> None:
-        noise = iv.CategoricalNoise().bind((2, 3), np.arange(6))
+        noise = iv.noise.CategoricalNoise().bind((2, 3), np.arange(6))
         value = noise.evaluate(self.WEIGHTS, self.SEEN.ravel())[0]
         np.testing.assert_allclose(value, np.log([[1, 0.25, 1, 1, 1, 0.6], [1, 0.2, 1, 1, 1, 0.2]]), atol=1e-12)
         check_derivatives(noise, self.WEIGHTS, self.SEEN.ravel())
@@ -117,7 +117,7 @@ class TestCategories:
         assert value.sum() == -np.inf
 
     def test_draws(self, within) -> None:
-        noise = iv.CategoricalNoise().bind((2, 3), np.arange(6))
+        noise = iv.noise.CategoricalNoise().bind((2, 3), np.arange(6))
         draws = noise.sample(np.random.default_rng(0), np.tile(self.WEIGHTS[:1], (40_000, 1)))
         assert np.array_equal(draws.reshape(-1, 2, 3).sum(axis=2), np.ones((40_000, 2)))
         for target, right in (([0.125, 0.25, 0.625, 0.3, 0.1, 0.6], True), ([0.15, 0.25, 0.6, 0.3, 0.1, 0.6], False)):
@@ -138,7 +138,7 @@ PRIOR = iv.Prior(a=iv.LogNormal(2, 1))
         (lambda: iv.BinomialNoise([3, 4]), r"trials must broadcast to the data's shape \(6,\), got shape \(2,\)"),
         (lambda: iv.BinomialNoise(2), r"integers from 0 to trials, under BinomialNoise, got 3 at index \(2,\)"),
         (lambda: iv.NegativeBinomialNoise("b"), r"dispersion must use the prior's parameters \['a'\], got \['b'\]"),
-        (lambda: iv.CategoricalNoise(), "1 at one category along the last axis and 0 at all others"),
+        (lambda: iv.noise.CategoricalNoise(), "1 at one category along the last axis and 0 at all others"),
     ],
 )
 def test_bad_input(make, message) -> None:

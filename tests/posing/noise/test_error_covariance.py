@@ -27,12 +27,12 @@ def autoregressive(rho):
 #: Covariance, values of its quantities, and the same as a matrix.
 CASES = {
     "matrix": (MATRIX, (), lambda: MATRIX),
-    "precision": (iv.Precision(np.linalg.inv(MATRIX)), (), lambda: MATRIX),
-    "sparse": (iv.Precision(BAND), (), lambda: np.linalg.inv(BAND.toarray())),
-    "autoregressive": (iv.AutoRegressive("r"), (0.7,), lambda: autoregressive(0.7)),
-    "alternating": (iv.AutoRegressive("r"), (-0.6,), lambda: autoregressive(-0.6)),
+    "precision": (iv.noise.Precision(np.linalg.inv(MATRIX)), (), lambda: MATRIX),
+    "sparse": (iv.noise.Precision(BAND), (), lambda: np.linalg.inv(BAND.toarray())),
+    "autoregressive": (iv.noise.AutoRegressive("r"), (0.7,), lambda: autoregressive(0.7)),
+    "alternating": (iv.noise.AutoRegressive("r"), (-0.6,), lambda: autoregressive(-0.6)),
     "exponential": (
-        iv.ExponentialCorrelation("r", TIMES), (0.8,), lambda: np.exp(-np.abs(TIMES[:, None] - TIMES) / 0.8)
+        iv.noise.ExponentialCorrelation("r", TIMES), (0.8,), lambda: np.exp(-np.abs(TIMES[:, None] - TIMES) / 0.8)
     ),
 }  # fmt: skip
 Y, DATA = RNG.uniform(1.0, 2.0, (3, 6)), RNG.uniform(1.0, 2.0, 6)
@@ -100,7 +100,7 @@ class TestPosterior:
     DATA = np.ma.masked_invalid([[0.1, 0.3], [0.5, np.nan], [1.5, 0.9], [np.nan, 1.2]])
 
     def posterior(self, covariance=None):
-        noise = iv.GaussianNoise("s", covariance=iv.AutoRegressive("r") if covariance is None else covariance)
+        noise = iv.GaussianNoise("s", covariance=iv.noise.AutoRegressive("r") if covariance is None else covariance)
         return iv.Posterior(self.PRIOR, iv.finite_differences(line, parameters=("a", "b")), self.DATA, noise)
 
     def test_series_are_independent_and_skip_what_is_missing(self) -> None:
@@ -143,7 +143,7 @@ class TestPosterior:
     def test_a_precision_of_what_was_seen(self) -> None:
         root = np.random.default_rng(5).normal(size=(8, 8))
         matrix = root @ root.T + np.eye(8)
-        dense, precise = self.posterior(matrix), self.posterior(iv.Precision(np.linalg.inv(matrix)))
+        dense, precise = self.posterior(matrix), self.posterior(iv.noise.Precision(np.linalg.inv(matrix)))
         precise = pickle.loads(pickle.dumps(precise))
         theta = self.PRIOR.sample(np.random.default_rng(0), 3)
         np.testing.assert_allclose(dense.log_likelihood(theta), precise.log_likelihood(theta), rtol=1e-8)
@@ -155,7 +155,7 @@ class TestPosterior:
 def test_a_large_sparse_precision_stays_sparse() -> None:
     n = 20_000
     precision = sparse.diags_array([np.full(n - 1, -1.0), np.full(n, 2.01), np.full(n - 1, -1.0)], offsets=[-1, 0, 1])
-    noise = iv.GaussianNoise(covariance=iv.Precision(precision)).bind((n,), np.arange(n))
+    noise = iv.GaussianNoise(covariance=iv.noise.Precision(precision)).bind((n,), np.arange(n))
     e = noise.sample(np.random.default_rng(0), np.zeros((2, n)), np.ones((1, n)))
     # the sum over a chain of these has this variance at each point
     assert abs(e.var() * np.sqrt(2.01**2 - 4) - 1.0) < 0.2
@@ -165,9 +165,9 @@ def test_a_large_sparse_precision_stays_sparse() -> None:
 def test_covariances_compare_and_print() -> None:
     assert iv.GaussianNoise(covariance=MATRIX) == iv.GaussianNoise(covariance=MATRIX.copy())
     assert iv.GaussianNoise(covariance=MATRIX) != iv.GaussianNoise(covariance=np.eye(6))
-    assert iv.Precision(BAND) == iv.Precision(BAND.toarray()) != iv.Precision(np.eye(6))
-    assert len({iv.Precision(BAND), iv.Precision(BAND.toarray())}) == 1
-    assert repr(iv.GaussianNoise("s", iv.AutoRegressive(0.5))) == (
+    assert iv.noise.Precision(BAND) == iv.noise.Precision(BAND.toarray()) != iv.noise.Precision(np.eye(6))
+    assert len({iv.noise.Precision(BAND), iv.noise.Precision(BAND.toarray())}) == 1
+    assert repr(iv.GaussianNoise("s", iv.noise.AutoRegressive(0.5))) == (
         "GaussianNoise(covariance=AutoRegressive(correlation=0.5), scale='s')"
     )
 
@@ -178,19 +178,22 @@ def test_covariances_compare_and_print() -> None:
         (lambda: iv.GaussianNoise(covariance=[[1, 2], [2, 1]]), "positive definite, got smallest eigenvalue -1"),
         (lambda: iv.GaussianNoise(covariance=[[1, 0.5], [0, 1]]), "covariance must be symmetric"),
         (lambda: iv.GaussianNoise(covariance=np.ones(3)), r"covariance must have shape \(m, m\), got \(3,\)"),
-        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.Precision\(matrix\)"),
-        (lambda: iv.GaussianNoise(covariance=iv.AutoRegressive), "covariance must be a matrix or AutoRegressive"),
+        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.noise\.Precision\(matrix\)"),
+        (lambda: iv.GaussianNoise(covariance=iv.noise.AutoRegressive), "covariance must be a matrix or AutoRegressive"),
         (lambda: iv.GaussianNoise(0.1, covariance=MATRIX), "scale must be left out beside a covariance.*got 0.1"),
-        (lambda: iv.GaussianNoise(SCALE, covariance=iv.Precision(BAND)), "scale must be left out beside a covariance"),
-        (lambda: iv.Precision([[1, 2], [2, 1]]), "matrix must be positive definite"),
-        (lambda: iv.Precision([[0, 1], [1, 0]]), "matrix must be positive definite"),
-        (lambda: iv.Precision(sparse.eye_array(3) * 0), "matrix must be positive definite"),
-        (lambda: iv.Precision(sparse.eye_array(3, k=1)), "matrix must be symmetric"),
-        (lambda: iv.Precision(sparse.csr_array(np.ones((2, 3)))), r"matrix must have shape \(m, m\)"),
-        (lambda: iv.Precision(np.diag([1, np.nan])), "matrix must be finite numbers"),
-        (lambda: iv.AutoRegressive(1.0), r"correlation must be numbers in \(-1, 1\), or the name"),
-        (lambda: iv.ExponentialCorrelation(-1.0, [0, 1]), "time must be positive finite numbers, or the name"),
-        (lambda: iv.ExponentialCorrelation(1.0, [0, 0]), "times must increase, got 0.0 after 0.0 at index 1"),
+        (
+            lambda: iv.GaussianNoise(SCALE, covariance=iv.noise.Precision(BAND)),
+            "scale must be left out beside a covariance",
+        ),
+        (lambda: iv.noise.Precision([[1, 2], [2, 1]]), "matrix must be positive definite"),
+        (lambda: iv.noise.Precision([[0, 1], [1, 0]]), "matrix must be positive definite"),
+        (lambda: iv.noise.Precision(sparse.eye_array(3) * 0), "matrix must be positive definite"),
+        (lambda: iv.noise.Precision(sparse.eye_array(3, k=1)), "matrix must be symmetric"),
+        (lambda: iv.noise.Precision(sparse.csr_array(np.ones((2, 3)))), r"matrix must have shape \(m, m\)"),
+        (lambda: iv.noise.Precision(np.diag([1, np.nan])), "matrix must be finite numbers"),
+        (lambda: iv.noise.AutoRegressive(1.0), r"correlation must be numbers in \(-1, 1\), or the name"),
+        (lambda: iv.noise.ExponentialCorrelation(-1.0, [0, 1]), "time must be positive finite numbers, or the name"),
+        (lambda: iv.noise.ExponentialCorrelation(1.0, [0, 0]), "times must increase, got 0.0 after 0.0 at index 1"),
     ],
 )
 def test_bad_input(make, message) -> None:
@@ -202,10 +205,13 @@ def test_bad_input(make, message) -> None:
     ("covariance", "message"),
     [
         (MATRIX, r"covariance must have a row for each of the 8 data \(shape \(4, 2\)\), got shape \(6, 6\)"),
-        (iv.Precision(BAND), "precision must have a row for each of the 8 data"),
-        (iv.ExponentialCorrelation(1.0, TIMES), "times must have one entry for each of the data's first axis, got 6"),
-        (iv.AutoRegressive("q"), r"correlation must use the prior's parameters .* got \['q'\]"),
-        (iv.AutoRegressive("a"), r"a is the correlation of the noise: its prior must have support in \[-1, 1\]"),
+        (iv.noise.Precision(BAND), "precision must have a row for each of the 8 data"),
+        (
+            iv.noise.ExponentialCorrelation(1.0, TIMES),
+            "times must have one entry for each of the data's first axis, got 6",
+        ),
+        (iv.noise.AutoRegressive("q"), r"correlation must use the prior's parameters .* got \['q'\]"),
+        (iv.noise.AutoRegressive("a"), r"a is the correlation of the noise: its prior must have support in \[-1, 1\]"),
     ],
 )
 def test_what_does_not_fit_the_data(covariance, message) -> None:

@@ -21,21 +21,21 @@ STRETCHED = {
     "gamma's rate": (iv.Gamma(2.5, "s"), lambda a, s: stats.gamma(2.5, scale=1 / s)),
     "cauchy": (iv.Cauchy("a", "s"), lambda a, s: stats.cauchy(a, s)),
     "t": (iv.StudentT(4, "a", "s"), lambda a, s: stats.t(4, a, s)),
-    "half t": (iv.HalfStudentT(4, "s"), lambda a, s: stats.t(4, 0, s)),
+    "half t": (iv.distributions.HalfStudentT(4, "s"), lambda a, s: stats.t(4, 0, s)),
     "half-cauchy": (iv.HalfCauchy("s"), lambda a, s: stats.halfcauchy(scale=s)),
     "exponential": (iv.Exponential("s"), lambda a, s: stats.expon(scale=1 / s)),
-    "inverse gamma's rate": (iv.InverseGamma(3, "s"), lambda a, s: stats.invgamma(3, scale=s)),
-    "weibull's scale": (iv.Weibull(1.7, "s"), lambda a, s: stats.weibull_min(1.7, scale=s)),
+    "inverse gamma's rate": (iv.distributions.InverseGamma(3, "s"), lambda a, s: stats.invgamma(3, scale=s)),
+    "weibull's scale": (iv.distributions.Weibull(1.7, "s"), lambda a, s: stats.weibull_min(1.7, scale=s)),
     "uniform": (iv.Uniform("a", "a + s"), lambda a, s: stats.uniform(a, s)),
     "log-uniform": (iv.LogUniform("s", "s * exp(s)"), lambda a, s: stats.loguniform(s, s * np.exp(s))),
 }
 SHAPED = {
     "beta": (iv.Beta("s", "1 + s"), lambda a, s: stats.beta(s, 1 + s)),
     "gamma": (iv.Gamma("s", "1 + s"), lambda a, s: stats.gamma(s, scale=1 / (1 + s))),
-    "inverse gamma": (iv.InverseGamma("2 + s", "s"), lambda a, s: stats.invgamma(2 + s, scale=s)),
+    "inverse gamma": (iv.distributions.InverseGamma("2 + s", "s"), lambda a, s: stats.invgamma(2 + s, scale=s)),
     "degrees of freedom": (iv.StudentT("1 + s", "a", "s"), lambda a, s: stats.t(1 + s, a, s)),
-    "half degrees of freedom": (iv.HalfStudentT("1 + s", "s"), lambda a, s: stats.t(1 + s, 0, s)),
-    "weibull": (iv.Weibull("1 + s", "s"), lambda a, s: stats.weibull_min(1 + s, scale=s)),
+    "half degrees of freedom": (iv.distributions.HalfStudentT("1 + s", "s"), lambda a, s: stats.t(1 + s, 0, s)),
+    "weibull": (iv.distributions.Weibull("1 + s", "s"), lambda a, s: stats.weibull_min(1 + s, scale=s)),
 }
 FAMILIES = STRETCHED | SHAPED
 PARENTS = {"a": iv.Normal(0.3, 0.4), "s": iv.Gamma(9.0, 8.0)}
@@ -123,7 +123,7 @@ class TestFamilies:
 def test_a_density_with_an_unknown_shape_is_as_exact_as_with_a_known_one() -> None:
     for free, given in (
         (lambda nu: iv.StudentT(nu, 1.0, 2.0), 1e9),
-        (lambda nu: iv.HalfStudentT(nu, 2.0), 1e9),
+        (lambda nu: iv.distributions.HalfStudentT(nu, 2.0), 1e9),
         (lambda a: iv.Beta(a, 0.5), 1e9),
     ):
         prior = iv.Prior(x=free("n"), n=iv.LogNormal(np.log(given), 1.0))
@@ -353,7 +353,7 @@ class TestWhatCannotBe:
             ),
             ({"b": [1.0, 2.0], "x": iv.Normal("b", 1, shape=1)}, r"must broadcast to its shape \(1,\), got \(2,\)"),
             ({"b": [1.0, 2.0], "c": [1.0, 2.0, 3.0], "x": "b * c"}, "x must be a formula of shapes that broadcast"),
-            ({"x": iv.Triangular("a", 1, 2)}, "x must have numbers for the parameters of Triangular"),
+            ({"x": iv.distributions.Triangular("a", 1, 2)}, "x must have numbers for the parameters of Triangular"),
             ({"x": iv.Uniform(0, "1 + a**2", centered=True)}, "x cannot be sampled as itself, centered"),
             ({"x": "1 +"}, "x must be made of names, numbers"),
             ({"x": ""}, "x must be a distribution such as"),
@@ -368,7 +368,7 @@ class TestWhatCannotBe:
         for call in (
             lambda: target.log_density(np.zeros((1, 3))),
             lambda: target.sample(np.random.default_rng(0), 1),
-            lambda: iv.Ordered(target),
+            lambda: iv.distributions.Ordered(target),
             lambda: iv.truncated(target, 0.0),
         ):
             with pytest.raises(ValueError, match="mean must be made of numbers, got 'mu'"):
