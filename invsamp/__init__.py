@@ -65,6 +65,7 @@ from invsamp.distributions import (
     Normal,
     StudentT,
     Uniform,
+    from_scipy,
     truncated,
 )
 from invsamp.domains.box import Box
@@ -125,9 +126,9 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_torch", "from_umbridge", "hmc",
-    "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile",
-    "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates", "swaps", "tempering",
-    "truncated", "variances", "with_jacobian",
+    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_scipy", "from_torch",
+    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
+    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates",
+    "swaps", "tempering", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

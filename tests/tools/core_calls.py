@@ -12,6 +12,7 @@ import numpy as np
 from call_subjects import ARRAY, SHAPELESS, a_posterior, a_prior, a_run, bowl, line, quiet, slopes, without
 from fuzzing import Call
 from public_names import NAMESPACES
+from scipy import stats
 
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
@@ -70,6 +71,22 @@ def posing_calls() -> dict[str, Call]:
             iv.distributions.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
         ),
         "Flat": Call(iv.Flat, {"domain": iv.domains.Ball([0.0, 0.0], 1.0)}),
+        "from_scipy": Call(iv.from_scipy, {"distribution": stats.skewnorm(4)}, {"shape": {"integer", "empty"}}),
+        "distributions.GaussianMixture": Call(
+            iv.distributions.GaussianMixture,
+            {"weights": [1.0, 2.0], "means": [0.0, 1.0], "covariances": [1.0, 1.0]},
+            {"means": {"signed"}, "weights": set(), "covariances": set()},
+        ),
+        "distributions.Custom": Call(
+            iv.distributions.Custom,
+            {"function": lambda x: -0.5 * x**2, "sampler": lambda rng, n: rng.normal(size=n)},
+            {
+                "gradient": {"none", "flag", "function"},
+                "shape": {"integer", "empty"},
+                "lower": SHAPELESS,
+                "upper": SHAPELESS,
+            },
+        ),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
         "Normal.gradient": Call(normal.gradient, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
