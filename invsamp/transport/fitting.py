@@ -1,0 +1,189 @@
+"""Fitting a transport map to draws and the gradients there, and choosing its family on chains that were left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from invsamp.protocols import Array
+from invsamp.transport.dependence import ordered, pairwise_gains, selected
+from invsamp.transport.fisher_divergence import squared_residuals
+from invsamp.transport.linear import matched_factor
+from invsamp.transport.margins import shrunk, stretched
+from invsamp.transport.radial import Radial
+from invsamp.transport.score_matching import refined
+from invsamp.transport.transport_map import TransportMap
+from invsamp.transport.triangular import Triangular, identity
+
+#: What fits to chains, from the plainest on.
+FAMILIES = ("linear", "triangular", "triangular with Student margins", "radial")
+#: A family takes the place of a plainer one where its J on chains that were left out is below this share of the
+#: other's: J scatters from one half of the chains to the other.
+BETTER = 0.8
+#: J of linear coordinates up to which nothing is to be gained: paths are as long as in a Gaussian there.
+GAUSSIAN = 0.1
+#: Draws that a fit looks at, evenly spread.
+_DRAWS = 2000
+#: Degrees of freedom that are tried for a radial map.
+_FREEDOMS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
+#: Squares go on as lines this many times as far out as the 99.5% quantile: maps that end closer to the draws shorten
+#: the tails that chains have not yet seen.
+_REACH = 3.0
+
+
+class Fitted(NamedTuple):
+    """What was fitted, None where linear coordinates are as good; J by family on chains that were left out."""
+
+    map: TransportMap | None
+    divergences: dict[str, float]
+
+
+def fit(draws: Array, gradients: Array) -> Fitted:
+    """The map that makes draws (steps, chains, d), with gradients of the energy there, most like normal ones.
+
+    Each family is fitted to half of the chains and judged by J on the other half, both ways; the best is fitted to all.
+    A family that is not better than a plainer one by a margin is not taken.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two chains, or shapes differ.
+    """
+    if draws.shape != gradients.shape or draws.ndim != 3 or draws.shape[1] < 2:
+        raise ValueError(f"draws and gradients must be (steps, chains, d) of two chains or more, got {draws.shape}")
+    every = max(1, -(-draws.shape[0] * draws.shape[1] // _DRAWS))
+    draws, gradients = draws[::every], gradients[::every]
+    half = np.arange(draws.shape[1]) % 2 == 0
+    found = dict[str, float]()
+    for family in FAMILIES:
+        if family != "linear" and found["linear"] <= GAUSSIAN:
+            break
+        found[family] = np.mean([_left_out(family, draws, gradients, part) for part in (half, ~half)]).item()
+    best = "linear"
+    for family in list(found)[1:]:
+        if found[family] < BETTER * found[best]:
+            best = family
+    return Fitted(None if best == "linear" else fitted(best, draws, gradients), found)
+
+
+def fitted(family: str, draws: Array, gradients: Array) -> TransportMap:
+    """The map of a family, fitted to all draws (steps, chains, d).
+
+    Raises
+    ------
+    LinAlgError
+        If these determine none.
+    """
+    flat = draws.reshape(-1, draws.shape[2])
+    low, center, high = np.quantile(flat, (0.16, 0.5, 0.84), axis=0)
+    width = 0.5 * (high - low)
+    width = np.where(width > 0.0, width, flat.std(axis=0) + 1e-300)
+    u, slopes = (draws - center) / width, gradients * width
+    if family == "radial":
+        return _radial(u, slopes, center, width)
+    if family == "linear":
+        return TransportMap(family, center, width, identity(len(center)))
+    core = _triangular(u.reshape(flat.shape), margins="margins" in family)
+    return TransportMap(family, center, width, refined(core, u.reshape(flat.shape), slopes.reshape(flat.shape)))
+
+
+def pulled_back(found: TransportMap, draws: Array, gradients: Array) -> tuple[Array, Array]:
+    """Draws and gradients (..., d) in the map's coordinates."""
+    z = found.inverse(draws.reshape(-1, found.dimension))
+    slopes = found.pull_back(found.forward(z), gradients.reshape(z.shape))
+    return z.reshape(draws.shape), slopes.reshape(draws.shape)
+
+
+def _left_out(family: str, draws: Array, gradients: Array, part: npt.NDArray[np.bool_]) -> float:
+    """J on the chains that are not of that part, in coordinates fitted to it; infinite where it determines none."""
+    try:
+        with np.errstate(all="ignore"):
+            found = fitted(family, draws[:, part], gradients[:, part])
+            z, slopes = pulled_back(found, draws[:, part], gradients[:, part])
+            center = z.mean(axis=(0, 1))
+            factor = matched_factor(z - center, slopes)
+            z, slopes = pulled_back(found, draws[:, ~part], gradients[:, ~part])
+            away = np.linalg.solve(factor, (z - center).reshape(-1, len(center)).T).T
+            residuals = squared_residuals(away, slopes.reshape(away.shape) @ factor, np.zeros(len(center)))
+        return float(np.log1p(residuals).mean())
+    except np.linalg.LinAlgError:
+        return np.inf
+
+
+def _triangular(u: Array, *, margins: bool) -> Triangular:
+    """A triangular core by the likelihood of draws u (n, d) alone."""
+    d = u.shape[1]
+    reach = _REACH * np.quantile(np.abs(u), 0.995, axis=0)
+    gains = pairwise_gains(u, reach)
+    core = replace(identity(d), reach=reach)
+    level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
+    offset, log_width, left, right = (np.zeros(d) for _ in range(4))
+    order = ordered(gains)
+    for place, k in enumerate(order):
+        parents = [j for j in order[:place] if gains[j, k] > 0.0 or gains[k, j] > 0.0]
+        rest = u[:, k]
+        if parents:
+            shift[:, :, k], log_scale[:, :, k], constant, rest = selected(u, k, parents, reach)
+            rest = constant + rest
+            used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
+            level[k] = 1 + level[used].max(initial=-1)
+        offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
+    return replace(
+        core, level=level, shift=shift, log_scale=log_scale, offset=offset, log_width=log_width, left=left, right=right
+    )
+
+
+#: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.
+_TAILS_GAIN, _TAILS = 0.01, (1e-3, 0.7)
+
+
+def _margin(values: Array, margins: bool) -> tuple[float, float, float, float]:
+    """Offset, log width and both tail indices of values (n,).
+
+    Indices are made a little larger than the likelihood has them: tails that a map makes too light are never visited,
+    ones that it makes too heavy cost a little.
+    """
+    mean, sd = float(values.mean()), float(values.std()) + 1e-300
+    normal = mean, float(np.log(sd)), 0.0, 0.0
+    if not margins:
+        return normal
+    low, median, high = np.quantile(values, (0.16, 0.5, 0.84))
+
+    def loss(p: Array) -> float:
+        t = (values - p[0]) * np.exp(-p[1])
+        z = shrunk(t[:, None], p[2:3], p[3:4])
+        return float(np.mean(0.5 * z[:, 0] ** 2 + stretched(z, p[2:3], p[3:4]).log_slope[:, 0]) + p[1])
+
+    first = np.array([median, np.log(0.5 * (high - low) + 1e-300), 0.1, 0.1])
+    found = minimize(
+        loss, first, method="L-BFGS-B", bounds=[(None, None), (None, None), _TAILS, _TAILS], options={"maxiter": 40}
+    )
+    if not 0.5 + np.log(sd) - found.fun > _TAILS_GAIN:
+        return normal
+    left, right = (min(0.8, 1.15 * q + 0.03) if q > 0.02 else 0.0 for q in found.x[2:])
+    return float(found.x[0]), float(found.x[1]), left, right
+
+
+def _radial(u: Array, slopes: Array, center: Array, width: Array) -> TransportMap:
+    """The radial map whose degrees of freedom, and frame, leave the least J."""
+    flat = u.reshape(-1, u.shape[2])
+    middle = flat.mean(axis=0)
+    best, least = None, np.inf
+    for freedom in _FREEDOMS:
+        frame = matched_factor(u - middle, slopes)
+        for _ in range(3):
+            found = TransportMap("radial", middle, frame, Radial(freedom))
+            z, pulled = pulled_back(found, u, slopes)
+            frame = frame @ matched_factor(z - z.mean(axis=(0, 1)), pulled)
+        found = TransportMap("radial", center + width * middle, width[:, None] * frame, Radial(freedom))
+        z, pulled = pulled_back(replace(found, center=middle, frame=frame), u, slopes)
+        divergence = float(np.log1p(squared_residuals(z.reshape(flat.shape), pulled.reshape(flat.shape))).mean())
+        if divergence < least:
+            best, least = found, divergence
+    if best is None:
+        raise np.linalg.LinAlgError("no degrees of freedom fit")
+    return best

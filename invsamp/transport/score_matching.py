@@ -1,0 +1,86 @@
+"""Coefficients of a triangular map by score matching: least squares on the scores of the pulled-back density.
+
+Draws that chains have not yet spread well tell the density's curvature exactly all the same: gradients see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from invsamp.protocols import Array
+from invsamp.transport.triangular import Places, Triangular
+
+#: Gauss-Newton steps at the most, and the decrease of J below which they end.
+_STEPS, _SETTLED = 8, 1e-4
+#: Numbers in the draws that are looked at, and the fewest draws.
+_NUMBERS, _FEWEST = 4000, 120
+_DIFFERENCE = 1e-5
+#: What residuals that are not finite count as.
+_LARGEST = 1e3
+
+
+def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
+    """The map with coefficients for which J is least, from draws u (n, d) and the gradients (n, d) there.
+
+    J is minimized by Gauss-Newton steps on residuals that are weighed by 1 / (1 + |r|^2 / d), with Levenberg's damping.
+    """
+    count = max(_FEWEST, _NUMBERS // u.shape[1])
+    if len(u) > count:
+        rows = np.linspace(0, len(u) - 1, count).astype(int)
+        u, gradient = u[rows], gradient[rows]
+    places = np.flatnonzero(core.shift), np.flatnonzero(core.log_scale)
+    if not (len(places[0]) or len(places[1]) or core.left.any() or core.right.any()):
+        return core
+    values = _coefficients(core, places)
+
+    def residuals(at: Array) -> Array:
+        return _residuals(_with(core, places, at), u, gradient)
+
+    now = residuals(values)
+    least, damping = _divergence(now), 1e-2
+    for _ in range(_STEPS):
+        weight = np.sqrt(1.0 / (1.0 + np.square(now).mean(axis=1)))[:, None]
+        change = np.stack([(residuals(values + _DIFFERENCE * e) - now) for e in np.eye(len(values))])
+        slopes = (change * (weight / _DIFFERENCE)).reshape(len(values), -1)
+        curvature, slope = slopes @ slopes.T, slopes @ (now * weight).ravel()
+        for _ in range(4):
+            move = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature) + 1e-8), -slope)
+            then = residuals(values + move)
+            divergence = _divergence(then)
+            if divergence < least:
+                break
+            damping *= 10.0
+        else:
+            break
+        settled = least - divergence < _SETTLED
+        values, now, least, damping = values + move, then, divergence, max(damping / 5.0, 1e-6)
+        if settled:
+            break
+    return _with(core, places, values)
+
+
+def _coefficients(core: Triangular, places: tuple[Places, Places]) -> Array:
+    return np.concatenate(
+        [core.offset, core.log_width, core.shift.ravel()[places[0]], core.log_scale.ravel()[places[1]]]
+    )
+
+
+def _with(core: Triangular, places: tuple[Places, Places], values: Array) -> Triangular:
+    d = len(core.offset)
+    shift, log_scale = core.shift.copy(), core.log_scale.copy()
+    ends = np.cumsum([d, d, len(places[0])])
+    offset, log_width, shift.ravel()[places[0]], log_scale.ravel()[places[1]] = np.split(values, ends)
+    return replace(core, offset=offset, log_width=log_width, shift=shift, log_scale=log_scale)
+
+
+def _residuals(core: Triangular, u: Array, gradient: Array) -> Array:
+    with np.errstate(all="ignore"):
+        z = core.inverse(u)
+        found = core.pull_back(core.forward(z), gradient) - z
+    return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
+
+
+def _divergence(residuals: Array) -> float:
+    return float(np.mean(np.log1p(np.square(residuals).mean(axis=1))))

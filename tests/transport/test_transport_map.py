@@ -1,0 +1,157 @@
+"""Transport maps are exact whatever they are fitted to, and make draws normal where they can."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from invsamp.engine.driver.serialization import decode, encode
+from invsamp.transport import TransportMap, fisher_divergence, fit
+from invsamp.transport.fisher_divergence import contributions
+from invsamp.transport.fitting import pulled_back
+from invsamp.transport.radial import Radial
+from invsamp.transport.triangular import Triangular
+
+RNG = np.random.default_rng(0)
+LOWER = np.tril(np.ones((4, 4)), -1)
+COUPLED = np.triu(RNG.standard_normal((2, 2, 4, 4)), 1)
+TRIANGULAR = Triangular(
+    np.array([0, 1, 2, 3]),
+    *(0.2 * COUPLED),
+    np.array([1.5, 1.0, 2.0, 1.0]),
+    *0.3 * RNG.standard_normal((2, 4)),
+    np.array([0.0, 0.1, 0.3, 0.7]),
+    np.array([0.2, 0.0, 0.5, 0.3]),
+)
+FRAME = np.eye(4) + 0.2 * RNG.standard_normal((4, 4))
+MAPS = {
+    "triangular": TransportMap("triangular", np.ones(4), np.array([0.5, 1.0, 2.0, 3.0]), TRIANGULAR),
+    "radial": TransportMap("radial", np.ones(4), FRAME, Radial(2.5)),
+}
+
+
+def energy(x):
+    """Of no special form."""
+    return 0.5 * np.square(x).sum(axis=1) + np.cos(x).sum(axis=1) + 0.1 * x[:, 0] * x[:, 1] ** 2
+
+
+def slope(x):
+    gradient = x - np.sin(x)
+    gradient[:, 0] += 0.1 * x[:, 1] ** 2
+    gradient[:, 1] += 0.2 * x[:, 0] * x[:, 1]
+    return gradient
+
+
+@pytest.fixture(params=MAPS)
+def transport(request):
+    return MAPS[request.param]
+
+
+def log_det_error(transport, z):
+    """Largest error of log |det| against a Jacobian by central differences, and what rounding leaves of that."""
+    h = 1e-5
+    columns = [(transport.forward(z + h * e).u - transport.forward(z - h * e).u) / (2 * h) for e in np.eye(4)]
+    numeric = np.linalg.slogdet(np.stack(columns, axis=2))[1]
+    return np.abs(numeric - transport.forward(z).log_det).max()
+
+
+def test_jacobian_is_that_of_the_map(transport):
+    z = np.random.default_rng(1).standard_normal((50, 4))
+    assert log_det_error(transport, z) < 1e-7
+
+
+def test_wrong_jacobian_is_seen(transport):
+    z = np.random.default_rng(1).standard_normal((50, 4))
+    wrong = replace(transport, frame=1.001 * transport.frame)
+    object.__setattr__(wrong, "_log_volume", transport._log_volume)
+    assert log_det_error(wrong, z) > 1e-3
+
+
+def test_inverse(transport):
+    z = np.random.default_rng(2).uniform(-1.5, 1.5, (200, 4))
+    z[0] = 0.0
+    np.testing.assert_allclose(transport.inverse(transport.forward(z).u), z, atol=1e-9)
+
+
+def test_pull_back_is_the_gradient(transport):
+    """The Taylor remainder of the pulled-back energy falls at second order."""
+    rng = np.random.default_rng(3)
+    z, along = rng.standard_normal((2, 30, 4))
+
+    def pulled(at):
+        image = transport.forward(at)
+        return energy(image.u) - image.log_det, transport.pull_back(image, slope(image.u))
+
+    value, gradient = pulled(z)
+    steps = 10.0 ** np.arange(-1.0, -4.0, -0.5)
+    rest = [np.abs(pulled(z + h * along)[0] - value - h * (gradient * along).sum(axis=1)).mean() for h in steps]
+    order = np.diff(np.log(rest)) / np.diff(np.log(steps))
+    assert abs(order[1:-1].mean() - 2.0) < 0.1
+
+
+def test_stored_and_pickled(transport):
+    z = np.random.default_rng(4).standard_normal((5, 4))
+    for again in (pickle.loads(pickle.dumps(transport)), decode(encode(transport))):
+        assert np.array_equal(again.forward(z).u, transport.forward(z).u)
+
+
+def banana(rng, n):
+    x = rng.standard_normal((n, 4))
+    draws = np.stack([x, 3.0 * x**2 + 0.3 * rng.standard_normal((n, 4))], axis=2)
+    away = (draws[..., 1] - 3.0 * draws[..., 0] ** 2) / 0.09
+    return draws, np.stack([draws[..., 0] - 6.0 * draws[..., 0] * away, away], axis=2)
+
+
+def funnel(rng, n):
+    v = 2.0 * rng.standard_normal((n, 4, 1))
+    x = np.exp(0.5 * v) * rng.standard_normal((n, 4, 3))
+    by_v = v / 4.0 + 1.5 - 0.5 * np.square(x).sum(axis=2, keepdims=True) * np.exp(-v)
+    return np.concatenate([v, x], axis=2), np.concatenate([by_v, x * np.exp(-v)], axis=2)
+
+
+def heavy(rng, n):
+    x = rng.standard_t(3, (n, 4, 3))
+    return x, 4.0 * x / (3.0 + x**2)
+
+
+def heavy_together(rng, n):
+    x = rng.standard_normal((n, 4, 5)) / np.sqrt(rng.chisquare(3, (n, 4, 1)) / 3.0)
+    return x, 8.0 * x / (3.0 + np.square(x).sum(axis=2, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "family"),
+    [
+        (banana, "triangular"),
+        (funnel, "triangular"),
+        (heavy, "triangular with Student margins"),
+        (heavy_together, "radial"),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_draws_become_normal(make, family, seed):
+    """Draws that the fit has not seen are closer to normal than linear coordinates can make them, by far."""
+    found = fit(*make(np.random.default_rng(seed), 150))
+    assert found.map is not None and found.map.family == family
+    z, gradient = (part.reshape(-1, part.shape[2]) for part in pulled_back(found.map, *make(RNG, 500)))
+    assert fisher_divergence(z, gradient) < min(0.2, 0.4 * found.divergences["linear"])
+
+
+def test_normal_draws_need_no_map():
+    x = np.random.default_rng(0).standard_normal((150, 4, 3))
+    assert fit(x, x).map is None
+
+
+def test_contributions_name_what_is_bent():
+    z = np.random.default_rng(0).standard_normal((500, 3))
+    gradient = z.copy()
+    gradient[:, 1] = z[:, 1] ** 3
+    assert contributions(z, gradient)[1] > 0.95
+
+
+def test_shapes():
+    with pytest.raises(ValueError, match="two chains or more"):
+        fit(np.zeros((10, 1, 2)), np.zeros((10, 1, 2)))
