@@ -15,6 +15,7 @@ samplers `mala`, `hmc`, `pcn`, `mams` and `resgld`. The others are in namespaces
 `swaps`          swap rules and swap schemes
 `domains`        constraints on parameters
 `surrogates`     cheap fidelities from solves of an expensive one
+`simulations`    runs of a simulator, kept in a folder and shared
 `fidelities`     cost, bias, noise and correlation of fidelities
 `results`        scores of classifiers, Gaussians of iterates
 `diagnostics`    effective sample sizes, R-hat, swap rates
@@ -44,6 +45,7 @@ from invsamp import (
     parallel,
     results,
     samplers,
+    simulations,
     surrogates,
     swaps,
     tempering,
@@ -128,7 +130,7 @@ __all__ = [
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
     "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_scipy", "from_torch",
     "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
-    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function", "surrogates",
-    "swaps", "tempering", "truncated", "variances", "with_jacobian",
+    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
+    "simulations", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

@@ -7,7 +7,7 @@ which a sampler moves (log or logit of a parameter where the problem says so).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -94,6 +94,23 @@ class RowsForwardModel(ForwardModel, Protocol):
         Each row of theta has its own indices. A row whose evaluation fails is NaN in the observations asked
         for; what would fail elsewhere is not noticed.
         """
+
+
+class FinishedRun(NamedTuple):
+    """One simulation: outputs (m,), all finite, or why it failed."""
+
+    row: int  # of theta
+    outputs: Array | None
+    failure: str | None
+    seconds: float
+
+
+@runtime_checkable
+class RunsRows(Protocol):
+    """A forward model that runs several rows of theta at the same time, and hands each over as soon as it is done."""
+
+    def finished(self, theta: Array) -> Iterator[FinishedRun]:
+        """The runs of all rows of theta (batch, p), in the order in which they are finished."""
 
 
 @runtime_checkable
@@ -309,6 +326,45 @@ class SensitivePotential(TermwisePotential, Protocol):
 
         For energies the second derivative of each term in its observation, for gradients those of the observation.
         """
+
+
+@runtime_checkable
+class Coloring(Protocol):
+    """A random field of n values given all that it depends on: what makes it of white noise."""
+
+    def color(self, white: Array) -> Array:
+        """Values (batch, n) of white coordinates (batch, n), which are independent and standard normal."""
+
+    def whiten(self, values: Array) -> Array:
+        """White coordinates (batch, n) of values (batch, n): the inverse of `color`."""
+
+    def pullback(self, white: Array, cotangents: Array) -> tuple[Array, Array]:
+        """Products of cotangents (batch, q, n) with the derivatives of `color` at white coordinates (batch, n).
+
+        In the white coordinates, (batch, q, n), and in the k numbers that are unknown of the field, (batch, q, k).
+        """
+
+    def log_density(self, values: Array) -> tuple[Array, Array, Array]:
+        """Log density (batch,) of values (batch, n), its gradient (batch, n), and that in what is unknown."""
+
+
+@runtime_checkable
+class RandomField(Protocol):
+    """A vector that a prior samples as white noise, such as a field of `invsamp.solvers.fields` on its mesh.
+
+    Any `Prior` takes one in the place of a distribution. Nothing in it need be Gaussian but the white coordinates.
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of values n."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is unknown of the field: names of positive numbers in the prior, or formulas of these, (k,)."""
+
+    def coloring(self, values: Array) -> Coloring:
+        """The field given the values (k,) of `names`."""
 
 
 class Reference(NamedTuple):

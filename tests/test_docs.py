@@ -284,6 +284,14 @@ def test_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "calibration.png").exists()
 
 
+def test_simulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks("simulators.md"):
+        run(block, "simulators.md", names)
+    assert len(names["database"]) == 4 and (tmp_path / "decay.nc").exists()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_exist(page: str) -> None:
     text = PAGES[page].read_text()
@@ -314,6 +322,7 @@ def test_links_lead_somewhere(page: str) -> None:
     [
         *("domains.constraints", "domains.level_set", "domains.polygon", "domains.product"),
         *("posing.forward_models.log_density", "posing.priors.joint_prior", "posing.posterior.target"),
+        *("simulations.database", "simulations.stored_model"),
     ],
 )
 def test_docstring_examples(module: str) -> None:

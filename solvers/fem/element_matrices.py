@@ -11,13 +11,17 @@ from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.foreign import Given
 
 
-def element_matrices(mesh: Mesh) -> tuple[Array, Array]:
-    """Mass and stiffness matrices (c, corners, corners) of all cells."""
+def element_matrices(mesh: Mesh, tensor: Array | None = None) -> tuple[Array, Array]:
+    """Mass and stiffness matrices (c, corners, corners) of all cells, the latter of a tensor (c, d, d) if given."""
     kind, element = (MeshTri, ElementTriP1()) if mesh.kind == "triangles" else (MeshQuad, ElementQuad1())
     # corners stay as they are
     basis = Basis(kind(mesh.points.T.copy(), mesh.cells.T.copy(), sort_t=False), element)
-    mass, stiffness = (np.ascontiguousarray(form.elemental(basis).tolocal()) for form in (_mass, _stiffness))
-    return mass, stiffness
+    if tensor is not None:
+        given = np.moveaxis(tensor, 0, -1)[..., None] * np.ones(basis.dx.shape[1])
+        stiffness = _anisotropic.elemental(basis, tensor=given).tolocal()
+    else:
+        stiffness = _stiffness.elemental(basis).tolocal()
+    return np.ascontiguousarray(_mass.elemental(basis).tolocal()), np.ascontiguousarray(stiffness)
 
 
 @BilinearForm
@@ -28,3 +32,8 @@ def _mass(u: Given, v: Given, _: object) -> object:
 @BilinearForm
 def _stiffness(u: object, v: object, _: object) -> object:
     return dot(grad(u), grad(v))
+
+
+@BilinearForm
+def _anisotropic(u: Given, v: Given, w: Given) -> object:
+    return np.einsum("i...,ij...,j...->...", grad(v), w["tensor"], grad(u))

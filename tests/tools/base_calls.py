@@ -25,7 +25,7 @@ def _words(text: str) -> set[str]:
 PACKAGES = (
     *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.identifiability", "invsamp.modes", "invsamp.plots"),
     *("invsamp.solvers.fem.fields", "invsamp.solvers.fem.random_fields", "invsamp.solvers.gradient_matching"),
-    *("invsamp.solvers.heat", "invsamp.solvers.ode", "invsamp.solvers.poisson"),
+    *("invsamp.solvers.heat", "invsamp.solvers.ode", "invsamp.solvers.poisson", "invsamp.solvers.fields"),
 )
 #: Classes that a user gets and never makes.
 GIVEN = _words(
@@ -33,7 +33,7 @@ GIVEN = _words(
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
     "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
-    "Levels Setting"
+    "Levels Setting MaternField"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(

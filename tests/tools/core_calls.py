@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from call_subjects import ARRAY, SHAPELESS, a_posterior, a_prior, a_run, bowl, line, quiet, slopes, without
 from fuzzing import Call
 from public_names import NAMESPACES
@@ -212,6 +213,7 @@ def posing_calls() -> dict[str, Call]:
         ),
         "parallel.map": Call(parallel.map, {"model": model, "thetas": theta, "workers": 1}, {"model": {"function"}}),
         "parallel.distributed": Call(parallel.distributed, {"build": line}),
+        **simulations_calls(),
         "maximize": Call(
             iv.maximize,
             {"problem": posterior, "starts": 2, "of": "posterior", "seed": 1, "max_evaluations": 100, "rank": 2},
@@ -241,6 +243,40 @@ def posing_calls() -> dict[str, Call]:
             several | {"config": {"none", "mapping", "empty mapping", "empty"}},
         ),
         "from_torch": Call(without(iv.from_torch), {"function": model}, several),
+    }
+
+
+def simulations_calls() -> dict[str, Call]:
+    folder = Path(tempfile.mkdtemp()) / "runs"
+    database = iv.simulations.SimulationDatabase.open(folder, ["a", "b"])
+    frame = pd.DataFrame({"a": [0.0], "b": [1.0], "y": [2.0]})
+    single = {"outputs": [1.0], "theta": [0.0, 1.0], "seconds": 1.0}
+    return {
+        "simulations.stored": Call(
+            iv.simulations.stored,
+            {"model": line, "folder": folder, "names": ["a", "b"], "version": "1"},
+            {"folder": {"text"}, "executor": {"none"}},
+        ),
+        **{  # the one way to make one
+            name: Call(
+                # without the version, for which an empty string is right
+                lambda folder, names=None: iv.simulations.SimulationDatabase.open(folder, names),
+                {"folder": folder, "names": ["a", "b"]},
+                {"folder": {"text"}, "names": {"entries"}},
+            )
+            for name in ("simulations.SimulationDatabase", "simulations.SimulationDatabase.open")
+        },
+        "simulations.SimulationDatabase.lookup": Call(database.lookup, {"theta": [[0.0, 1.0]]}, {"theta": {"empty"}}),
+        "simulations.SimulationDatabase.record": Call(
+            database.record, single, {"outputs": {*ARRAY, "with nan"}, "failure": {"none"}}
+        ),
+        "simulations.SimulationDatabase.import_dataframe": Call(
+            database.import_dataframe, {"frame": frame, "outputs": ["y"]}, {"seconds": {"none"}}
+        ),
+        "simulations.SimulationDatabase.table": Call(database.table),
+        "simulations.SimulationDatabase.versions": Call(database.versions),
+        "simulations.SimulationDatabase.refresh": Call(database.refresh),
+        "simulations.SimulationDatabase.forget_failures": Call(database.forget_failures),
     }
 
 

@@ -23,6 +23,7 @@ NAMESPACES = tuple(
             "kernels.schedules",
             "ladder",
             "noise",
+            "simulations",
         ),
         *("parallel", "results", "samplers", "surrogates", "swaps", "tempering", "variances", "extending"),
     )
@@ -30,7 +31,7 @@ NAMESPACES = tuple(
 #: Packages whose ``__all__`` is what a user meets; of the ready problems it is the modules.
 PACKAGES = (
     *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.identifiability", "invsamp.modes"),
-    *("invsamp.solvers.gradient_matching", "invsamp.solvers.heat", "invsamp.solvers.ode"),
+    *("invsamp.solvers.gradient_matching", "invsamp.solvers.fields", "invsamp.solvers.heat", "invsamp.solvers.ode"),
 )
 
 

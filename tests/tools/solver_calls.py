@@ -31,6 +31,8 @@ from invsamp.problems import (
 from invsamp.solvers import gradient_matching, heat, ode, poisson
 from invsamp.solvers.fem import fields, random_fields
 from invsamp.solvers.fem.mesh import Mesh, read_mesh, unit_square
+from invsamp.solvers.fields import Nodal
+from invsamp.solvers.fields import matern as matern_field
 from invsamp.solvers.gradient_matching.library import Entry, Term
 
 SBML = str(Path(__file__).parents[1] / "data" / "petab" / "test_suite" / "0001" / "_model.xml")
@@ -65,6 +67,17 @@ def fields_calls() -> dict[str, Call]:
         ),
         "random_fields.square_rule": Call(random_fields.square_rule, {"order": 2}),
         "fields.GaussianBump": Call(heat.GaussianBump),
+        "fields.Nodal": Call(Nodal, {"parameter": "u", "mesh": unit_square(2)}),
+        "fields.matern": Call(
+            matern_field,
+            {"mesh": unit_square(2), "range": 1.0},
+            {
+                "range": {"real", "integer", "text"},
+                "sd": {"real", "integer", "text", "numbers"},
+                "mean": field - {"text"},
+                "anisotropy": {"none"},
+            },
+        ),
         "heat.Disc": Call(heat.Disc, {"center": (0.5, 0.5), "radius": 0.1}),
         "heat.dirichlet": Call(heat.dirichlet),
         "heat.neumann": Call(heat.neumann),

@@ -28,12 +28,12 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
 
     And for those that are sampled by way of a standard normal one.
     """
-    theta = prior.sample(np.random.default_rng(0), _count(prior.dimension))
-    mean, sd = moments(coordinates.to_position(sampled.whitened(theta)))
-    prior = sampled.base
+    base = sampled.base
+    mean, sd = np.empty(base.dimension), np.ones(base.dimension)
     blocks: list[tuple[slice, Array]] = []
-    for name, columns in prior.slices.items():
-        part, transforms = prior.distributions[name], set(coordinates.transforms[columns])
+    others: list[slice] = []
+    for name, columns in base.slices.items():
+        part, transforms = base.distributions[name], set(coordinates.transforms[columns])
         if type(part) is Normal and transforms == {Identity()}:
             mean[columns], sd[columns] = part.flat("mean"), part.flat("sd")
         elif type(part) is LogNormal and transforms == {Log(0.0)}:
@@ -41,6 +41,13 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
         elif type(part) is MultivariateNormal and transforms == {Identity()}:
             mean[columns] = part.mean
             blocks.append((columns, np.linalg.cholesky(part.covariance)))
+        else:
+            others.append(columns)
+    if others:  # draws of a field would cost a solve each
+        theta = prior.sample(np.random.default_rng(0), _count(base.dimension))
+        found = moments(coordinates.to_position(sampled.whitened(theta)))
+        for columns in others:
+            mean[columns], sd[columns] = found.mean[columns], found.factor[columns]
     if not blocks:
         return Reference(mean, sd)
     factor = np.diag(sd)

@@ -81,17 +81,21 @@ def posed_model(
 
     `ValueError` where it does not fit the prior.
     """
-    check_model(fidelity, model)
-    names = _names(fidelity, model, own[0], prior)
+    own_shapes = input_shapes(fidelity, model, own[0], prior)
+    names = list(own_shapes)
     free = [name for name in names if name not in prior.fixed]
     if not free:
         raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
     arranged = shape if own[1] is None else None
     guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), arranged=arranged)
-    shapes = {
-        name: prior.fixed[name].shape if name in prior.fixed else prior.known_names.shapes[name] for name in names
-    }
-    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(shapes))
+    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(own_shapes))
+
+
+def input_shapes(fidelity: str, model: object, bound: BoundNoise, prior: Prior) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of all that a model gets, fixed or not; `ValueError` where it does not fit the prior."""
+    check_model(fidelity, model)
+    names, known = _names(fidelity, model, bound, prior), prior.known_names.shapes
+    return {name: prior.fixed[name].shape if name in prior.fixed else known[name] for name in names}
 
 
 def noise_of(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, real, wrong
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, path, real, wrong
 from invsamp.domains import Box, Product, Unbounded
 from invsamp.domains._interior import point_inside
 from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
@@ -20,6 +22,7 @@ from invsamp.domains.contract import Domain
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat
+from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
 from invsamp.posing.noise.base import Noise
@@ -31,14 +34,17 @@ from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
-from invsamp.posing.posterior.model_likelihood import check_count, noise_of, posed_model
+from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Logit
 from invsamp.protocols import Array, Facts, ForwardModel, Plain, Reference
+from invsamp.simulations.stored_model import stored
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
+#: Columns that a text lists one by one.
+_LISTED = 30
 
 
 class Posterior:
@@ -75,6 +81,11 @@ class Posterior:
         What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
         moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each
         fidelity is taken for ten times as dear as the one before. Nothing is timed, so that a seed fixes the draws.
+    simulations : path, optional
+        Folder of a database of the models' runs (`invsamp.simulations.stored`): each is recorded as soon as it is
+        finished, and is never run again, whatever the data, the noise and the prior are. Of a mapping of models each
+        has a folder of its name in it. The models must have no derivatives. ``model.version``, where a model has one,
+        is the label of its version.
 
     Attributes
     ----------
@@ -109,6 +120,7 @@ class Posterior:
         *,
         log_likelihood: object = None,
         costs: Mapping[str, float] | None = None,
+        simulations: str | os.PathLike[str] | None = None,
     ) -> None:
         instance("prior", prior, Prior, "a Prior")
         self.prior = prior
@@ -129,6 +141,8 @@ class Posterior:
         check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
         self._observe(observed)
+        if simulations is not None:
+            self.forward = self._with_databases(path("simulations", simulations), isinstance(forward, Mapping))
         self._pose()
         self.costs = None if costs is None else _costs(costs, self.fidelities)
         what = "forward" if self.predicts else "log_likelihood"
@@ -158,9 +172,15 @@ class Posterior:
         data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
         noise = "a log likelihood" if isinstance(self.noise, GivenLikelihood) else repr(self.noise)
         return (
-            f"Posterior({self.dimension} parameters {list(self.labels)}, {data}, "
+            f"Posterior({self.dimension} parameters {self._named()}, {data}, "
             f"fidelities {list(self.fidelities)}, {noise}, {self.sampling_domain!r})"
         )
+
+    def _named(self) -> str:
+        """All columns by their labels; of many, the names with their shapes."""
+        if self.dimension <= _LISTED:
+            return str(list(self.labels))
+        return str([name if not shape else f"{name}{list(shape)}" for name, shape in self.shapes.items()])
 
     def _repr_html_(self) -> str:
         return as_html(self)
@@ -590,6 +610,16 @@ class Posterior:
     def _noises(self) -> dict[str, tuple[BoundNoise, npt.NDArray[np.intp] | None]]:
         """Of the data that each model predicts."""
         return {name: noise_of(name, model, self._bound, self._data_shape) for name, model in self.forward.items()}
+
+    def _with_databases(self, folder: Path, named: bool) -> Plain:
+        """The models with their databases."""
+        if not self.predicts:
+            raise ValueError(f"simulations must be None beside a log_likelihood, which has no outputs, got {folder}")
+        found = {}
+        for name, model in self.forward.items():
+            columns = input_shapes(name, model, self._noises()[name][0], self.prior)
+            found[name] = stored(model, folder / name if named else folder, names=labels(columns))
+        return found
 
     def _pose(self) -> None:
         """Guard the models, and find what each depends on."""

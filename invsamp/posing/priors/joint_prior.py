@@ -14,15 +14,17 @@ import numpy.typing as npt
 from invsamp.arguments import array, generator, integer, mapping, numbers, wrong
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze
+from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.expressions.bound_expression import Names
 from invsamp.posing.expressions.variable_names import check_names, labels
+from invsamp.posing.priors.colored_field import ColoredField
 from invsamp.posing.priors.conditional_distribution import Conditional
 from invsamp.posing.priors.dependency_graph import Graph, told
 from invsamp.posing.priors.from_table import distributions_of
 from invsamp.posing.priors.joint_distribution import Share, check_complete, spread_out
 from invsamp.posing.priors.name_resolution import check_scales, resolved
-from invsamp.posing.priors.noncentering import Hierarchy, Tied, ordered
-from invsamp.protocols import Array, Facts, Plain, no_derivatives
+from invsamp.posing.priors.noncentering import Hierarchy, Node, Tied, ordered
+from invsamp.protocols import Array, Facts, Plain, RandomField, no_derivatives
 
 #: Of the compiled loop: indices, families, and three coefficients, each (columns,).
 Columns = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array, Array, Array]
@@ -33,10 +35,10 @@ class Prior:
 
     Parameters
     ----------
-    distributions : mapping from name to Distribution, float or array_like, or str, optional
+    distributions : mapping from name to Distribution, RandomField, float or array_like, or str, optional
         As the arguments by name, which stand behind these. A tuple of k names stands for numbers with a joint
         distribution of shape (k,): ``{("a", "b"): MultivariateNormal(mean, covariance)}``, a copula.
-    **named : Distribution, float or array_like, or str
+    **named : Distribution, RandomField, float or array_like, or str
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
         (k,) takes k columns, in C order. A number, or an array or list of numbers, is fixed: models and noise know it
         by its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``,
@@ -47,6 +49,9 @@ class Prior:
         posterior samples such a parameter by way of its standard family, here a standard normal one, unless its
         distribution is ``centered=True``, or the parameters that are named are those of its shape, such as both of
         `Beta`. Its draws, and its density, are of theta in any case.
+
+        A field such as `invsamp.solvers.fields.matern` is a vector of its values on its mesh, and is sampled as white
+        noise.
 
     Attributes
     ----------
@@ -94,9 +99,9 @@ class Prior:
 
     def __init__(
         self,
-        distributions: Mapping[str, Distribution | npt.ArrayLike] | None = None,
+        distributions: Mapping[str, Distribution | RandomField | npt.ArrayLike] | None = None,
         /,
-        **named: Distribution | npt.ArrayLike,
+        **named: Distribution | RandomField | npt.ArrayLike,
     ) -> None:
         given = {} if distributions is None else mapping("distributions", distributions, "a mapping from name to these")
         given = spread_out(given)
@@ -223,12 +228,17 @@ class Prior:
         """What depends on what; prints a line for each name."""
         how = {}
         for node in self.hierarchy.nodes if self.hierarchy is not None else ():
-            if isinstance(node, Conditional):
+            if not isinstance(node, Tied):
                 how[node.name] = "centered" if node.centered else "non-centered"
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
         lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
         return Graph({name: self._parents.get(name, ()) for name in self.order}, lines)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the random fields: a posterior samples each as white noise, standard normal in its positions."""
+        return tuple(name for name, one in self.distributions.items() if isinstance(one, FieldDistribution))
 
     @property
     def inner(self) -> frozenset[str]:
@@ -280,12 +290,15 @@ class Prior:
     def _hierarchy(self, width: int) -> Hierarchy | None:
         if not self._parents:
             return None
-        nodes: list[Conditional | Tied] = []
+        nodes: list[Node] = []
         for name in ordered(self._parents):
             if name in self.tied:
                 nodes.append(Tied(name, self.tied[name], self.slices[name], self.known_names))
             elif name in self._parents:
                 distribution = self.distributions[name]
+                if isinstance(distribution, FieldDistribution):
+                    nodes.append(ColoredField(name, distribution, self.slices[name], self.known_names))
+                    continue
                 assert isinstance(distribution, ScalarFamily)  # others have no formulas
                 nodes.append(Conditional(name, distribution, self.slices[name], self.known_names))
         return Hierarchy(nodes, self.dimension, width)
@@ -296,6 +309,8 @@ class Prior:
             name: distribution.support for name, distribution in self.distributions.items() if name not in self._given
         }
         for node in self.hierarchy.nodes if self.hierarchy is not None else ():
+            if isinstance(node, ColoredField):
+                found[node.name] = node.support
             if isinstance(node, Conditional):
                 found[node.name] = node.support
                 check_scales(node.name, node.distribution, found, self.fixed)
@@ -357,7 +372,7 @@ class Sampled:
         hierarchy = prior.hierarchy.centered(as_themselves)
         distributions = dict(prior.distributions)
         for node in hierarchy.nodes:
-            if isinstance(node, Conditional):
+            if not isinstance(node, Tied):
                 distributions[node.name] = node.sampled
         return cls(Prior(**distributions), hierarchy)
 
@@ -395,6 +410,9 @@ def _distinguished(values: Facts) -> tuple[dict[str, Distribution], dict[str, Ar
     for name, value in values.items():
         if isinstance(value, Distribution):
             free[name] = value
+            continue
+        if isinstance(value, RandomField) and not isinstance(value, type):
+            free[name] = FieldDistribution(value)
             continue
         if isinstance(value, str) and value:
             tied[name] = value

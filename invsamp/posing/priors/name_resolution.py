@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from invsamp.posing.distributions.base import Distribution, ScalarFamily
+from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.expressions.bound_expression import Names, names_in
 from invsamp.posing.priors.conditional_distribution import joint_shape, tied_shape
 from invsamp.posing.priors.noncentering import ordered
@@ -19,9 +20,10 @@ def resolved(
     known = Names(dict.fromkeys((*free, *tied), ()), {}, fixed)
     parents: dict[str, tuple[str, ...]] = {}
     for name, distribution in free.items():
-        formulas = distribution.formulas if isinstance(distribution, ScalarFamily) else {}
+        field = isinstance(distribution, FieldDistribution)
+        formulas = distribution.formulas if isinstance(distribution, ScalarFamily | FieldDistribution) else {}
         found = [one for key, value in formulas.items() for one in names_in(f"{key} of {name}", value, known)]
-        if formulas:
+        if formulas or field:
             parents[name] = tuple(dict.fromkeys(found))
     parents |= {name: names_in(name, value, known) for name, value in tied.items()}
     for name, its in parents.items():
@@ -35,6 +37,8 @@ def resolved(
             shapes[name] = tied_shape(name, parents[name], so_far)
         elif name in parents:
             distribution = distributions[name]
+            if isinstance(distribution, FieldDistribution):
+                continue
             assert isinstance(distribution, ScalarFamily)  # others have no formulas
             shapes[name] = joint_shape(name, distribution, so_far)
             distributions[name] = replace(distribution, shape=shapes[name])  # type: ignore[call-arg]

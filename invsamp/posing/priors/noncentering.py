@@ -14,6 +14,7 @@ import numpy as np
 
 from invsamp.expression import Value
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names
+from invsamp.posing.priors.colored_field import ColoredField, FieldStep
 from invsamp.posing.priors.conditional_distribution import ByColumn, Conditional
 from invsamp.protocols import AnyArray, Array
 
@@ -58,7 +59,7 @@ class Moved:
         Of what is sampled as itself, though it depends on others; minus infinity where nothing can be.
     """
 
-    def __init__(self, position: Array, theta: Array, log_density: Array, steps: list[Step]) -> None:
+    def __init__(self, position: Array, theta: Array, log_density: Array, steps: list[Step | FieldStep]) -> None:
         self.position, self.theta, self.log_density, self._steps = position, theta, log_density, steps
 
     def __getitem__(self, rows: Value) -> Moved:
@@ -74,24 +75,28 @@ class Moved:
         return slope[..., : self.position.shape[1]]
 
 
+#: One quantity that depends on something, or that is sampled as something else.
+Node = Conditional | ColoredField | Tied
+
+
 class Hierarchy:
     """All that depends on something, in an order in which everything comes after what it depends on.
 
     Parameters
     ----------
-    nodes : sequence of Conditional or Tied
+    nodes : sequence of Conditional, ColoredField or Tied
     dimension, width : int
         Columns of theta, without and with what is tied.
     """
 
-    def __init__(self, nodes: Sequence[Conditional | Tied], dimension: int, width: int) -> None:
+    def __init__(self, nodes: Sequence[Node], dimension: int, width: int) -> None:
         self.nodes, self.dimension, self.width = tuple(nodes), dimension, width
 
     def centered(self, names: Collection[str] | None = None) -> Hierarchy:
         """The same with some more parameters sampled as themselves; by default all, so that u is theta."""
-        nodes: list[Conditional | Tied] = []
+        nodes: list[Node] = []
         for node in self.nodes:
-            if isinstance(node, Conditional) and (names is None or node.name in names):
+            if not isinstance(node, Tied) and (names is None or node.name in names):
                 if names is not None:
                     node.check_centered()
                 node = copy.copy(node)
@@ -107,7 +112,8 @@ class Hierarchy:
         batch, slope = len(u), None
         theta = np.zeros((batch, self.width))
         theta[:, : self.dimension] = u
-        log_density, steps = np.zeros(batch), []
+        log_density = np.zeros(batch)
+        steps: list[Step | FieldStep] = []
         with np.errstate(all="ignore"):
             for node in self.nodes:
                 if isinstance(node, Tied):
@@ -120,6 +126,8 @@ class Hierarchy:
                     slope[:, node.columns] += own
                     for columns, derivative in found:
                         add_at(slope, columns.ravel(), _filled(derivative, (batch, columns.size)))
+                elif isinstance(node, ColoredField):
+                    steps.append(node.step(theta))
                 else:
                     steps.append(_stretched(node, theta, log_density))
             log_density[np.isnan(theta).any(axis=1) | np.isnan(log_density)] = -np.inf
@@ -131,7 +139,7 @@ class Hierarchy:
         u = theta.copy()
         with np.errstate(all="ignore"):
             for node in self.nodes:
-                if isinstance(node, Conditional) and not node.centered:
+                if not isinstance(node, Tied) and not node.centered:
                     u[:, node.columns] = node.whitened(moved.theta)
         return u
 
