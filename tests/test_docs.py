@@ -234,7 +234,7 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
-    names = run(blocks("posing.md")[0], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
+    names = run(blocks("posing.md")[1], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
     assert "theta[8] ~ Normal(mu, tau)  (non-centered)" in capsys.readouterr().out
     assert names["schools"].check_gradient().passed
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
@@ -243,13 +243,19 @@ def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_a_population_of_three() -> None:
-    names = run(blocks("posing.md")[1], "posing.md", {"iv": iv})
+    names = run(blocks("posing.md")[2], "posing.md", {"iv": iv})
     assert names["patients"].check_gradient().relative_error < 1e-3
     assert names["patients"].predict(names["prior"].sample(np.random.default_rng(0), 2)).shape == (2, 3, 5)
 
 
+def test_priors_of_your_own() -> None:
+    names = run(blocks("posing.md")[0], "posing.md", {})
+    assert names["prior"].labels == ("rate", "order", "offset")
+    assert names["posterior"].check_gradient().passed
+
+
 def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
-    likelihood, target = blocks("posing.md")[2:]
+    likelihood, target = blocks("posing.md")[3:]
     names = run(likelihood, "posing.md", {})
     assert "passed" in capsys.readouterr().out
     theta = np.array([[1.2, 0.9]])
