@@ -75,6 +75,8 @@ from invsamp.domains.constraints import constraint
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
+from invsamp.interop.bridgestan_model import from_bridgestan
+from invsamp.interop.pymc_model import from_pymc
 from invsamp.maximizing import maximize
 from invsamp.noise import (
     BinomialNoise,
@@ -95,6 +97,7 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.forward_models.jax_model import from_jax
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
@@ -128,9 +131,10 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_scipy", "from_torch",
-    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
-    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
-    "simulations", "surrogates", "swaps", "tempering", "truncated", "variances", "with_jacobian",
+    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_bridgestan", "from_jax",
+    "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information", "kernels", "ladder", "load",
+    "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld", "results", "resume", "sample",
+    "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering", "truncated", "variances",
+    "with_jacobian",
 ]
 # fmt: on

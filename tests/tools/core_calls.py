@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,24 @@ from invsamp.solvers.fem.mesh import unit_square
 
 #: Kinds of a fidelity.
 LEVELS = {"integer", "text"}
+
+
+def a_pymc_model() -> Any:
+    import pymc
+
+    with pymc.Model() as model:
+        pymc.Normal("x")
+    return model
+
+
+class StanModel:
+    """As of BridgeStan, with one parameter."""
+
+    param_names = param_unc_names = staticmethod(lambda: ["x"])
+    param_unc_num = staticmethod(lambda: 1)
+    log_density = staticmethod(lambda x, propto, jacobian: -0.5 * x[0] ** 2)
+    log_density_gradient = staticmethod(lambda x, propto, jacobian: (-0.5 * x[0] ** 2, -x))
+    param_constrain = param_unconstrain = staticmethod(lambda x: x)
 
 
 def posing_calls() -> dict[str, Call]:
@@ -60,7 +79,7 @@ def posing_calls() -> dict[str, Call]:
         )
     normal = iv.Normal(0.0, 1.0)
     potential = iv.extending.FunctionPotential(bowl, 2)
-    return calls | {
+    calls |= {
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
         "distributions.Ordered": Call(iv.distributions.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
         "distributions.Dirichlet": Call(iv.distributions.Dirichlet, {"concentration": [1.0, 2.0]}),
@@ -189,6 +208,8 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.model_mistake": Call(posterior.model_mistake),
+        "Posterior.log_density": Call(posterior.log_density, {"theta": theta}),
+        "Posterior.log_density_at": Call(posterior.log_density_at, {"position": theta}),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
         "Posterior.potential": Call(posterior.potential),
         "Posterior.predict": Call(posterior.predict, {"theta": theta}),
@@ -243,7 +264,12 @@ def posing_calls() -> dict[str, Call]:
             several | {"config": {"none", "mapping", "empty mapping", "empty"}},
         ),
         "from_torch": Call(without(iv.from_torch), {"function": model}, several),
+        "from_jax": Call(iv.from_jax, {"function": model}, several),
+        "from_bridgestan": Call(iv.from_bridgestan, {"model": StanModel()}),
     }
+    if find_spec("pymc"):
+        calls["from_pymc"] = Call(iv.from_pymc, {"model": a_pymc_model()})
+    return calls
 
 
 def simulations_calls() -> dict[str, Call]:

@@ -34,10 +34,11 @@ from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
+from invsamp.posing.posterior.log_density_functions import value_and_gradient
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
-from invsamp.posing.transforms.univariate import Coordinates, Logit
+from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
 from invsamp.protocols import Array, Facts, ForwardModel, Plain, Reference
 from invsamp.simulations.stored_model import stored
 
@@ -532,6 +533,50 @@ class Posterior:
         with np.errstate(all="ignore"):
             bound.accumulate(points, np.array(flat[:, seen], dtype=float, order="C"), value, np.zeros(points.shape))
         return np.where(np.isnan(value), np.inf, -value)
+
+    def log_density(
+        self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None
+    ) -> tuple[Array, Array]:
+        """Log density of theta, prior times likelihood, and its gradient: for other software.
+
+        Parameters
+        ----------
+        theta : array_like (dimension,) or (batch, dimension), or mapping
+            Natural parameters.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        value : ndarray, shape () or (batch,)
+            Up to the constant of the evidence; minus infinity outside the domain, and where a solve fails.
+        gradient : ndarray, shape (dimension,) or (batch, dimension)
+            With respect to theta; 0 where the value is infinite.
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one; if the prior of a parameter has ends that depend on others.
+        """
+        named = by_name(theta)
+        points = numbers("theta", theta) if named is None else self.packed("theta", named)
+        self._theta(points)
+        posed = self._posed[self._fidelity(fidelity)]
+        centered = Sampled.of(self.prior, self.names)
+        identity = Coordinates([Identity()] * self.dimension)
+        domain = _with_support(centered.base, identity, self.domain)
+        potential = PosteriorPotential(centered, identity, domain, posed.model, posed.columns, posed.noise)
+        return value_and_gradient(potential, points)
+
+    def log_density_at(self, position: npt.ArrayLike, fidelity: str | None = None) -> tuple[Array, Array]:
+        """Log density of positions, with the Jacobian of `to_theta`, and its gradient: for samplers without bounds.
+
+        As `log_density`, in the coordinates in which positive parameters are logarithms; `to_theta` leads back.
+        """
+        points = numbers("position", position)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dimension:
+            raise ValueError(f"position must have shape (..., {self.dimension}), got {points.shape}")
+        return value_and_gradient(self.potential(fidelity), points)
 
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         """Log prior density of theta, shape (batch,), without the domain."""

@@ -1,0 +1,105 @@
+"""Energies of densities that take one position at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.protocols import Array, Gradients, Parts
+
+#: Of one position (d,): its log density; the same and its gradient (d,).
+Value = Callable[[Array], float]
+ValueAndSlope = Callable[[Array], tuple[float, Array]]
+
+
+@dataclass(frozen=True)
+class RowPotential:
+    """Energy of a log density of one position, with its gradient.
+
+    Parameters
+    ----------
+    dimension : int
+    value, value_and_slope : callable
+        What raises, or is not finite, is a failed evaluation: energy +inf, gradient 0.
+    """
+
+    dimension: int
+    value: Value
+    value_and_slope: ValueAndSlope
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return np.array([_finite(_tried(self.value, x, None)) for x in np.ascontiguousarray(position)])
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and its gradient (chains, dimension)."""
+        energy, gradient = np.full(len(position), np.inf), np.zeros(position.shape)
+        for k, x in enumerate(np.ascontiguousarray(position)):
+            found = _tried(self.value_and_slope, x, None)
+            if found is not None and np.isfinite(found[0]) and np.isfinite(found[1]).all():
+                energy[k], gradient[k] = -found[0], -found[1]
+        return energy, gradient
+
+
+@dataclass(frozen=True)
+class SplitRowPotential:
+    """Energy of a prior and a likelihood of one position, known apart.
+
+    Parameters
+    ----------
+    dimension : int
+    values : callable
+        Position (d,) -> log prior density and log likelihood.
+    slopes : callable
+        The same, and the gradient (d,) of their sum.
+    slopes_apart : callable
+        The same, and the gradient (d,) of the log prior density.
+    """
+
+    dimension: int
+    values: Callable[[Array], tuple[float, float]]
+    slopes: Callable[[Array], tuple[float, float, Array]]
+    slopes_apart: Callable[[Array], tuple[float, float, Array, Array]]
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return self.parts(position, False).energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and its gradient (chains, dimension)."""
+        found = self.parts(position, True)
+        assert found.gradient is not None  # it was asked for
+        return found.energy, found.gradient
+
+    def parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy and, of it, what is the prior's; see `invsamp.protocols.SplitPotential`."""
+        n = len(position)
+        energy, prior = np.full(n, np.inf), np.full(n, np.inf)
+        slope = np.zeros(position.shape) if gradient else None
+        prior_slope = np.zeros(position.shape) if gradient == "apart" else None
+        function = self.slopes_apart if gradient == "apart" else self.slopes if gradient else self.values
+        for k, x in enumerate(np.ascontiguousarray(position)):
+            found = _tried(function, x, None)
+            if found is None:
+                continue
+            if np.isfinite(found[0]):
+                prior[k] = -found[0]
+            if all(np.isfinite(part).all() for part in found):
+                energy[k] = -found[0] - found[1]
+                for target, part in zip((slope, prior_slope), found[2:], strict=False):
+                    if target is not None:
+                        target[k] = -part
+        return Parts(energy, slope, prior, prior_slope)
+
+
+def _tried(function: Callable[[Array], object], x: Array, failed: object) -> object:
+    try:
+        return function(x)
+    except (ArithmeticError, RuntimeError, ValueError, np.linalg.LinAlgError):
+        return failed
+
+
+def _finite(value: object) -> float:
+    return -float(value) if value is not None and np.isfinite(value) else np.inf  # type: ignore[arg-type]
