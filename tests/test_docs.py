@@ -247,7 +247,7 @@ class TestBringYourModel:
         (tmp_path / "server.py").write_text(code.replace("4242", port))
         server = subprocess.Popen([sys.executable, str(tmp_path / "server.py")], stdout=subprocess.DEVNULL)
         try:
-            wait_for(lambda: answers(port), 60)
+            wait_for(lambda: answers(port))
             posterior = self.block("iv.from_umbridge(", names, **{"4242": port})["posterior"]
             theta = np.array([[2.0, 0.5]])
             np.testing.assert_allclose(posterior.forward["model"](theta), names["decay"](theta))
