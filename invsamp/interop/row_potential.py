@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ Value = Callable[[Array], float]
 ValueAndSlope = Callable[[Array], tuple[float, Array]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RowPotential:
     """Energy of a log density of one position, with its gradient.
 
@@ -31,19 +32,19 @@ class RowPotential:
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        return np.array([_finite(_tried(self.value, x, None)) for x in np.ascontiguousarray(position)])
+        return np.array([_energy(_tried(self.value, x)) for x in np.ascontiguousarray(position)])
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
         energy, gradient = np.full(len(position), np.inf), np.zeros(position.shape)
         for k, x in enumerate(np.ascontiguousarray(position)):
-            found = _tried(self.value_and_slope, x, None)
+            found = _tried(self.value_and_slope, x)
             if found is not None and np.isfinite(found[0]) and np.isfinite(found[1]).all():
                 energy[k], gradient[k] = -found[0], -found[1]
         return energy, gradient
 
 
-@dataclass(frozen=True)
+@dataclass
 class SplitRowPotential:
     """Energy of a prior and a likelihood of one position, known apart.
 
@@ -81,7 +82,7 @@ class SplitRowPotential:
         prior_slope = np.zeros(position.shape) if gradient == "apart" else None
         function = self.slopes_apart if gradient == "apart" else self.slopes if gradient else self.values
         for k, x in enumerate(np.ascontiguousarray(position)):
-            found = _tried(function, x, None)
+            found = _tried(function, x)
             if found is None:
                 continue
             if np.isfinite(found[0]):
@@ -94,12 +95,13 @@ class SplitRowPotential:
         return Parts(energy, slope, prior, prior_slope)
 
 
-def _tried(function: Callable[[Array], object], x: Array, failed: object) -> object:
+def _tried(function: Callable[[Array], Any], x: Array) -> Any:
+    """What the function gives; None where it fails."""
     try:
         return function(x)
-    except (ArithmeticError, RuntimeError, ValueError, np.linalg.LinAlgError):
-        return failed
+    except (ArithmeticError, RuntimeError, ValueError):
+        return None
 
 
-def _finite(value: object) -> float:
-    return -float(value) if value is not None and np.isfinite(value) else np.inf  # type: ignore[arg-type]
+def _energy(log_density: float | None) -> float:
+    return -log_density if log_density is not None and np.isfinite(log_density) else np.inf
