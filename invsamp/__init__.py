@@ -97,6 +97,7 @@ from invsamp.posing.forward_models.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.forward_models.executable import executable
 from invsamp.posing.forward_models.jax_model import from_jax
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
@@ -131,9 +132,9 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "extending", "fidelities", "finite_differences", "from_bridgestan", "from_jax",
-    "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information", "kernels", "ladder", "load",
-    "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld", "results", "resume", "sample",
+    "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_bridgestan",
+    "from_jax", "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information", "kernels", "ladder",
+    "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld", "results", "resume", "sample",
     "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering", "truncated", "variances",
     "with_jacobian",
 ]

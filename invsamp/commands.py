@@ -19,6 +19,8 @@ from invsamp.protocols import Plain
 from invsamp.results.printing import solved
 from invsamp.results.run import Run
 from invsamp.resuming import resume
+from invsamp.simulations.database import SimulationDatabase
+from invsamp.simulations.listing import databases, listed
 from invsamp.storage import layout
 from invsamp.storage.contents import version
 from invsamp.storage.directory import PICKLE
@@ -94,6 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")
     go_on.add_argument("--draws", type=int, metavar="N", help="of each chain, in all; as many as before by default")
     go_on.add_argument("--yes", action="store_true", help="do not ask")
+    kept = command("simulations", _simulations, "list the simulations in a folder, or write them to a file", run=False)
+    kept.add_argument("folder", metavar="FOLDER", type=Path, help="folder of a database of simulations")
+    kept.add_argument("--label", metavar="VERSION", help="of one version of the simulator alone")
+    kept.add_argument("--csv", type=Path, metavar="FILE", help="write them to a table")
+    kept.add_argument("--netcdf", type=Path, metavar="FILE", help="write them to a netCDF file")
+    kept.add_argument("--forget-failures", action="store_true", help="let those that failed be run again")
     health = command("doctor", _doctor, "what is installed, what can run, and what stands in the way", run=False)
     health.add_argument("--json", action="store_true", help="for scripts")
     return parser
@@ -257,6 +265,30 @@ def _imported(pickled: bytes) -> Iterator[str]:
             pushed.append(memo.get(int(value), "?"))
         else:
             pushed.append(value if isinstance(value, str) and code.name != "GLOBAL" else "?")
+
+
+def _simulations(parsed: argparse.Namespace) -> None:
+    found = databases(parsed.folder)
+    if not (parsed.csv or parsed.netcdf or parsed.forget_failures):
+        for one in found:
+            print("\n".join(listed(one, parsed.label)))
+        return
+    if len(found) > 1:
+        raise ValueError(f"{parsed.folder} holds several databases, name one of them: {', '.join(map(str, found))}")
+    labels = sorted(SimulationDatabase.open(found[0]).versions())
+    label = parsed.label if parsed.label is not None or len(labels) != 1 else labels[0]
+    if label is None:
+        raise ValueError(f"{found[0]} holds simulations of the versions {labels}: --label names one")
+    database = SimulationDatabase.open(found[0], version=label)
+    if parsed.forget_failures:
+        database.forget_failures()
+    table = database.table()
+    if parsed.csv:
+        table.to_dataframe().to_csv(parsed.csv, index=False)
+        print(parsed.csv)
+    if parsed.netcdf:
+        table.to_xarray().to_netcdf(parsed.netcdf, engine="h5netcdf")
+        print(parsed.netcdf)
 
 
 def _doctor(parsed: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from invsamp.kernels.schedules import Schedule
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
-from invsamp.protocols import ForwardModel, Potential, Problem, Terms, TermwisePotential
+from invsamp.protocols import ForwardModel, Potential, Problem, TangentForwardModel, Terms, TermwisePotential
 from invsamp.swaps.rules import Stage, SwapRule, Weights
 from invsamp.swaps.schemes import SwapScheme
 from invsamp.tempering.target_distribution import TargetDistribution
@@ -48,6 +48,7 @@ __all__ = [
     "SumPotential",
     "SwapRule",
     "SwapScheme",
+    "TangentForwardModel",
     "TargetDistribution",
     "Terms",
     "TermwisePotential",

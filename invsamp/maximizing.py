@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -28,15 +28,17 @@ from invsamp.likelihood_maxima import (
 )
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend, joined
+from invsamp.modes.field_modes import AGREED, field_reference, minima_of, search_field, starts_of_field
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.products import DifferenceProducts
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array, ExpectedMisfit, NoisyPotential, Problem, SplitPotential
+from invsamp.protocols import Array, ExpectedMisfit, NoisyPotential, Problem, Reference, SplitPotential
 from invsamp.sampling import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.
@@ -47,6 +49,8 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: The same of Newton descents, whose Gaussians tell by how many sds that is: a hundredth.
+FIELD_TOLERANCE = 1e-4
 #: Maxima of the likelihood: starts at the most, for each that was asked for, where only one leads to the best; and
 #: energy above the posterior's lowest mode, beside what modes of one problem differ by, from which on modes are left.
 MOST_STARTS, WORSE = 16, 10.0
@@ -75,6 +79,13 @@ def maximize(
     Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
     energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
     interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
+
+    Where the prior is Gaussian in 80 unknowns or more, as that of a field on a mesh, and nothing bounds them, descents
+    are by Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
+    unknowns. The first begins at the prior's mean, the second at a draw, and others follow only where these two differ.
+    With a forward model that has a ``tangent`` or a ``jacobian``, the Hessian is that of Gauss and Newton, and a
+    product takes two solves by factors that are kept; otherwise it takes two gradients. The Hessian is of low rank
+    then.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
     positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
@@ -129,11 +140,14 @@ def maximize(
     integer("max_evaluations", max_evaluations, least=10), one_of("of", of, DENSITIES)
     check_apart(problem, of, rank)
     dense = optional(integer, "rank", rank, least=1) is None and problem.dimension <= MOST_DENSE
-    if not dense and rank is None and of == "posterior":
-        rank = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    begun, scale = _begun(problem, starts, rng)
     solvers = [CountedPotential(problem.potential(name), name) for name in problem.fidelities]
+    field = field_reference(problem, problem.sampling_domain) if of == "posterior" else None
+    if rank is None and of == "posterior" and (field is not None or not dense):
+        rank = DIRECTIONS
+    if field is not None:
+        return _of_field(problem, solvers, field, starts, rank or DIRECTIONS, rng)
+    begun, scale = _begun(problem, starts, rng)
     end, solver = (
         _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, max_evaluations),
         solvers[-1],
@@ -151,10 +165,70 @@ def maximize(
         left_out = len(begun) - unsolved - len(led.end.converged)
     found = _distinguished(led, gaussian=dense)
     gaussians = None if rank is None else _low_rank(problem, solver, found.position, rank, rng)
+    unfinished = len(begun) - unsolved - left_out - int(found.counts.sum())
+    return _modes(led, solvers, found, gaussians, begun, rng, of, (unfinished, unsolved, left_out))
+
+
+def _of_field(
+    problem: Problem,
+    solvers: Sequence[CountedPotential],
+    reference: Reference,
+    starts: int | Array | Mapping[str, Array],
+    rank: int,
+    rng: np.random.Generator,
+) -> Modes:
+    """Modes where the prior is Gaussian in many unknowns."""
+    begun: Iterator[Array]
+    checked, agreed = reference.mean[None], AGREED
+    if isinstance(starts, (bool, int, float, np.generic)):
+        begun = starts_of_field(problem, reference, integer("starts", starts, least=1), rng)
+    else:
+        checked = _given(problem, starts)
+        begun, agreed = iter(checked), len(checked)
+    asking = search_field(solvers, reference, problem.sampling_domain, begun, rank, rng, FIELD_TOLERANCE, agreed)
+    found = answered(asking, solvers[-1].answer_all)
+    if not found.modes:
+        if (mistake := _mistake(problem, solvers[-1], checked, rng)) is not None:
+            raise ModelError(mistake)
+        check_mistake(problem, solvers[-1].fidelity)
+        message = failure_message(problem, solvers[-1])
+        raise RuntimeError(
+            f"none of {found.unfinished + found.unsolved} Newton descents has come to an end ({found.unsolved} could "
+            f"not be solved{f': {message}' if message else ''}). Give starts= points that can be solved; see "
+            "posterior.check_gradient()"
+        )
+    minima, k = minima_of(found), len(found.modes)
+    end = Descent(*minima[:2], np.zeros_like(minima.position), np.ones(k, dtype=np.int64), np.ones(k, dtype=bool))
+    led = Descents(problem, solvers[-1], solvers[-1], np.ones(problem.dimension), end)
+    gaussians, left = tuple(mode.gaussian for mode in found.modes), (found.unfinished, found.unsolved, 0)
+    return _modes(led, solvers, minima, gaussians, checked, rng, "posterior", left, reference)
+
+
+def _given(problem: Problem, starts: Array | Mapping[str, Array]) -> Array:
+    """Positions (n, d) of starts that are given."""
+    theta = given_theta(problem, "starts", starts)
+    if theta.ndim != 2 or theta.shape[1] != problem.dimension or not len(theta):
+        raise ValueError(f"starts must be a number or have shape (n, {problem.dimension}), got {theta.shape}")
+    return given_positions(problem, problem.sampling_domain, "starts", theta)
+
+
+def _modes(
+    led: Descents,
+    solvers: Sequence[CountedPotential],
+    found: Minima,
+    gaussians: tuple[LowRankGaussian | None, ...] | None,
+    begun: Array,
+    rng: np.random.Generator,
+    of: str,
+    left: tuple[int, int, int],
+    prior: Reference | None = None,
+) -> Modes:
+    """What is handed back; ``left`` are the starts that did not end, that were not solved, and that were left out."""
+    problem, solver = led.problem, solvers[-1]
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
-    likelihoods, to_theta = log_likelihood(led, found), led.problem.to_theta
+    likelihoods, to_theta = log_likelihood(led, found), problem.to_theta
     evaluations, calls = ({one.fidelity: getattr(one, name) for one in solvers} for name in ("evaluations", "calls"))
     if led.solver is not solver:
         evaluations[solver.fidelity] += led.solver.evaluations
@@ -167,8 +241,8 @@ def maximize(
         log_evidence=log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=len(begun) - unsolved - left_out - int(found.counts.sum()),
-        unsolved=unsolved,
+        unfinished=left[0],
+        unsolved=left[1],
         evaluations=evaluations,
         function_calls=calls,
         labels=labels(problem.shapes),
@@ -181,7 +255,9 @@ def maximize(
         of=of,
         log_likelihood=likelihoods,
         at_bounds=at_bounds(led, found),
-        left_out=left_out,
+        left_out=left[2],
+        products={one.fidelity: one.products for one in solvers if one.products},
+        prior=prior,
     )
 
 
@@ -256,10 +332,7 @@ def _begun(
         count = integer("starts", starts, least=1)
         scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
         return problem.sample_start(rng, count), scale
-    theta = given_theta(problem, "starts", starts)
-    if theta.ndim != 2 or theta.shape[1] != problem.dimension or not len(theta):
-        raise ValueError(f"starts must be a number or have shape (n, {problem.dimension}), got {theta.shape}")
-    position = given_positions(problem, problem.sampling_domain, "starts", theta)
+    position = _given(problem, starts)
     try:
         return position, problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     except ValueError:  # nothing to draw: that is why they are given
@@ -290,7 +363,10 @@ def _low_rank(
     """The Gaussians of low rank at minima (k, d)."""
     evaluate, reference = of_fidelity(solver.fidelity), reference_of(problem)
     domain = problem.sampling_domain
-    askings = [low_rank(evaluate, at, reference, domain, directions, rng) for at in position]
+    askings = [
+        low_rank(DifferenceProducts(evaluate, at, reference.factor, domain), at, reference, directions, rng)
+        for at in position
+    ]
     return tuple(answered(asking, solver.answer_all) for asking in askings)
 
 

@@ -71,6 +71,22 @@ class JacobianForwardModel(ForwardModel, Protocol):
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
 
 
+#: Product of a Jacobian with k vectors at each point: directions (batch, k, n_parameters) -> (batch, k,
+#: n_observations), or cotangents the other way.
+JacobianProduct = Callable[[Array], Array]
+
+
+@runtime_checkable
+class TangentForwardModel(ForwardModel, Protocol):
+    """A forward model that keeps what it solved by, for products of its Jacobian with many vectors."""
+
+    def tangent(self, theta: Array) -> tuple[Array, JacobianProduct, JacobianProduct]:
+        """Observations (batch, n_observations), the product with directions, and the product with cotangents.
+
+        Both products take k vectors for each row of theta, and may be asked for after the model was solved elsewhere.
+        """
+
+
 @runtime_checkable
 class AnticipatingModel(ForwardModel, Protocol):
     """A forward model elsewhere, which need not wait to be asked for a product whose cotangent is known beforehand."""
@@ -187,6 +203,31 @@ class CurvedPotential(Potential, Protocol):
 
     def curvature(self, position: Array) -> Curved:
         """Energy, gradient, and a positive semidefinite matrix in the place of second derivatives."""
+
+
+class Linearized(NamedTuple):
+    """What is known of an energy at one position, with products of its misfit's Gauss-Newton matrix."""
+
+    energy: float  # +inf where a solve failed
+    gradient: Array  # (dimension,)
+    product: Callable[[Array], Array]  # vectors (k, dimension) -> the matrix times each of them
+    rows: Callable[[], Array]  # () -> R (m, dimension), the matrix being R^T R
+
+
+@runtime_checkable
+class TangentPotential(Potential, Protocol):
+    """A potential of a forward model with tangents: a Gauss-Newton product takes solves with factors that are kept."""
+
+    @property
+    def tangents(self) -> bool:
+        """Whether its model has them."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the Gauss-Newton matrix's factor: data that are not missing, and unknowns of the noise."""
+
+    def tangent(self, position: Array) -> Linearized:
+        """Energy, gradient and products at one position (dimension,)."""
 
 
 @runtime_checkable
@@ -368,10 +409,14 @@ class RandomField(Protocol):
 
 
 class Reference(NamedTuple):
-    """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d)."""
+    """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d).
+
+    ``exact`` (d,) says in which positions the prior is this Gaussian; None: it is unknown.
+    """
 
     mean: Array
     factor: Array
+    exact: npt.NDArray[np.bool_] | None = None
 
 
 @runtime_checkable

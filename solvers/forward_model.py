@@ -14,6 +14,9 @@ from invsamp.arguments import numbers
 Array = npt.NDArray[np.float64]
 #: Cotangents (batch, m) of observations -> gradients (batch, p).
 Product = Callable[[Array], Array]
+#: Observations (batch, m), and both products of the Jacobian with k vectors at each row: directions (batch, k, p) ->
+#: (batch, k, m), and cotangents (batch, k, m) -> (batch, k, p). What a row was solved by is kept for the products.
+Tangent = tuple[Array, Product, Product]
 
 
 class Linearized(Protocol):
@@ -41,6 +44,27 @@ def checked_product(product: Product, shape: tuple[int, ...]) -> Product:
         return product(cotangent)
 
     return checked
+
+
+def checked_tangent(tangent: Tangent, shape: tuple[int, int]) -> Tangent:
+    """A tangent whose products refuse other shapes; ``shape`` is that of theta (batch, p)."""
+    y, jvp, vjp = tangent
+
+    def checked(product: Product, what: str, width: int) -> Product:
+        def of(vectors: Array) -> Array:
+            vectors = np.asarray(vectors, dtype=float)
+            if vectors.ndim != 3 or (len(vectors), vectors.shape[2]) != (shape[0], width):
+                raise ValueError(f"{what} must have shape ({shape[0]}, k, {width}), got {vectors.shape}")
+            return product(vectors)
+
+        return of
+
+    return y, checked(jvp, "directions", shape[1]), checked(vjp, "cotangents", y.shape[1])
+
+
+def tangent_of(y: Array, jacobian: Array) -> Tangent:
+    """The products of Jacobians (batch, m, p) that are at hand."""
+    return y, lambda directions: directions @ jacobian.transpose(0, 2, 1), lambda cotangents: cotangents @ jacobian
 
 
 def seconds_per_evaluation(model: Linearized, theta: Array) -> float:

@@ -197,6 +197,29 @@ def test_what_a_pickle_would_run_is_shown_and_not_run(
     assert not (tmp_path / "trapped").exists()
 
 
+def test_simulations_are_listed_and_written_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "runs"
+    for name, version in (("coarse", ""), ("fine", "1"), ("fine", "2")):
+        database = iv.simulations.SimulationDatabase.open(folder / name, ["a", "b"], version)
+        database.record([0.0, 1.0], [1.0, 2.0], seconds=2.0)
+        database.record([0.5, 1.0], failure="exit status 3")
+    assert main(["simulations", str(folder)]) == 0
+    words = capsys.readouterr().out
+    assert words.count("2 simulations, 1 failed, 2 outputs, 2 s in all") == 3 and "1 failed: exit status 3" in words
+    assert main(["simulations", str(folder), "--csv", str(tmp_path / "runs.csv")]) == 1
+    assert "several databases, name one of them" in capsys.readouterr().err
+    fine = str(folder / "fine")
+    assert main(["simulations", fine, "--csv", str(tmp_path / "runs.csv")]) == 1
+    assert "simulations of the versions ['1', '2']: --label names one" in capsys.readouterr().err
+    files = ["--csv", str(tmp_path / "runs.csv"), "--netcdf", str(tmp_path / "runs.nc")]
+    assert main(["simulations", fine, "--label", "2", *files]) == 0
+    assert (tmp_path / "runs.csv").read_text().splitlines()[1] == "0.0,1.0,1.0,2.0,False,,2.0,2"
+    assert (tmp_path / "runs.nc").exists()
+    assert main(["simulations", fine, "--label", "1", "--forget-failures"]) == 0
+    assert not iv.simulations.SimulationDatabase.open(fine, version="1").table().failed.any()
+    assert main(["simulations", str(tmp_path / "none")]) == 1
+
+
 def test_doctor_says_what_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "OPTIONAL", {"no_such_module": "nothing; `pip install it`"})
     monkeypatch.setattr(doctor, "_mpi", lambda: doctor.Finding("mpiexec", False, "not tried"))

@@ -370,7 +370,7 @@ def test_simulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict = {}
     for block in blocks("simulators.md"):
         run(block, "simulators.md", names)
-    assert len(names["database"]) == 4 and (tmp_path / "decay.nc").exists()
+    assert len(names["database"]) == 12 and (tmp_path / "decay.nc").exists() and names["model"].failures["raised"] == 0
 
 
 @pytest.mark.parametrize("page", PAGES)

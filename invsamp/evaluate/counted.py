@@ -13,9 +13,11 @@ from invsamp.evaluate.solving import solver
 from invsamp.protocols import (
     Array,
     CurvedPotential,
+    Linearized,
     Potential,
     SensitivePotential,
     SplitPotential,
+    TangentPotential,
     TermwisePotential,
     function_calls,
     single_precision,
@@ -30,6 +32,7 @@ class Counts(NamedTuple):
     seconds: float = 0.0
     failed: int = 0
     calls: int = 0  # of the function that the model or potential is made of
+    products: int = 0  # with tangents, by factors that evaluations have kept
 
 
 class CountedPotential:
@@ -64,6 +67,9 @@ class CountedPotential:
         self.size = potential.size if isinstance(potential, TermwisePotential) else None
         #: Whether it gives a Gauss-Newton matrix with a gradient.
         self.curved = isinstance(potential, CurvedPotential) and potential.curved
+        #: Whether it gives Gauss-Newton products by tangents, and of how many rows their matrix's factor is.
+        self.tangents = isinstance(potential, TangentPotential) and potential.tangents
+        self.rows = potential.rows if isinstance(potential, TangentPotential) and self.tangents else None
         #: Whether unknowns end where their positions are infinite.
         self.bounded = isinstance(potential, CurvedPotential) and potential.bounded
         #: Whether its energies are in single precision: so is the noise of moves then.
@@ -74,11 +80,11 @@ class CountedPotential:
     @property
     def counts(self) -> Counts:
         """What all evaluations so far came to."""
-        return Counts(self.evaluations, self.seconds, self.failed, self.calls)
+        return Counts(self.evaluations, self.seconds, self.failed, self.calls, self.products)
 
     @counts.setter
     def counts(self, counts: Counts) -> None:
-        self.evaluations, self.seconds, self.failed, self.calls = counts
+        self.evaluations, self.seconds, self.failed, self.calls, self.products = counts
 
     def count(self, request: Request, rows: int, failed: int, seconds: float, message: str | None = None) -> None:
         """Count so many rows of a request that were solved elsewhere; ``message`` by a solve that failed."""
@@ -103,6 +109,19 @@ class CountedPotential:
         self._count(request, rows)
         if found.failed:
             self.failed += found.failures
+        return found
+
+    def tangent(self, position: Array) -> Linearized:
+        """Energy, gradient and Gauss-Newton products at one position (d,): an evaluation, in this process.
+
+        Products are counted where they are asked for.
+        """
+        assert isinstance(self.potential, TangentPotential)
+        begin = perf_counter()
+        found = self.potential.tangent(position.copy())
+        self.seconds += perf_counter() - begin
+        self._count(Request(self.fidelity, position[None]), 1)
+        self.failed += not np.isfinite(found.energy)
         return found
 
     def _count(self, request: Request, rows: int) -> None:

@@ -138,6 +138,10 @@ class LowRankMetric:
         scaled = move / self.factor if self.factor.ndim == 1 else np.linalg.solve(self.factor, move.T).T
         return self._along(np.asarray(scaled), np.sqrt(1.0 + self.values))
 
+    def covariance_times(self, vector: Array) -> Array:
+        r""":math:`(I + V \Lambda V^T)^{-1}` times v (d,) or (..., d): the covariance in the coordinates of L."""
+        return self._along(vector, 1.0 / (1.0 + self.values))
+
     def whiten_covariance(self, covariance: Array) -> Array:
         """The root's transpose times S times the root, always full."""
         return DenseMetric(self.color(np.eye(len(self.factor))).T).whiten_covariance(covariance)

@@ -7,31 +7,30 @@ With the prior's covariance :math:`L L^T` in positions, the energy's Hessian H i
 
 (Bui-Thanh, Ghattas, Martin and Stadler 2013, "A computational framework for infinite-dimensional Bayesian inverse
 problems Part I", SIAM J. Sci. Comput. 35, section 5). Data inform few directions where the forward model smooths,
-whatever the number of unknowns is. V is found by a block Krylov method with full orthogonalization, from products of
-the Hessian with vectors, each a central difference of two gradients.
+whatever the number of unknowns is. Where data are few, V comes of the rows of the Jacobian, one adjoint solve for each.
+Otherwise it is found by a block Krylov method with full orthogonalization, from products of the Hessian with vectors
+(`invsamp.modes.products`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.domains.contract import Domain
-from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
+from invsamp.modes.products import BLOCK, Products, times
 from invsamp.protocols import Array, Reference
 
-#: Vectors that are multiplied at a time.
-BLOCK = 16
 #: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence.
 NEGLIGIBLE = 0.05
 #: Residual of an eigenpair, over 1 plus its eigenvalue, at which it is known.
 KNOWN = 0.01
-#: Length of a difference in sds along it, and the first one, in sds of the prior.
-STEP, FIRST = 1e-2, 1e-4
+#: Rows of the Jacobian up to which these are solved for, one by one: fewer than the products of a Krylov method.
+MOST_ROWS = 150
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +59,16 @@ class LowRankGaussian:
         return float(np.log(np.abs(sizes)).sum() - 0.5 * np.log1p(values).sum())
 
     @property
+    def informed(self) -> int:
+        """Directions that the data inform more than the prior does: their eigenvalues are above 1."""
+        return int(np.count_nonzero(self.metric.values > 1.0))
+
+    @property
     def variances(self) -> Array:
         """Of each coordinate, shape (d,)."""
         factor, vectors, values = self.metric.factor, self.metric.vectors, self.metric.values
         whole = factor**2 if factor.ndim == 1 else np.square(factor).sum(axis=1)
-        return np.asarray(whole - np.square(_times(factor, vectors)) @ (values / (1.0 + values)))
+        return np.asarray(whole - np.square(times(factor, vectors)) @ (values / (1.0 + values)))
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
@@ -80,31 +84,26 @@ def evidence(energies: Array, gaussians: Sequence[LowRankGaussian | None]) -> Ar
 
 
 def low_rank(
-    evaluate: Callable[[Array], EvaluationRequests[Estimate]],
-    at: Array,
-    reference: Reference,
-    domain: Domain,
-    most: int,
-    rng: np.random.Generator,
+    products: Products, at: Array, reference: Reference, most: int, rng: np.random.Generator
 ) -> EvaluationRequests[LowRankGaussian | None]:
     """The Gaussian at a minimum, of at most ``most`` directions; None across walls, and where it is no minimum.
 
     Parameters
     ----------
-    evaluate : callable
-        Positions (k, d) -> energies and gradients.
+    products : Products
+        Of the Hessian at the minimum.
     at : ndarray, shape (d,)
     reference : Reference
         The prior's Gaussian distribution in positions, or one like it.
-    domain : Domain
     most : int
     rng : Generator
         Of the first vectors, and of what is left out.
     """
-    products = _Products(evaluate, at, reference.factor, domain)
+    if products.rows is not None and products.rows <= MOST_ROWS:
+        return _by_rows(products.factor_rows(), at, reference, most)
     d = len(at)
     block = min(BLOCK, d)
-    yield from products.find_length(rng.standard_normal((d, 1)))
+    yield from products.prepare(rng)
     new = np.linalg.qr(rng.standard_normal((d, block)))[0]
     basis, images = np.empty((d, 0)), np.empty((d, 0))
     while True:
@@ -145,53 +144,15 @@ def low_rank(
     return LowRankGaussian(at, LowRankMetric(reference.factor, vectors, values), -0.5 * mean * (d - len(values)))
 
 
-class _Products:
-    """Products of L^T H L - I with vectors, by differences of gradients at one point."""
-
-    def __init__(
-        self, evaluate: Callable[[Array], EvaluationRequests[Estimate]], at: Array, factor: Array, domain: Domain
-    ) -> None:
-        self._evaluate, self._at, self._factor, self._domain, self._length = evaluate, at, factor, domain, FIRST
-
-    def find_length(self, vector: Array) -> EvaluationRequests[None]:
-        """Steps that are short against the widths, as curvature along a random vector (d, 1) tells these."""
-        unit = vector / np.linalg.norm(vector)
-        for _ in range(4):
-            found = yield from self.of(unit)
-            if found is None:
-                return
-            # a random direction has the root mean square of all curvatures: the largest may be that times sqrt(d)
-            largest = float(np.linalg.norm(found)) * math.sqrt(len(vector))
-            length = min(STEP / math.sqrt(1.0 + largest), STEP)
-            near, self._length = 0.3 * self._length < length < 3.0 * self._length, length
-            if near:
-                return
-
-    def of(self, vectors: Array, curvatures: Array | None = None) -> EvaluationRequests[Array | None]:
-        """Of unit vectors (d, k), whose own curvatures (k,) tell how long a step may be; None across a wall."""
-        k = vectors.shape[1]
-        length = np.full(k, self._length) if curvatures is None else STEP / np.sqrt(1.0 + curvatures)
-        found = []
-        for i in range(0, k, BLOCK):
-            moves = _times(self._factor, vectors[:, i : i + BLOCK] * length[i : i + BLOCK]).T
-            ends = self._at + np.concatenate([moves, -moves])
-            if not self._domain.contains(ends).all():
-                return None
-            there = yield from self._evaluate(ends)
-            if not np.isfinite(there.energy).all():
-                return None
-            slopes = (there.gradient[: len(moves)] - there.gradient[len(moves) :]).T / (2.0 * length[i : i + BLOCK])
-            found.append(_transposed(self._factor, slopes))
-        return np.hstack(found) - vectors if found else np.empty_like(vectors)
-
-
-def _times(factor: Array, values: Array) -> Array:
-    """L times values (d,) or (d, k)."""
-    if factor.ndim == 2:
-        return np.asarray(factor @ values)
-    return np.asarray((factor * values.T).T)
-
-
-def _transposed(factor: Array, values: Array) -> Array:
-    """L^T times values."""
-    return _times(factor.T, values)
+def _by_rows(rows: Array, at: Array, reference: Reference, most: int) -> LowRankGaussian:
+    """From R (m, d) in whitened coordinates, the Hessian being I + R^T R: all eigenvalues are known."""
+    values, left = np.linalg.eigh(rows @ rows.T)
+    order = np.argsort(-values)
+    values, left = np.maximum(values[order], 0.0), left[:, order]
+    kept = min(most, int(np.count_nonzero(values > NEGLIGIBLE)))
+    vectors = np.linalg.qr(rows.T @ (left[:, :kept] / np.sqrt(values[:kept])))[0]
+    # as orthonormal as rounding lets them be; eigenvalues are those of the space that they span
+    inner = rows @ vectors
+    own, turned = np.linalg.eigh(inner.T @ inner)
+    remainder = -0.5 * float(np.log1p(values[kept:]).sum())
+    return LowRankGaussian(at, LowRankMetric(reference.factor, vectors @ turned[:, ::-1], own[::-1]), remainder)

@@ -12,7 +12,7 @@ from scipy.special import gammainc, gammaincc
 from invsamp.arguments import integer, optional
 from invsamp.modes.as_html import as_html
 from invsamp.modes.low_rank import LowRankGaussian
-from invsamp.protocols import Array, ExpectedMisfit
+from invsamp.protocols import Array, ExpectedMisfit, Reference
 
 #: Probability of a chi-squared as large, or as small, below which the noise is said not to explain it.
 UNLIKELY = 1e-3
@@ -75,6 +75,11 @@ class Modes:
         The unknowns of each mode that lie at bounds.
     left_out : int
         Starts that came to points far less likely, from which the likelihood was not maximized.
+    products : dict of str to int
+        By fidelity, products of the Jacobian with vectors, by factors that evaluations have kept: each takes a tangent
+        and an adjoint solve, or an adjoint one alone. Empty of a model without tangents, whose products take gradients.
+    prior : Reference or None
+        The prior's Gaussian in positions, where the modes were found by Newton steps in its coordinates.
     """
 
     theta: Array
@@ -99,6 +104,8 @@ class Modes:
     log_likelihood: Array | None = None
     at_bounds: tuple[tuple[str, ...], ...] = ()
     left_out: int = 0
+    products: dict[str, int] = field(default_factory=dict)
+    prior: Reference | None = field(default=None, repr=False)
 
     @property
     def reduced_chi_squared(self) -> Array | None:
@@ -176,8 +183,9 @@ class Modes:
             lines.append(self._mode(k))
             if self.gaussians is not None and (found := self.gaussians[k]) is not None:
                 lines.append(
-                    f"  its Gaussian is the prior's but for {len(found.metric.values)} directions; all others may "
-                    f"change the log evidence by {found.remainder:+.2g}"
+                    f"  its Gaussian is the prior's but for {len(found.metric.values)} directions, {found.informed} of "
+                    "which the data inform more than the prior does; all others may change the log evidence by "
+                    f"{found.remainder:+.2g}"
                 )
         return "\n".join([*lines, *self._notes()])
 
@@ -239,7 +247,9 @@ class Modes:
 
     def _solved(self, fidelity: str) -> str:
         count, calls = self.evaluations[fidelity], self.function_calls[fidelity]
-        return f"{count} of {fidelity}" + (f" ({calls} function calls)" if calls != count else "")
+        products = self.products.get(fidelity, 0)
+        more = f" ({calls} function calls)" if calls != count else ""
+        return f"{count} of {fidelity}" + more + (f" with {products} products by tangents" if products else "")
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""

@@ -7,7 +7,7 @@ import itertools
 import pickle
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from invsamp.errors import ModelError, WrongShapeError
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Call, describe, digest
 from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
-from invsamp.protocols import Array, Cotangent, Plain, VectorJacobianProduct
+from invsamp.protocols import Array, Cotangent, FinishedRun, Plain, VectorJacobianProduct
 
 #: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.
 LARGE = 2**22
@@ -38,7 +38,7 @@ def isolated(
 
     Parameters
     ----------
-    model : ForwardModel, optional
+    model : ForwardModel or function, optional
         It is pickled, so it has to consist of what can be imported: no lambdas, no functions of an interactive session.
     build : callable, optional
         In place of ``model``: called without arguments in each worker, returns the model. It may make what cannot be
@@ -86,7 +86,7 @@ class IsolatedModel(CountsFailures):
 
     Attributes
     ----------
-    parameters, n_observations, output_shape, data_indices, derivative_error, function_calls
+    parameters, n_observations, output_shape, data_indices, derivative_error, function_calls, no_derivatives
         Those of the model, None where it has none.
     jacobian, rows
         As the model's, where it has them.
@@ -122,6 +122,14 @@ class IsolatedModel(CountsFailures):
         y = self._observations([answer.value for answer in answers])
         self._failures.timed(time.perf_counter() - began, len(y))
         return y
+
+    def finished(self, theta: Array) -> Iterator[FinishedRun]:
+        """Runs of all rows of theta (batch, p), in the order in which workers finish them."""
+        points = _batch(theta)
+        tasks = [Task(Call("observations", (row,))) for row in points]
+        for row, answer in self._pool.completed(tasks):
+            words = self._noted(answer, points[row])
+            yield FinishedRun(row, None if words else answer.value, words, answer.seconds)
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product; NaN in the rows that failed.
@@ -218,12 +226,20 @@ class IsolatedModel(CountsFailures):
         tasks = [Task(Call(operation, a), holder) for a, holder in zip(arguments, preferred, strict=True)]
         answers = self._pool.run(tasks) if tasks else []
         for index, answer in enumerate(answers):
-            if (kind := _failure(answer)) is not None:
-                reason = "not finite" if kind == "not_finite" else answer.value
-                self._failures.note(kind, f"{reason} at theta {_shown(arguments[index])}")
+            self._noted(answer, next(a for a in arguments[index] if isinstance(a, np.ndarray)))
             if answer.status != "done":
                 answers[index] = answer._replace(value=None)
         return answers
+
+    def _noted(self, answer: Answer, theta: Array) -> str | None:
+        """What is wrong with an answer about theta (p,), which is counted; None if nothing is."""
+        kind = _failure(answer)
+        if kind is None:
+            return None
+        reason = "not finite" if kind == "not_finite" else answer.value
+        words = f"{reason} at theta {np.array2string(theta, precision=6, threshold=8, separator=', ')}"
+        self._failures.note(kind, words)
+        return words
 
     def _observations(self, values: Sequence[Array | None]) -> Array:
         lengths = {len(value) for value in values if value is not None}
@@ -242,11 +258,6 @@ def _failure(answer: Answer) -> str | None:
         return answer.status
     values = answer.value if isinstance(answer.value, tuple) else (answer.value,)
     return None if all(np.isfinite(value).all() for value in values) else "not_finite"
-
-
-def _shown(arguments: tuple[object, ...]) -> str:
-    row = next(a for a in arguments if isinstance(a, np.ndarray))
-    return np.array2string(row, precision=6, threshold=8, separator=", ")
 
 
 def _batch(theta: Array) -> Array:

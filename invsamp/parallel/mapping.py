@@ -6,7 +6,6 @@ import hashlib
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from invsamp.parallel.communicator import all_or_none, alone, check_communicator
 from invsamp.parallel.isolation import isolated
 from invsamp.parallel.messages import Communicator
 from invsamp.posing.forward_models.guarded_model import own_array
-from invsamp.protocols import Array, VectorJacobianProduct
+from invsamp.protocols import Array
 
 #: Observations at theta (batch, p).
 Solve = Callable[[Array], Array]
@@ -92,22 +91,8 @@ def _over_workers(model: Solve, theta: Array, workers: int | None) -> Array:
             "model must be picklable, to be sent to worker processes: a function at the top of a module, say, got "
             f"{model!r} ({error}); workers=1 evaluates it in this process"
         ) from None
-    whole = model if callable(getattr(model, "linearize", None)) else _Plain(model)
-    with isolated(whole, workers=min(count, len(theta))) as pool:
+    with isolated(model, workers=min(count, len(theta))) as pool:
         return np.asarray(pool(theta), dtype=float)
-
-
-@dataclass(frozen=True)
-class _Plain:
-    """A function as a forward model, without derivatives."""
-
-    function: Callable[[Array], Array]
-
-    def __call__(self, theta: Array) -> Array:
-        return self.function(theta)
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        raise TypeError("a plain function cannot be linearized")
 
 
 def _evaluated(model: Solve, theta: Array) -> list[_Row]:

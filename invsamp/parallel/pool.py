@@ -63,25 +63,29 @@ class WorkerPool:
         self._own()
 
     def run(self, tasks: Sequence[Task]) -> list[Answer]:
-        """Answers to all tasks, in their order.
+        """Answers to all tasks, in their order; errors as of `completed`."""
+        answers = dict(self.completed(tasks))
+        return [answers[index] for index in range(len(tasks))]
+
+    def completed(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+        """Answers to all tasks as they come, with the indices of the tasks.
 
         Raises
         ------
         ModelError
             If a worker cannot begin, or finds a mistake in the model.
         """
-        answers: dict[int, Answer] = {}
-        waiting = list(range(len(tasks)))
+        waiting, left = list(range(len(tasks))), len(tasks)
         with self._at_work():
-            while len(answers) < len(tasks):
-                self._start(len(tasks) - len(answers))
+            while left:
+                self._start(left)
                 self._assign(tasks, waiting)
                 for index, answer in self._listen():
                     if answer.status == "mistake":
                         raise ModelError(answer.value)
                     if index is not None:
-                        answers[index] = answer
-        return [answers[index] for index in range(len(tasks))]
+                        left -= 1
+                        yield index, answer
 
     def describe(self) -> Plain:
         """The facts that the model in the workers states about itself."""

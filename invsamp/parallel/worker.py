@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, cast
@@ -29,6 +31,7 @@ from invsamp.protocols import (
     VectorJacobianProduct,
     derivative_error,
     function_calls,
+    no_derivatives,
 )
 
 #: Seconds over its time limit after which a worker ends itself, in case its owner has ended.
@@ -67,6 +70,7 @@ class Answer(NamedTuple):
     expected: bytes | None = None
     product: Array | None = None
     worker: int = -1  # number of the worker that answered
+    seconds: float = math.nan  # that it took
 
 
 def describe(model: object) -> Plain:
@@ -77,14 +81,16 @@ def describe(model: object) -> Plain:
     ModelError
         If it is no forward model.
     """
-    if not callable(model) or not callable(getattr(model, "linearize", None)):
-        raise ModelError(f"model must be a forward model, callable and with linearize, got {model!r}")
+    if not callable(model):
+        raise ModelError(f"model must be a function or a forward model, got {model!r}")
+    plain = None if callable(getattr(model, "linearize", None)) else "it is a function without derivatives"
     parameters = getattr(model, "parameters", None)
     names = "n_observations", "data_indices", "output_shape"
     return {name: getattr(model, name, None) for name in names} | {
         "parameters": None if parameters is None else tuple(parameters),
         "derivative_error": derivative_error(model),
         "function_calls": function_calls(model),
+        "no_derivatives": no_derivatives(model) or plain,
         "name": repr(model),
         "offers": [name for name in ("jacobian", "rows") if callable(getattr(model, name, None))],
     }
@@ -119,6 +125,7 @@ def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -
         if time_limit is not None:
             # the kernel ends this process then, whatever it does and whoever still watches it
             signal.setitimer(signal.ITIMER_REAL, 2.0 * time_limit + GRACE)
+        began = time.perf_counter()
         try:
             answer = rows.answer(call)
         except ModelError as error:
@@ -126,6 +133,7 @@ def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -
         except Exception as error:
             answer = Answer("raised", _message(error))
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+        answer = answer._replace(seconds=time.perf_counter() - began)
         connection.send_bytes(pickle.dumps(packed(answer)))
 
 

@@ -32,6 +32,32 @@ class FieldValues(Protocol):
 
 
 @runtime_checkable
+class DirectedValues(FieldValues, Protocol):
+    """A field that gives directional derivatives too."""
+
+    def pushforward(self, theta: Array, directions: Array) -> Array:
+        """Derivatives (batch, n) of the values along directions (batch, p)."""
+
+
+#: Of central differences of a field's values along a direction, over the size of theta along it.
+DIFFERENCE = 1e-6
+
+
+def pushforward(values: FieldValues, theta: Array, directions: Array) -> Array:
+    """Derivatives (batch, n) of a field's values along directions (batch, p), the transpose of its `pullback`.
+
+    A field without a `pushforward` of its own is differenced: it is cheap beside a solve.
+    """
+    if isinstance(values, DirectedValues):
+        return values.pushforward(theta, directions)
+    sizes = np.abs(directions).max(axis=1, initial=0.0, keepdims=True)
+    scale = np.maximum(1.0, np.abs(theta).max(axis=1, initial=0.0, keepdims=True))
+    step = DIFFERENCE * scale / np.where(sizes > 0.0, sizes, 1.0)
+    change = values.values(theta + step * directions) - values.values(theta - step * directions)
+    return np.asarray(change / (2.0 * step))
+
+
+@runtime_checkable
 class Field(Protocol):
     """A scalar field of p = sum(sizes) unknowns."""
 
@@ -90,6 +116,10 @@ class Linear:
     def pullback(self, theta: Array, cotangents: Array) -> Array:
         """As `FieldValues.pullback`."""
         return _rows(self.matrix.T, cotangents)
+
+    def pushforward(self, theta: Array, directions: Array) -> Array:
+        """As `DirectedValues.pushforward`."""
+        return _rows(self.matrix, directions)
 
 
 def combination(shapes: Sequence[tuple[Array | Mask, Unknown]], unknowns: tuple[str, ...]) -> Linear:

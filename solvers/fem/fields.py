@@ -28,6 +28,7 @@ from invsamp.solvers.fem.field_contract import (
     describe,
     evaluated,
     is_number,
+    pushforward,
     union,
 )
 from invsamp.solvers.fem.piecewise import PerBlock, PerRegion
@@ -237,6 +238,10 @@ class _Exponential:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             return self.logarithm.pullback(theta, cotangents * self.values(theta))
 
+    def pushforward(self, theta: Array, directions: Array) -> Array:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return self.values(theta) * pushforward(self.logarithm, theta, directions)
+
 
 @dataclass(frozen=True)
 class _SumValues:
@@ -251,3 +256,7 @@ class _SumValues:
         for part, own in zip(self.parts, self.columns, strict=True):
             pulled[:, own] += part.pullback(theta[:, own], cotangents)
         return pulled
+
+    def pushforward(self, theta: Array, directions: Array) -> Array:
+        parts = zip(self.parts, self.columns, strict=True)
+        return np.sum([pushforward(part, theta[:, own], directions[:, own]) for part, own in parts], axis=0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import FieldValues, known_values
+from invsamp.solvers.fem.field_contract import FieldValues, known_values, pushforward
 from invsamp.solvers.fem.space import Space
 
 
@@ -61,3 +61,6 @@ class _Restricted:
         spread = np.zeros((len(theta), self.size))
         spread[:, self.numbers] = cotangents
         return self.whole.pullback(theta, spread)
+
+    def pushforward(self, theta: Array, directions: Array) -> Array:
+        return pushforward(self.whole, theta, directions)[:, self.numbers]

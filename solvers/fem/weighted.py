@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import FieldValues, Linear, by_row
 from invsamp.solvers.fem.space import Space
-from invsamp.solvers.forward_model import Product
+from invsamp.solvers.forward_model import Product, Tangent, tangent_of
 
 
 class Part(Protocol):
@@ -59,6 +59,10 @@ class Precomputed:
         return self._added(
             theta, np.repeat(self.constant[None], len(theta), axis=0), lambda part, own: part.jacobian(own)
         )
+
+    def tangent(self, theta: Array) -> Tangent:
+        """Observations, and products by the Jacobian."""
+        return tangent_of(*self.jacobian(theta))
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Chosen observations (batch, k) and their derivatives (batch, k, p), at a cost in proportion to k."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
-from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
+from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row, pushforward
 from invsamp.solvers.fem.space import Sensors, Space
 from invsamp.solvers.fem.weighted import pull_back
 from invsamp.solvers.foreign import Given
@@ -77,6 +77,23 @@ class Discretization:
         if sensitivity is not None:
             fields["conductivity"], cotangents["conductivity"] = self.conductivity, sensitivity
         return pull_back(theta, fields, cotangents)
+
+    def push(self, theta: Array, directions: Array) -> tuple[NodalData, Array | None]:
+        """Derivatives of the nodal data (n, k), and of the conductivity (c, k), at theta (p,) along directions (k, p).
+
+        None for a conductivity that is known.
+        """
+        at = np.repeat(theta[None], len(directions), axis=0)
+
+        def along(values: FieldValues, columns: Numbers) -> Array:
+            return pushforward(values, at[:, columns], directions[:, columns]).T
+
+        given: dict[str, Given] = {kind: along(d.values, d.columns) for kind, d in self.drivers.items()}
+        if self.exact:
+            given["edge"] = given["initial"] * self.scheme.fixed[:, None]
+        if not given:
+            given["initial"] = np.zeros((len(self.space.nodes), len(directions)))
+        return NodalData(**given), None if self.system is not None else along(*self.conductivity)
 
     def groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
         """Usable rows that share a conductivity, with its system."""

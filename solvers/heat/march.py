@@ -101,8 +101,11 @@ class March:
             explicit = self.space.combine(1.0, mass, (self.implicitness - 1) * self.step, stiffness)
         return System(implicit, explicit, self.space.factor(implicit, self.fixed))
 
-    def forward(self, system: System, data: NodalData, keep: Sequence[int]) -> Array:
-        """March forward: solutions (len(keep), n, k) at the steps ``keep``, in increasing order."""
+    def forward(self, system: System, data: NodalData, keep: Sequence[int], loads: Array | None = None) -> Array:
+        """March forward: solutions (len(keep), n, k) at the steps ``keep``, in increasing order.
+
+        ``loads`` (keep[-1], n, k) are added to the right-hand sides of the steps, each to its own.
+        """
         fixed, shape = self.fixed_nodes, next(given for given in data if given is not None).shape
         start = np.zeros(shape) if data.initial is None else np.array(data.initial, dtype=float)
         start[fixed] = 0.0
@@ -122,8 +125,33 @@ class March:
             added.append(lift)
             factors.append(self.edge_factor)
         table = np.reshape(factors, (len(factors), len(self.times))).T[1 : keep[-1] + 1]
+        if loads is not None:
+            loads[:, fixed] = 0.0
+            added, table = [*added, *loads], np.hstack([table, np.eye(keep[-1])])
         recurrence = Recurrence(start, np.array(added).reshape(-1, *shape), table, keep, np.empty((0, len(table))))
         return system.factors.march(system.explicit, fixed, recurrence).kept
+
+    def tangent(self, system: System, data: NodalData, change: Array | None, states: Array) -> Array:
+        """Derivatives of the states along k directions, (steps + 1, n, k); see `Stationary.tangent`.
+
+        ``states`` (steps + 1, n, 1) are all that `forward` gave.
+        """
+        last, k = len(states) - 1, next(given for given in data if given is not None).shape[1]
+        loads = None
+        if change is not None:
+            later, earlier = states[1:, :, 0], states[:-1, :, 0]
+            u = self.implicitness * later + (1.0 - self.implicitness) * earlier
+            parts = [self.space.stiffness(one) @ u.T for one in change.T]  # (n, steps) each
+            loads = -self.step * np.moveaxis(np.array(parts), (0, 1, 2), (2, 1, 0))
+        width = max(1, ROOM // max(1, 2 * last * states.shape[1]))
+        if loads is None or k <= width:
+            return self.forward(system, data, range(last + 1), loads)
+        blocks = [slice(first, first + width) for first in range(0, k, width)]
+        cut = [NodalData(*(None if given is None else given[:, own] for given in data)) for own in blocks]
+        parts = [
+            self.forward(system, part, range(last + 1), loads[:, :, own]) for part, own in zip(cut, blocks, strict=True)
+        ]
+        return np.concatenate(parts, axis=2)
 
     def adjoint(
         self, system: System, seeds: Mapping[int, Array], states: Array | None = None

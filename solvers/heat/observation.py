@@ -15,7 +15,7 @@ from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.space import Sensors
 from invsamp.solvers.fem.weighted import Precomputed
 from invsamp.solvers.foreign import Comm
-from invsamp.solvers.forward_model import checked_product, seconds_per_evaluation
+from invsamp.solvers.forward_model import Tangent, checked_product, checked_tangent, seconds_per_evaluation
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
@@ -86,6 +86,14 @@ class Observation:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
         y, product = self._evaluator.linearize(self.equation.check_theta(theta).copy())
         return y, checked_product(product, y.shape)
+
+    def tangent(self, theta: Array) -> Tangent:
+        """Observations (batch, m), and products with k directions (batch, k, p) and cotangents (batch, k, m).
+
+        The factors of every row are kept: a product with a direction or a cotangent takes solves alone.
+        """
+        theta = self.equation.check_theta(theta).copy()
+        return checked_tangent(self._evaluator.tangent(theta), theta.shape)
 
     @property
     def work(self) -> float:

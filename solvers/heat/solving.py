@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.space import Sensors
+from invsamp.solvers.forward_model import Tangent
 from invsamp.solvers.heat.discretization import Discretization
+from invsamp.solvers.heat.march import System
 from invsamp.solvers.heat.precomputed import precompute_observation
 
 #: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
@@ -60,6 +62,34 @@ class Solving:
             return model.space.total(gradient)
 
         return y, vjp
+
+    def tangent(self, theta: Array) -> Tangent:
+        """Observations and both products, with the factors of every row kept; see `forward_model.Tangent`."""
+        model, every = self.discretization, range(max(self.steps) + 1)
+        y = np.full((len(theta), self._count), np.nan)
+        solved: dict[int, tuple[System, Array]] = {}
+        for rows, system in model.groups(theta):
+            states = model.scheme.forward(system, model.data(theta[rows]), every)
+            y[rows] = self._read(states[list(self.steps)])
+            solved |= {int(row): (system, states[:, :, k : k + 1]) for k, row in enumerate(rows)}
+
+        def jvp(directions: Array) -> Array:
+            found = np.full((*directions.shape[:2], self._count), np.nan)
+            for row, (system, states) in solved.items():
+                along = model.scheme.tangent(system, *model.push(theta[row], directions[row]), states)
+                found[row] = self._read(along[list(self.steps)])
+            return found
+
+        def vjp(cotangents: Array) -> Array:
+            found = np.full((*cotangents.shape[:2], theta.shape[1]), np.nan)
+            for row, (system, states) in solved.items():
+                unknown = None if model.system is not None else states
+                weights, sensitivity = model.scheme.adjoint(system, self._seeds(cotangents[row]), unknown)
+                at = np.repeat(theta[row : row + 1], cotangents.shape[1], axis=0)
+                found[row] = model.pull(at, weights, sensitivity)
+            return model.space.total(found)
+
+        return y, jvp, vjp
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations and Jacobian (batch, m, p); one march back with m columns for each row."""

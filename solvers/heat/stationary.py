@@ -47,6 +47,26 @@ class Stationary:
             right[fixed] = data.edge[fixed]
         return system.factors.solve(right)[None]
 
+    def tangent(self, system: System, data: NodalData, change: Array | None, states: Array) -> Array:
+        r"""Derivatives of the solution along k directions, shape (1, n, k): :math:`K \delta u = \delta r - \delta K u`.
+
+        Parameters
+        ----------
+        system : System
+        data : NodalData
+            Derivatives of the data, each (n, k).
+        change : array, shape (c, k), or None
+            Of the conductivity; None where it is known.
+        states : array, shape (1, n, 1)
+            What `forward` gave.
+        """
+        if change is not None:
+            loads = np.hstack([self.space.stiffness(one) @ states[0] for one in change.T])
+            data = data._replace(flux=-loads if data.flux is None else data.flux - loads)
+        if data.source is None:
+            data = data._replace(source=np.zeros(next(given for given in data if given is not None).shape))
+        return self.forward(system, data, (0,))
+
     def adjoint(
         self, system: System, seeds: Mapping[int, Array], states: Array | None = None
     ) -> tuple[NodalData, Array | None]:

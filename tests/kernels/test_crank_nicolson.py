@@ -68,7 +68,7 @@ class TestLaw:
 
         posterior = iv.Posterior(prior, First(), [2.5], iv.GaussianNoise(0.5))
         assert isinstance(posterior, GaussianReference)
-        mean, factor = posterior.reference()
+        mean, factor, _ = posterior.reference()
         np.testing.assert_allclose(mean, [1.0, -1.0, 0.3], rtol=1e-12)
         np.testing.assert_allclose(factor @ factor.T, np.block([[covariance, np.zeros((2, 1))], [0.0, 0.0, 0.25]]))
         gain = covariance[:, 0] / (covariance[0, 0] + 0.25)

@@ -10,6 +10,7 @@ import invsamp as iv
 from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.low_rank import low_rank
+from invsamp.modes.products import DifferenceProducts
 from invsamp.protocols import Reference
 
 
@@ -94,7 +95,8 @@ def gaussian(function, at, domain=None, most=50, factor=None):
         yield
 
     reference = Reference(np.zeros(len(at)), np.ones(len(at)) if factor is None else factor)
-    asking = low_rank(evaluate, at, reference, domain or Unbounded(), most, np.random.default_rng(4))
+    products = DifferenceProducts(evaluate, at, reference.factor, domain or Unbounded())
+    asking = low_rank(products, at, reference, most, np.random.default_rng(4))
     return answered(asking, None)
 
 

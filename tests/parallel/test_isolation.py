@@ -34,6 +34,20 @@ def model():
         yield model
 
 
+def test_a_plain_function_has_no_derivatives_and_hands_over_rows_as_they_end():
+    with isolated(flaky.square_and_process, workers=2) as plain:
+        assert plain.no_derivatives == "it is a function without derivatives"
+        runs = list(plain.finished(THETA))
+        assert sorted(run.row for run in runs) == [0, 1, 2, 3, 4] and all(run.seconds >= 0.0 for run in runs)
+        for run in runs:
+            np.testing.assert_array_equal(run.outputs[:2], THETA[run.row] ** 2)
+        posterior = iv.Posterior(
+            iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1)), plain, np.zeros(3), iv.GaussianNoise(1.0)
+        )
+        with pytest.raises(ValueError, match="sampler must follow no gradients of fidelity 'model'"):
+            iv.sample(posterior, iv.mala(0.1), draws=5)
+
+
 def row_by_row(function):
     return np.concatenate([function(THETA[i : i + 1]) for i in range(len(THETA))])
 
@@ -224,7 +238,6 @@ class TestConstruction:
             ({"model": flaky.Troubled(), "workers": 0}, "workers must be an integer >= 1, got 0"),
             ({"model": flaky.Troubled(), "time_limit": 0.0}, "time_limit must be a positive finite number"),
             ({"model": flaky.Unpicklable()}, r"picklable.*factorization.*build="),
-            ({"model": np.sin}, "with linearize"),
             ({"build": 3}, "build must be a function"),
         ],
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -215,6 +216,21 @@ class TestPosterior:
             again = iv.sample(posterior, iv.pcn(0.5), **settings)
         assert 0 < calls == len(counted.calls) == len(set(counted.calls))
         np.testing.assert_array_equal(run.theta, again.theta)
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+    def test_the_workers_of_an_executor_look_up_and_record(self, tmp_path):
+        settings = {"draws": 10, "warmup": 0, "chains": 4, "seed": 1, "progress": False}
+        counted, runs = Counted(tmp_path, seconds=0.002), []
+        with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+            for executor in (pool, None):
+                posterior = iv.Posterior(
+                    self.PRIOR, counted, np.zeros(3), iv.GaussianNoise(1.0), simulations=tmp_path / "runs"
+                )
+                runs.append(iv.sample(posterior, iv.pcn(0.5), executor=executor, **settings))
+                calls = len(counted.calls)
+        assert calls == len(counted.calls) == len(set(counted.calls)) > 10
+        assert posterior.forward["model"].simulated == 0  # the second run, in this process
+        np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
 
     def test_each_fidelity_has_a_folder_of_its_own(self, tmp_path):
         forward = {"coarse": lambda theta: theta[:, :1], "fine": lambda theta: theta[:, :1] + theta[:, 1:]}

@@ -160,6 +160,25 @@ def posing_calls() -> dict[str, Call]:
             iv.approximate_derivatives, {"model": iv.with_jacobian(**jacobian), "error": 0.1}
         ),
         "scalar_function": Call(iv.scalar_function, {"function": lambda t: np.zeros(3)}, several),
+        "executable": Call(
+            iv.executable,
+            {
+                "command": ["echo", "{{a}}"],
+                "outputs": lambda run: np.loadtxt(run / "stdout.txt", ndmin=1),
+                "templates": {"input": "{{a}}"},
+                "files": [],
+                "environment": {},
+                "directory": "runs",
+            },
+            {
+                "command": set(),
+                "parameters": {"none"},
+                "templates": {"none", "empty mapping"},
+                "files": {"empty"},
+                "directory": {"text", "none"},
+                "environment": {"none", "empty mapping"},
+            },
+        ),
         "LogDensity": Call(
             iv.LogDensity,
             {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},

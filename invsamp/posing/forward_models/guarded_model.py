@@ -17,6 +17,7 @@ from invsamp.protocols import (
     Array,
     Cotangent,
     FunctionCalls,
+    JacobianProduct,
     VectorJacobianProduct,
     function_calls,
     no_derivatives,
@@ -89,6 +90,9 @@ class GuardedModel:
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
         self._anticipates = isinstance(model, AnticipatingModel)
+        alone = getattr(getattr(model, "comm", None), "size", 1) == 1
+        #: Whether one process can ask it for products of its Jacobian; of a mesh over several ranks all would have to.
+        self.has_tangent = alone and (callable(getattr(model, "tangent", None)) or self.has_jacobian)
 
     def __getstate__(self) -> dict[str, object]:
         # an exception holds the frames that it came through, which cannot be pickled
@@ -157,6 +161,45 @@ class GuardedModel:
             lambda rows: self.model.jacobian(self.given(theta[rows])), slice(0, len(theta)), (self._observed, slopes)
         )
         return y, self._own(matrix)
+
+    def tangent(self, theta: Array) -> tuple[Array, JacobianProduct, JacobianProduct]:
+        """Observations (1, m) at one theta (1, p), and products with k vectors; NaN where the solve failed.
+
+        For a model that has tangents, or a Jacobian.
+        """
+        try:
+            y, jvp, vjp = self._tangent(self.given(theta))
+            y = self._shaped(y, (1, self.observations), self._observed[0])
+        except ModelError:
+            raise
+        except Exception as error:
+            self._note(error)
+            y = np.full((1, self.observations), np.nan)
+            return (
+                y,
+                lambda v: np.full((1, v.shape[1], y.size), np.nan),
+                lambda c: np.full((1, c.shape[1], theta.shape[1]), np.nan),
+            )
+        self._returned("solve")
+
+        def along(directions: Array) -> Array:
+            if self._fixed is not None:
+                spread = np.zeros((*directions.shape[:2], len(self._fixed)))
+                spread[..., self._free] = directions
+                directions = spread
+            return self._shaped(jvp(directions), (*directions.shape[:2], self.observations), self._product)
+
+        def back(cotangents: Array) -> Array:
+            wanted = (*cotangents.shape[:2], self._inputs(theta))
+            return self._own(self._shaped(vjp(cotangents), wanted, self._product))
+
+        return y, along, back
+
+    def _tangent(self, theta: Array) -> tuple[Array, JacobianProduct, JacobianProduct]:
+        if callable(getattr(self.model, "tangent", None)):
+            return self.model.tangent(theta)  # type: ignore[no-any-return]
+        y, jacobian = self.model.jacobian(theta)
+        return y, lambda v: v @ jacobian.transpose(0, 2, 1), lambda c: c @ jacobian
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and Jacobian (batch, k, p) of chosen data, for a model that has `rows`.

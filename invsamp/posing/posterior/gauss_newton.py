@@ -54,11 +54,11 @@ def of_misfit(
     by_datum = slopes[:, noise.places]
     matrix = np.einsum("nk,nki,nkj->nij", bends, by_datum, by_datum, optimize=True)
     if len(unknowns):
-        matrix[:, unknowns[:, None], unknowns] += _of_unknowns(noise, coordinates, unknowns, position, y)
+        matrix[:, unknowns[:, None], unknowns] += of_unknowns(noise, coordinates, unknowns, position, y)
     return np.asarray(matrix)
 
 
-def _of_unknowns(
+def of_unknowns(
     noise: BoundNoise, coordinates: Coordinates, unknowns: npt.NDArray[np.intp], position: Array, y: Array
 ) -> Array:
     """The block (n, q, q) of the noise's unknowns, the observations held."""

@@ -32,14 +32,15 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
     mean, sd = np.empty(base.dimension), np.ones(base.dimension)
     blocks: list[tuple[slice, Array]] = []
     others: list[slice] = []
+    exact = np.zeros(base.dimension, dtype=bool)
     for name, columns in base.slices.items():
         part, transforms = base.distributions[name], set(coordinates.transforms[columns])
         if type(part) is Normal and transforms == {Identity()}:
-            mean[columns], sd[columns] = part.flat("mean"), part.flat("sd")
+            mean[columns], sd[columns], exact[columns] = part.flat("mean"), part.flat("sd"), True
         elif type(part) is LogNormal and transforms == {Log(0.0)}:
-            mean[columns], sd[columns] = part.flat("log_mean"), part.flat("log_sd")
+            mean[columns], sd[columns], exact[columns] = part.flat("log_mean"), part.flat("log_sd"), True
         elif type(part) is MultivariateNormal and transforms == {Identity()}:
-            mean[columns] = part.mean
+            mean[columns], exact[columns] = part.mean, True
             blocks.append((columns, np.linalg.cholesky(part.covariance)))
         else:
             others.append(columns)
@@ -49,11 +50,11 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
         for columns in others:
             mean[columns], sd[columns] = found.mean[columns], found.factor[columns]
     if not blocks:
-        return Reference(mean, sd)
+        return Reference(mean, sd, exact)
     factor = np.diag(sd)
     for columns, block in blocks:
         factor[columns, columns] = block
-    return Reference(mean, factor)
+    return Reference(mean, factor, exact)
 
 
 def moments(draws: Array) -> Reference:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from invsamp.posing.compiled import density_loops
 from invsamp.posing.compiled.density_loops import Posed
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.noise.bound_likelihood import BoundNoise
-from invsamp.posing.posterior import gauss_newton
+from invsamp.posing.posterior import gauss_newton, tangents
 from invsamp.posing.priors.joint_prior import Sampled
 from invsamp.posing.priors.noncentering import Moved
 from invsamp.posing.transforms.univariate import Coordinates, Logit
@@ -24,6 +25,7 @@ from invsamp.protocols import (
     ExpectedMisfit,
     FunctionCalls,
     Gradients,
+    Linearized,
     Parts,
     Terms,
     derivative_error,
@@ -121,6 +123,28 @@ class PosteriorPotential:
         """Whether the model has a Jacobian, data are independent, and so are parameters; see `curvature`."""
         single = self._hierarchy is None and not self._coordinates.vectors
         return single and self._noise.independent and self._model.has_jacobian
+
+    @property
+    def tangents(self) -> bool:
+        """Whether the model has tangents or a Jacobian, and data are independent; see `TangentPotential`."""
+        return self._noise.independent and self._model.has_tangent and self._model.no_derivatives is None
+
+    @property
+    def rows(self) -> int:
+        """Data that are not missing, and unknowns of the noise."""
+        return self._noise.size + len(self._of_noise)
+
+    def tangent(self, position: Array) -> Linearized:
+        """Energy, gradient and Gauss-Newton products at one position; see `invsamp.protocols.TangentPotential`."""
+        posed, place = self._pose(position[None])
+        if not posed.everywhere:
+            return tangents.beyond(self.dimension)
+        move = None if self._hierarchy is None and not self._coordinates.vectors else self._theta_at
+        chain = tangents.Chain(position, posed.derivative, move, partial(self._back, place), self._columns)
+        return tangents.linearized(self._noise, self._coordinates, self._of_noise, self._model, chain, posed)
+
+    def _theta_at(self, position: Array) -> Array:
+        return self._pose(position)[0].theta
 
     @property
     def bounded(self) -> bool:

@@ -1,0 +1,132 @@
+"""Modes of posteriors whose prior is a Gaussian distribution of many unknowns, as that of a field on a mesh is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.domains import Unbounded
+from invsamp.domains.contract import Domain
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import EvaluationRequests
+from invsamp.modes.low_rank import LowRankGaussian, low_rank
+from invsamp.modes.minima import Minima
+from invsamp.modes.newton import newton, same
+from invsamp.modes.products import Place, source_of
+from invsamp.protocols import Array, GaussianReference, Problem, Reference
+
+#: Unknowns from which on a problem is taken for one of a field; and the share of them whose prior has to be Gaussian.
+FEWEST, SHARE = 80, 0.9
+#: Coarse fidelities only lead near the finest one's mode: so much energy is left there.
+COARSE_TOLERANCE = 0.1
+#: Descents that have to come to one minimum where there may be more.
+AGREED = 2
+
+
+class FieldModes(NamedTuple):
+    """What descents have found."""
+
+    modes: Sequence[FieldMode]  # distinct minima, the lowest first
+    unfinished: int
+    unsolved: int
+    steps: int
+
+
+@dataclass
+class FieldMode:
+    """A minimum, its Gaussian, and how many descents came there."""
+
+    place: Place
+    gaussian: LowRankGaussian | None
+    count: int = 1
+
+
+def field_reference(problem: Problem, domain: Domain) -> Reference | None:
+    """The prior's Gaussian where it is one of many unknowns, without walls; None of any other problem."""
+    if problem.dimension < FEWEST or not isinstance(domain, Unbounded) or not isinstance(problem, GaussianReference):
+        return None
+    reference = problem.reference()
+    if reference.exact is None or reference.exact.mean() < SHARE:
+        return None
+    return reference
+
+
+def search_field(
+    potentials: Sequence[CountedPotential],
+    reference: Reference,
+    domain: Domain,
+    starts: Iterator[Array],
+    directions: int,
+    rng: np.random.Generator,
+    tolerance: float,
+    agreed: int = AGREED,
+) -> EvaluationRequests[FieldModes]:
+    """Newton descents through the fidelities, from the coarsest to the finest, and the Gaussians where they end.
+
+    Parameters
+    ----------
+    potentials : sequence of CountedPotential
+    reference : Reference
+    domain : Domain
+    starts : iterator of ndarray (d,)
+    directions : int
+        Of each Gaussian, at the most.
+    rng : Generator
+    tolerance : float
+        Energy that is left to gain in the finest, at the most.
+    agreed : int
+        There are no more descents where so many, and no others, have come to one minimum.
+    """
+    sources = [source_of(potential, reference, domain) for potential in potentials]
+    modes: list[FieldMode] = []
+    unfinished = unsolved = steps = 0
+    for number, at in enumerate(starts):
+        if number >= agreed and [mode.count for mode in modes] == [number]:
+            break
+        # the first one's Gaussian is a preconditioner of the next descents
+        like = modes[0].gaussian.metric if modes and modes[0].gaussian is not None else None
+        for source in sources:
+            left = tolerance if source is sources[-1] else COARSE_TOLERANCE
+            end = yield from newton(source, at, left, like)
+            at, steps = end.place.position, steps + end.steps
+        if not np.isfinite(end.place.energy):
+            unsolved += 1
+        elif not end.converged:
+            unfinished += 1
+        elif (known := (yield from _known(modes, end.place))) is not None:
+            known.count += 1
+        else:
+            found = yield from low_rank(end.place.products, at, reference, directions, rng)
+            modes.append(FieldMode(end.place, found))
+    return FieldModes(sorted(modes, key=lambda mode: mode.place.energy), unfinished, unsolved, steps)
+
+
+def _known(modes: Sequence[FieldMode], place: Place) -> EvaluationRequests[FieldMode | None]:
+    """The minimum at which an end lies, if it is known."""
+    for mode in modes:
+        if (yield from same(mode.place, place)):
+            return mode
+    return None
+
+
+def starts_of_field(problem: Problem, reference: Reference, most: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Where at most so many descents begin (d,): the prior's mean, then draws."""
+    yield reference.mean.copy()
+    for _ in range(most - 1):
+        yield problem.sample_start(rng, 1)[0]
+
+
+def minima_of(found: FieldModes) -> Minima:
+    """The same without Gaussians, which are dense there."""
+    k, none = len(found.modes), np.empty((0, 0, 0))
+    return Minima(
+        np.array([mode.place.position for mode in found.modes]),
+        np.array([mode.place.energy for mode in found.modes]),
+        none,
+        none,
+        np.zeros(k, dtype=bool),
+        np.array([mode.count for mode in found.modes], dtype=np.int64),
+    )
