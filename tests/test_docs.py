@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -237,6 +238,12 @@ class TestBringYourModel:
 
     def test_differences_are_those_of_the_function(self, names: dict) -> None:
         assert names["by_differences"].check_gradient().passed
+
+    @pytest.mark.skipif(shutil.which("awk") is None, reason="there is no awk")
+    def test_a_program(self, names: dict) -> None:
+        posterior = self.block("iv.executable(", names)["posterior"]
+        theta = np.array([[2.0, 0.5, 0.1], [1.0, 0.7, 0.2]])
+        np.testing.assert_allclose(posterior.predict(theta), names["decay"](theta[:, :2]), rtol=1e-12)
 
     @pytest.mark.slow  # a server starts
     def test_a_server(self, names: dict, tmp_path: Path) -> None:
