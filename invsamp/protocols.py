@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+#: Labels along each axis of an array, by the name of the axis and in the order of the axes.
+AxisLabels = dict[str, list[Any]]
 #: Of any type of numbers.
 AnyArray = npt.NDArray[Any]
 #: Values by name that are read as they come: reports, settings and saved states, mostly of types that JSON has.
@@ -526,6 +528,15 @@ class KnowsAxes(Protocol):
     @property
     def axes(self) -> Plain:
         """``members`` of a population, ``times``, whether they are of ``sensors``; each where it is known."""
+
+
+@runtime_checkable
+class LabelsAxes(Protocol):
+    """A problem that may know names and labels of the axes of its data and parameters."""
+
+    @property
+    def axis_labels(self) -> Mapping[str, AxisLabels]:
+        """By parameter, and of the data by ``"data"``: ArviZ's dimensions and coordinates."""
 
 
 @runtime_checkable

@@ -11,7 +11,8 @@ import numpy as np
 from invsamp.arguments import generator, integer, wrong
 from invsamp.interop.row_potential import SplitRowPotential
 from invsamp.interop.unconstrained_problem import Block, UnconstrainedProblem
-from invsamp.protocols import Array, Plain
+from invsamp.posing.posterior.data_labels import plain_labels
+from invsamp.protocols import Array, AxisLabels, Plain
 
 #: Half-width of the uniform jitter around PyMC's initial point, where the prior cannot be drawn from.
 JITTER = 1.0
@@ -66,6 +67,18 @@ class PymcPosterior(UnconstrainedProblem):
         """Functions of theta by name, for ``record=`` of `invsamp.sample`."""
         names = [variable.name for variable in self.model.deterministics]
         return super().deterministics | {name: partial(self._deterministic, name) for name in names}
+
+    @property
+    def axis_labels(self) -> dict[str, AxisLabels]:
+        """Dimensions and coordinates of variables by name, and of the only observed one as ``"data"``."""
+        known = {
+            name: {dim: plain_labels(np.asarray(self.coords[dim])) for dim in dims}
+            for name, dims in self.dims.items()
+            if all(dim in self.coords for dim in dims)
+        }
+        observed = [rv.name for rv in self.model.observed_RVs]
+        found = {name: labels for name, labels in known.items() if name not in observed}
+        return found | ({"data": known[observed[0]]} if len(observed) == 1 and observed[0] in known else {})
 
     def log_likelihood(self, theta: object, fidelity: str | None = None) -> Array:
         """Log likelihood of each datum, shape (batch, *data.shape)."""

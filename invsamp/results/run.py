@@ -36,6 +36,7 @@ from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
+from invsamp.results.predictions import Predictions
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
@@ -477,6 +478,40 @@ class Run(Pictures):
         if isinstance(posterior, Observed) and np.isnan(np.asarray(posterior.data, dtype=float)).all():
             return predicted  # of what was not measured
         return self._keep("posterior_predictive", predicted)
+
+    def predict(
+        self, posterior: Posterior, draws: int | None = None, seed: int = 0, fidelity: str | None = None
+    ) -> Predictions:
+        """Predict the data, with noise and without: bands as a table, labeled as the data are.
+
+        Parameters
+        ----------
+        posterior, draws, seed, fidelity
+            As of `posterior_predictive`, whose dataset this has, too.
+
+        Returns
+        -------
+        Predictions
+            It prints how many of the draws were used.
+
+        Raises
+        ------
+        ValueError
+            As `posterior_predictive`.
+
+        Examples
+        --------
+        ``run.predict(posterior).to_dataframe().to_csv("bands.csv")``
+        """
+        dataset = self.posterior_predictive(posterior, draws, seed, fidelity)
+        chains, available = self._source.size
+        observed = None
+        if isinstance(posterior, Observed) and np.shape(posterior.data) == dataset["data"].shape[2:]:
+            values = np.asarray(posterior.data, dtype=float)
+            if not np.isnan(values).all():
+                observed = dataset["data"][0, 0].drop_vars(("chain", "draw")).copy(data=values)
+        used = dataset.sizes["chain"] * dataset.sizes["draw"]
+        return Predictions(dataset, used, chains * available, observed)
 
     def log_likelihood(self, posterior: Posterior, fidelity: str | None = None) -> xr.Dataset:
         """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.

@@ -25,6 +25,7 @@ from invsamp.posing.distributions.multivariate import Flat
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
+from invsamp.posing.forward_models.population import Population
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
@@ -33,13 +34,14 @@ from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
+from invsamp.posing.posterior.data_labels import data_labels
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
 from invsamp.posing.posterior.log_density_functions import value_and_gradient
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
-from invsamp.protocols import Array, Facts, ForwardModel, Plain, Reference
+from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
 from invsamp.simulations.stored_model import stored
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
@@ -141,6 +143,7 @@ class Posterior:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
+        self._data_labels = self._labels(data, observed.shape)
         self._observe(observed)
         if simulations is not None:
             self.forward = self._with_databases(path("simulations", simulations), isinstance(forward, Mapping))
@@ -196,6 +199,21 @@ class Posterior:
         """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
         return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
 
+    @property
+    def axis_labels(self) -> dict[str, AxisLabels]:
+        """Names and labels of the axes of the data, ``"data"``, and of a population's own parameters.
+
+        Draws, predictions and files have them as ArviZ's dimensions and coordinates.
+        """
+        model = self.forward[tuple(self.forward)[-1]]
+        labels = vars(self).get("_data_labels") or {}
+        found = {"data": labels} if labels else {}
+        if isinstance(model, Population):
+            member, names = next(iter(labels.items()), ("member", list(range(model.members))))
+            own = [name for name in model.own if self.shapes.get(name) == (model.members,)]
+            found |= {name: {member: names} for name in own if member not in self.shapes}
+        return found
+
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, of one fidelity; the finest by default."""
         name = self._fidelity(fidelity)
@@ -246,6 +264,7 @@ class Posterior:
         check_places("data", columns_of(data) or (), "those before", self.series or ())
         other = copy.copy(self)
         other.data = known
+        other._data_labels = self._labels(data, known.shape) or self._data_labels  # noqa: SLF001 (its own class)
         other._observe(known)  # noqa: SLF001 (its own class)
         noises = other._noises()  # noqa: SLF001
         other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
@@ -338,6 +357,7 @@ class Posterior:
             raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
+        other._data_labels = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
         try:
             other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
         except ValueError as error:
@@ -643,6 +663,10 @@ class Posterior:
         if fidelity is None:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
+
+    def _labels(self, data: object, shape: tuple[int, ...]) -> AxisLabels:
+        model = self.forward[tuple(self.forward)[-1]]
+        return data_labels(data, model, self.series, shape, self.prior.order) if self.predicts else {}
 
     def _observe(self, data: Array, *, unseen: bool = False) -> None:
         """Bind the noise to data."""
