@@ -89,7 +89,7 @@ def _of_data(data: Any, axes: int) -> list[_Axis]:
     return [_Axis()] * axes
 
 
-def _of_index(index: Any, default: type) -> _Axis:
+def _of_index(index: Any, default: Any) -> _Axis:
     name = " ".join(map(str, index.names)) if all(one is not None for one in index.names) else None
     counted = isinstance(index, default) and index[0] == 0 and index.step == 1 if len(index) else True
     return _Axis(name, None if counted and name is None else plain_labels(index))
