@@ -540,6 +540,15 @@ class LabelsAxes(Protocol):
 
 
 @runtime_checkable
+class Limited(Protocol):
+    """A problem that knows between which ends each parameter lies."""
+
+    @property
+    def limits(self) -> Mapping[str, tuple[Array, Array] | None]:
+        """Lower and upper ends of the support by name; None of vectors whose entries constrain each other."""
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """A problem that predicts what would be seen in place of its data."""
 

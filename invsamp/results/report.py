@@ -119,6 +119,8 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
             others.append(("columns", ", ".join(map(str, value))))
         elif name == "axes" and isinstance(value, Mapping):
             others += [(key, _axis(part)) for key, part in value.items()]
+        elif name == "limits":
+            continue  # which the priors say
         elif name == "labels" and isinstance(value, Mapping):
             others += [(f"axes of {key}", _sizes(part)) for key, part in value.items()]
         elif isinstance(value, Mapping) and name != "prior":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -29,12 +29,14 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
+from invsamp.results.fitted_prior import run_as_prior
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictions import Predictions
 from invsamp.results.predictive import log_likelihood, predict
@@ -512,6 +514,43 @@ class Run(Pictures):
                 observed = dataset["data"][0, 0].drop_vars(("chain", "draw")).copy(data=values)
         used = dataset.sizes["chain"] * dataset.sizes["draw"]
         return Predictions(dataset, used, chains * available, observed)
+
+    def as_prior(self, names: Sequence[str] | None = None, *, seed: int = 0) -> Prior:
+        """The posterior of this run as the prior of the next.
+
+        A mixture of Gaussians is fitted to effective draws, in coordinates without bounds: logarithms of positive
+        parameters, logits between two ends. The number of its components is the one that gives held-out draws the
+        largest density. Parameters keep their names and shapes, and stay dependent.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Parameters that the next posterior has; the others are integrated out. Default: all.
+        seed : int
+            Of the choice of draws and of where the fit begins.
+
+        Returns
+        -------
+        Prior
+            How well it represents the draws is ``prior.fit``, a `PriorFit`, which prints. A ``domain`` is not part of
+            it: give the next posterior the domain of the first.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, there are too few effective draws, or the entries of a vector constrain each other, as
+            shares or correlations do.
+
+        Warns
+        -----
+        UserWarning
+            If a Kolmogorov distance between the fit and held-out draws exceeds 0.05 and what chance explains.
+
+        Examples
+        --------
+        ``tomorrow = iv.Posterior(run.as_prior(), model, new_data, noise)``
+        """
+        return run_as_prior(self, None if names is None else arguments.names("names", names), seed)
 
     def log_likelihood(self, posterior: Posterior, fidelity: str | None = None) -> xr.Dataset:
         """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.

@@ -34,6 +34,11 @@ def a_pymc_model() -> Any:
     return model
 
 
+def many_draws() -> iv.Run:
+    theta = np.random.default_rng(0).normal(size=(1, 4, 200, 1))
+    return iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 200))}, {})
+
+
 class StanModel:
     """As of BridgeStan, with one parameter."""
 
@@ -541,6 +546,8 @@ def runs_calls() -> dict[str, Call]:
         "Run.load": Call(iv.Run.load, {"path": stored}),
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
+        "Run.predict": Call(run.predict, {"posterior": posterior, "draws": 3}),
+        "Run.as_prior": Call(many_draws().as_prior, {"names": ["x"]}, {"names": {"none", "text", "entries"}}),
         "Run.posterior_predictive": Call(run.posterior_predictive, {"posterior": posterior, "draws": 3}),
         "Run.report_html": Call(
             run.report_html, {"path": stored.with_name("report.html"), "posterior": posterior}, {"title": {"text"}}

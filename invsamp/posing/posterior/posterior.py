@@ -200,6 +200,15 @@ class Posterior:
         return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
 
     @property
+    def limits(self) -> dict[str, tuple[Array, Array] | None]:
+        """Ends of the prior's support by name; None of vectors whose entries constrain each other."""
+        prior, found = self.prior, dict[str, tuple[Array, Array] | None]()
+        for name, distribution in prior.distributions.items():
+            lower, upper = (end[prior.slices[name]] for end in prior.support)
+            found[name] = None if distribution.vector_transform is not None else (lower, upper)
+        return found
+
+    @property
     def axis_labels(self) -> dict[str, AxisLabels]:
         """Names and labels of the axes of the data, ``"data"``, and of a population's own parameters.
 
