@@ -18,7 +18,7 @@ from invsamp.posing.distributions.gaussian_mixture import GaussianMixture
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.priors.joint_distribution import shares
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.protocols import Array
+from invsamp.protocols import Array, Plain
 from invsamp.results.predictive import chosen as chosen_draws
 
 #: Numbers of components that are tried, while held-out draws gain.
@@ -148,7 +148,8 @@ def run_as_prior(run: DrawsOfRun, names: Sequence[str] | None, seed: int) -> Fit
     """The prior of `invsamp.results.run.Run.as_prior`."""
     chosen = tuple(run.shapes) if names is None else tuple(one_of("names", name, run.shapes) for name in names)
     shapes = {name: run.shapes[name] for name in chosen}
-    limits = (run.report.get("posed") or {}).get("limits") or {}
+    posed: Plain = run.report.get("posed") or {}
+    limits: Plain = posed.get("limits") or {}
     if bound := [name for name in chosen if name in limits and limits[name] is None]:
         raise ValueError(
             f"as_prior knows no coordinates for {bound}, whose entries constrain each other: leave them out by names="
