@@ -48,7 +48,7 @@ BLIND = (
     *("results/test_partial_results.py", "results/test_report.py", "results/test_evidence.py"),
     *("results/test_expectation.py", "results/test_loo.py", "results/test_weighted_run.py"),
 )
-#: Tests that solve ordinary differential equations. The compiled march takes twenty seconds on its first use.
+#: Tests that solve ordinary differential equations. The compiled march takes five seconds or more on its first use.
 MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000

@@ -81,10 +81,11 @@ def slopes_plan(traced: Traced, n: int, q: int) -> Plan:
     return graph, wanted
 
 
-def jacobian_plan(traced: Traced, n: int) -> Plan:
-    """The right-hand side, then df/dx row by row."""
+def jacobian_plan(traced: Traced) -> Plan:
+    """The right-hand side, then the entries of df/dx that are not zero."""
     graph, wanted = values_plan(traced)
-    return graph, wanted + [(i, OUT, n + i * n + j, node) for i, j, node in zip(*traced.by_states, strict=True)]
+    count, slopes = len(wanted), traced.by_states
+    return graph, wanted + [(i, OUT, count + e, node) for e, (i, _, node) in enumerate(zip(*slopes, strict=True))]
 
 
 def sensitivities_plan(traced: Traced, n: int, columns: int, own: Sequence[int]) -> Plan:

@@ -43,7 +43,7 @@ from invsamp.solvers.ode.codegen.operation_graph import (
 class Linearized(NamedTuple):
     """Compiled functions ``f(t, y, p, out)``."""
 
-    jacobian: Compiled  # y = x (n,): out = f (n,), then df/dx row by row
+    jacobian: Compiled  # y = x (n,): out = f (n,), then the entries of df/dx
     tangents: Compiled  # y = x (n,), u (n,), tau, S: out = tau df/dt (n,), then the derivative of S' in (u, tau)
 
 
@@ -57,10 +57,10 @@ def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, .
         If ``rhs`` does not trace.
     """
     jacobian = compiled(
-        source_of(n + n * n),
-        "jacobian",
-        key=key_of("jacobian", rhs, n, q),
-        scope={"operations": emitted(lambda: jacobian_plan(trace_graph(rhs, n, q), n))},
+        source_of(),
+        "entries",
+        key=key_of("entries", rhs, n, q),
+        scope={"operations": emitted(lambda: jacobian_plan(trace_graph(rhs, n, q)))},
     )
     name = f"tangents{columns}_of_{'_'.join(map(str, own))}"
     found = compiled(
@@ -70,6 +70,13 @@ def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, .
         scope={"operations": emitted(lambda: _plan(rhs, n, q, own)[:2])},
     )
     return Linearized(jacobian, found)
+
+
+@lru_cache(maxsize=256)
+def jacobian_entries(rhs: Rhs, n: int, q: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rows and columns of the entries of df/dx, as `Linearized.jacobian` has them."""
+    rows, columns, _ = trace_graph(rhs, n, q).by_states
+    return rows, columns
 
 
 @lru_cache(maxsize=256)

@@ -13,15 +13,16 @@ from functools import lru_cache
 import numpy as np
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.integrators.adaptive_step import march_rows
+from invsamp.solvers.ode.integrators.adaptive_step import march
+from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
-COMPILING = "Compiling the integrators of ODEs: about twenty seconds, once on this machine"
+COMPILING = "Compiling an integrator of ODEs: some seconds, once on this machine"
 
 
 def integrate(
-    order: int,
+    method: Stepper,
     rhs: int,
     parameters: Array,
     initial: Array,
@@ -30,12 +31,11 @@ def integrate(
     course: Course,
     control: Control,
 ) -> Outcome:
-    """Integrate a batch of trajectories by a pair of Dormand and Prince, or by Rodas5P.
+    """Integrate a batch of trajectories.
 
     Parameters
     ----------
-    order : {5, 8}
-        Dormand-Prince 5(4) or DOP853. With the functions in ``control.linear``, Rodas5P takes the place of the former.
+    method : Stepper
     rhs : int
         Address of the compiled right-hand side.
     parameters : array, shape (batch, q)
@@ -67,10 +67,11 @@ def integrate(
     )
     control = control._replace(absolute=_plain(control.absolute))
     arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome
-    kernel: Jitted = march_rows
+    eventful = len(course.events.roots) > 0 or course.stop != 0
+    kernel = march(method, eventful or course.pauses.shape[1] > 0, eventful)
 
     def rows(first: int, last: int) -> None:
-        kernel(order, rhs, *arguments, first, last)
+        kernel(rhs, *arguments, first, last)
 
     with told_if_compiled(kernel):
         if control.threads == 1 or batch == 1:

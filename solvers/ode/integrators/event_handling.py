@@ -159,7 +159,7 @@ def leave(
     ``shift`` (columns,) are the derivatives of the time. Returns evaluations of the right-hand side.
     """
     y = work[0]
-    moves = len(y) > n and np.any(shift != 0.0)
+    moves = len(y) > n and _moves(shift)
     if moves:
         call(rhs, t - inset(t), y, p, work[2:], 0)
         _move(n, y, work[2], shift, 1.0)
@@ -208,7 +208,7 @@ def _settle(
         fired = following
         sides[0, fired] = 0.0
         _change(n, events.changes[fired], t, y, p, shift)
-    if len(y) > n and np.any(shift != 0.0):
+    if len(y) > n and _moves(shift):
         call(rhs, after, y, p, work[2:], 0)
         _move(n, y, work[2], shift, -1.0)
         return 1
@@ -223,6 +223,15 @@ def _speed(n: int, gradient: int, t: float, x: Array, slope: Array, p: Array, ou
     for i in range(n):
         speed += out[0, 2 + i] * slope[i]
     return speed
+
+
+@njit(**INNER)
+def _moves(shift: Array) -> bool:
+    """Whether a time depends on what the states are differentiated by."""
+    moves = False
+    for c in range(len(shift)):
+        moves = moves or shift[c] != 0.0
+    return moves
 
 
 @njit(**INNER)

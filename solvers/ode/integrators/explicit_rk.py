@@ -18,7 +18,10 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
-from invsamp.solvers.ode.integrators.function_pointers import call, function_of, weighted_sum
+from invsamp.solvers.ode.integrators.function_pointers import INNER, bound
+from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
+from invsamp.solvers.ode.integrators.stepper import Stepper
+from invsamp.solvers.ode.integrators.trajectories import Control
 
 Array = npt.NDArray[np.float64]
 #: A row of a table without its zeros: stage -> coefficient.
@@ -38,41 +41,37 @@ class Tableau(NamedTuple):
     most_stable: float  # h |lambda| at which a step that the control takes is at the edge of stability
 
 
-class Step(NamedTuple):
-    """The compiled functions of a table."""
-
-    attempt: Jitted  # z (m,) from y (m,), with the stages k, of which the first is there; t within its bounds
-    weighted_errors: Jitted  # squares of each component's error in units of its tolerance, to q[0], q[1]
-    interpolate: Jitted  # coefficients q (powers, m) of x = (t - t_old) / h from the stages k, after extra ones
-    write: Jitted  # the interpolant at output times
-    before_last: Jitted  # argument of the stage before the last, to z
-
-
-def step(table: Tableau) -> Step:
-    """Compile a table (on first use)."""
+def stepper(name: str, table: Tableau) -> Stepper:
+    """The method of a table, compiled on first use."""
     last, powers = len(table.stages) - 1, len(table.interpolant)
-    rows = {f"stage{s}": row for s, row in enumerate((*table.stages, *table.extra_stages))}
-    rows |= {f"error{e}": row for e, row in enumerate(table.errors)}
-    rows |= {f"power{r}": row for r, row in enumerate(table.interpolant)}
-    scope = {"call": call} | {name: weighted_sum(row) for name, row in rows.items()}
-    attempt, interpolate = ["m = len(y)"], ["m = len(y)"]
+    count = last + 1 + len(table.extra_stages)
+    stages: list[Sum | Call] = []
     for s in range(1, last + 1):
-        attempt += [*_argument("z", s), _evaluation(s, table.nodes[s], "z")]
-    for s, node in enumerate(table.extra_nodes, start=last + 1):
-        interpolate += [*_argument("q[0]", s), _evaluation(s, node, "q[0]")]
-    interpolate += ["for i in range(m):", *(f"    q[{r}, i] = h * power{r}(k, i)" for r in range(powers))]
-    errors = [f"    q[{e}, i] = (h * error{e}(k, i) / scale) ** 2" for e in range(len(table.errors))]
-    stages = "rhs, t, h, lower, upper, y, p, k"
-    return Step(
-        function_of(f"{stages}, z", attempt, scope),
-        function_of(
-            "h, y, z, k, rtol, absolute, q",
-            ["for i in range(len(absolute)):", "    scale = absolute[i] + rtol * max(abs(y[i]), abs(z[i]))", *errors],
-            scope,
-        ),
-        function_of(f"{stages}, q", interpolate, scope),
-        function_of("first, last, t, h, times, y, q, out", _write(powers), {}),
-        function_of("h, y, k, z", ["m = len(y)", *_argument("z", last - 1)], scope),
+        stages += [Sum(("z", 0), ("y", 0), "h", table.stages[s]), Call(table.nodes[s], ("z", 0), s)]
+    extra: list[Sum | Call] = []
+    for s, (node, row) in enumerate(zip(table.extra_nodes, table.extra_stages, strict=True), start=last + 1):
+        extra += [Sum(("q", 0), ("y", 0), "h", row), Call(node, ("q", 0), s)]
+    scope = {
+        "_stages": program(stages),
+        "_errors": program([Sum(("q", e), None, "h", row) for e, row in enumerate(table.errors)]),
+        "_ESTIMATORS": len(table.errors),
+    }
+    return Stepper(
+        name=name,
+        order=table.order,
+        exponent=-1.0 / table.order,
+        stages=last,
+        last=last,
+        rows=count,
+        powers=powers,
+        stable=table.most_stable,
+        workspace=_workspace,
+        begin=_begin,
+        attempt=bound(_attempt, scope),
+        interpolate=program([*extra, *(Sum(("q", r), None, "h", row) for r, row in enumerate(table.interpolant))]),
+        extra=len(extra) // 2,
+        finish=_finish,
+        before_last=program([Sum(("z", 0), ("y", 0), "h", table.stages[last - 1])]),
     )
 
 
@@ -108,39 +107,40 @@ def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: 
     return math.sqrt(largest / n)
 
 
-def _argument(target: str, stage: int) -> list[str]:
-    place = f"{target}[i]" if "[" not in target else f"{target[:-1]}, i]"
-    return ["for i in range(m):", f"    {place} = y[i] + h * stage{stage}(k, i)"]
+# what a table gives to the templates below
+_ESTIMATORS = 0
+_stages: Jitted = None
+_errors: Jitted = None
 
 
-def _evaluation(stage: int, node: float, argument: str) -> str:
-    return f"call(rhs, min(max(t + {node!r} * h, lower), upper), {argument}, p, k, {stage})"
+@njit(**INNER)
+def _workspace(control: Control, m: int) -> Array:
+    return np.empty(1)
 
 
-def _write(powers: int) -> list[str]:
-    def polynomial(constant: str, *coefficients: str) -> str:
-        nested = coefficients[-1]
-        for each in coefficients[-2::-1]:
-            nested = f"({each} + x * {nested})"
-        return f"{constant} + x * {nested}"
+@njit(**INNER)
+def _begin(
+    rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
+    q: Array, space: Array,
+) -> float:  # fmt: skip
+    return math.inf
 
-    c, e = ([f"{letter}{r}" for r in range(powers + 1)] for letter in "ce")
-    return [
-        "m = len(y)",
-        "per_length = 1 / h",
-        "if m < 4:",
-        # few components: two at a time, with their coefficients in registers
-        "    for i in range(0, m, 2):",
-        "        other = min(i + 1, m - 1)",
-        f"        {', '.join(c)} = y[i], {', '.join(f'q[{r}, i]' for r in range(powers))}",
-        f"        {', '.join(e)} = y[other], {', '.join(f'q[{r}, other]' for r in range(powers))}",
-        "        for j in range(first, last):",
-        "            x = (times[j] - t) * per_length",
-        f"            out[j, i] = {polynomial(*c)}",
-        f"            out[j, other] = {polynomial(*e)}",
-        "else:",
-        "    for j in range(first, last):",
-        "        x = (times[j] - t) * per_length",
-        "        for i in range(m):",
-        f"            out[j, i] = {polynomial('y[i]', *(f'q[{r}, i]' for r in range(powers)))}",
-    ]
+
+@njit(**INNER)
+def _finish(n: int, h: float, k: Array, q: Array) -> None:
+    return
+
+
+def _attempt(
+    rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
+    k: Array, z: Array, q: Array, space: Array,
+) -> float:  # fmt: skip
+    _stages(rhs, t, h, lower, upper, y, p, k, z, q)
+    _errors(rhs, t, h, lower, upper, y, p, k, z, q)
+    rtol = control.rtol
+    for i in range(len(absolute)):
+        scale = absolute[i] + rtol * max(abs(y[i]), abs(z[i]))
+        for e in range(_ESTIMATORS):
+            part = q[e, i] / scale
+            q[e, i] = part * part
+    return error_norm(_ESTIMATORS, control.n_states, h, len(absolute), control.weight, q)

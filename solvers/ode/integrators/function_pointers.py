@@ -6,13 +6,14 @@ A right-hand side comes in as the address of a compiled ``void f(double t, doubl
 
 from __future__ import annotations
 
+import types as python_types
 from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from invsamp.solvers.foreign import Jitted, Llvm
+from invsamp.solvers.foreign import Called, Jitted, Llvm
 
 #: Options of compiled functions that are called by compiled ones alone: what would let Python call them costs time too.
 INNER: dict[str, bool | str] = {
@@ -48,25 +49,21 @@ def _call(
 call: Jitted = intrinsic(_call)
 
 
-def weighted_sum(weights: Mapping[int, float]) -> Jitted:
-    """Compiled ``total(k, i)``: the sum of ``weight * k[row, i]`` over the rows in their order; k C-contiguous.
+def bound(
+    template: Called,
+    scope: Mapping[str, object],
+    options: Mapping[str, bool | str] | None = None,
+    name: str | None = None,
+) -> Jitted:
+    """A function, compiled with other values of some of its globals, which are constants to it.
 
-    One operation for numba, whose work on a sum grows with its terms.
+    With the option ``cache`` the ``name`` has to tell what they are: numba finds stored code by it.
     """
-
-    def _total(typingctx: object, k: Llvm, i: Llvm) -> Llvm:  # pragma: no cover
-        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
-            view = context.make_array(signature.args[0])(context, builder, values[0])
-            length, total = builder.extract_value(view.shape, 1), None
-            for row, weight in weights.items():
-                place = builder.add(builder.mul(length.type(row), length), values[1])
-                term = builder.fmul(ir.DoubleType()(weight), builder.load(builder.gep(view.data, [place])))
-                total = term if total is None else builder.fadd(total, term)
-            return ir.DoubleType()(0.0) if total is None else total
-
-        return types.float64(k, types.intp), codegen
-
-    return intrinsic(_total)
+    function = python_types.FunctionType(
+        template.__code__, {**template.__globals__, **scope}, name or template.__name__
+    )
+    function.__qualname__, function.__module__ = function.__name__, template.__module__
+    return njit(**({"nogil": True, "error_model": "numpy"} if options is None else options))(function)
 
 
 def function_of(arguments: str, lines: Sequence[str], scope: Mapping[str, Jitted]) -> Jitted:

@@ -45,8 +45,9 @@ def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> fl
     size = slope = 0.0
     for i in range(n):
         scale = absolute[i] + rtol * abs(y[i])
-        size += (y[i] / scale) ** 2
-        slope += (k[0, i] / scale) ** 2
+        part, slant = y[i] / scale, k[0, i] / scale
+        size += part * part
+        slope += slant * slant
     size, slope = math.sqrt(size / n), math.sqrt(slope / n)
     longest = moment_of_change(stretch, y, k)
     guess = min(1e-6 if size < 1e-5 or slope < 1e-5 else 0.01 * size / slope, target - t)
@@ -70,7 +71,7 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
     nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written to.
     """
     rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
-    rates, fastest = np.zeros(_DECADES), 0.0
+    rates, fastest, moving = np.zeros(_DECADES), 0.0, False
     for j in range(_DECADES):
         moment = 10.0 ** (j - _DECADES) * (target - t)
         call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
@@ -78,7 +79,8 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
         rates[j] = change / moment
         if change * moment >= _COUNTS and rates[j] > fastest:
             fastest = rates[j]
-        if j + 1 == _ENOUGH and rates[:_ENOUGH].max() == 0.0:
+        moving = moving or change > 0.0
+        if j + 1 == _ENOUGH and not moving:
             return math.inf
     if fastest == 0.0:
         return math.inf
@@ -93,7 +95,8 @@ def _change(n: int, rtol: float, absolute: Array, y: Array, k: Array) -> float:
     """Root mean square of the change from the first to the second slopes, in units of the tolerance at y."""
     total = 0.0
     for i in range(n):
-        total += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
+        part = (k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))
+        total += part * part
     return math.sqrt(total / n)
 
 

@@ -17,9 +17,12 @@ from scipy.integrate import ODEintWarning, odeint
 from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.batch import integrate
 from invsamp.solvers.ode.integrators.event_handling import inset, leave
+from invsamp.solvers.ode.integrators.explicit_rk import stepper
 from invsamp.solvers.ode.integrators.function_pointers import call
 from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_step
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
+from invsamp.solvers.ode.integrators.rosenbrock import RODAS
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 
@@ -124,10 +127,10 @@ _OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
 
 #: From the name of a method to its integrator of batches.
 INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Control], Outcome]] = {
-    "DOP853": partial(integrate, 8),
+    "DOP853": partial(integrate, stepper("DOP853", EIGHT)),
     "LSODA": lsoda,
-    "RK45": partial(integrate, 5),
-    "Rodas5P": partial(integrate, 5),
+    "RK45": partial(integrate, stepper("RK45", FIVE)),
+    "Rodas5P": partial(integrate, RODAS),
 }
 
 

@@ -13,6 +13,7 @@ the discrete step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,32 +22,29 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of, weighted_sum
+from invsamp.solvers.ode.integrators.explicit_rk import error_norm
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
+from invsamp.solvers.ode.integrators.sparse_factors import Pattern, factorize_sparse, solve_sparse
+from invsamp.solvers.ode.integrators.stage_programs import Call, Place, Sum, program
+from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
+from invsamp.solvers.ode.integrators.trajectories import Control, Linear
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Linear(NamedTuple):
-    """Addresses of the functions of `invsamp.solvers.ode.codegen.rosenbrock_jacobians.Linearized`.
-
-    0 where the method is explicit.
-    """
-
-    jacobian: int
-    tangents: int
-
-
-#: That of explicit methods.
-EXPLICIT = Linear(0, 0)
+#: Row of the stages with the slopes at the end of a step, and row of the coefficients q for the error test.
+_LAST, _SQUARES = STAGES, 4
 
 
 class Workspace(NamedTuple):
     """Arrays that a trajectory of n states and m components needs."""
 
-    slopes: Array  # (1, n + n n): f and J
-    factors: Array  # (n, n)
+    slopes: Array  # (1, n + entries): f and the entries of J
+    factors: Array  # (n, n), or empty
+    values: Array  # of sparse factors
+    scratch: Array  # (n,)
     pivots: Integers  # (n,)
     direction: Array  # (m + n + 1,): x, u, tau, S
     by_time: Array  # (n,): df/dt
@@ -54,11 +52,15 @@ class Workspace(NamedTuple):
 
 
 @njit(**INNER)
-def workspace(n: int, m: int) -> Workspace:
-    """One for trajectories of n states and m components."""
+def _workspace(control: Control, m: int) -> Workspace:
+    n = control.n_states
+    pattern = control.linear.pattern
+    dense = n if len(pattern.starts) == 0 else 0
     return Workspace(
-        np.empty((1, n + n * n)),
-        np.empty((n, n)),
+        np.empty((1, n + len(pattern.rows))),
+        np.empty((dense, dense)),
+        np.empty(len(pattern.indices)),
+        np.empty(n),
         np.empty(n, dtype=np.int64),
         np.empty(m + n + 1),
         np.empty(n),
@@ -67,8 +69,12 @@ def workspace(n: int, m: int) -> Workspace:
 
 
 @njit(**INNER)
-def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Workspace) -> None:
+def _begin(
+    rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
+    q: Array, space: Workspace,
+) -> float:  # fmt: skip
     """Take the derivatives at the beginning of steps from y (m,) at t."""
+    n, linear, t = control.n_states, control.linear, min(max(t, lower), upper)
     call(linear.jacobian, t, y, p, space.slopes, 0)
     direction = space.direction
     for i in range(n):
@@ -79,17 +85,18 @@ def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Works
     call(linear.tangents, t, direction, p, space.extra, 0)
     for i in range(n):
         space.by_time[i] = space.extra[0, i]
+    return math.inf
 
 
 @njit(**INNER)
-def weighted_errors(y: Array, z: Array, errors: Array, rtol: float, absolute: Array, squares: Array) -> None:
-    """Squares of the errors of a step from y to z in units of the tolerance, to squares[0]."""
-    for i in range(len(absolute)):
-        squares[0, i] = (errors[i] / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))) ** 2
+def _finish(n: int, h: float, k: Array, q: Array) -> None:
+    """Rates of change at the end of a step, by its interpolant."""
+    for i in range(n):
+        k[_LAST, i] = (q[0, i] + 2.0 * q[1, i] + 3.0 * q[2, i] + 4.0 * q[3, i]) / h
 
 
 @njit(**INNER)
-def interpolation_errors(
+def _interpolation_errors(
     rhs: int,
     linear: Linear,
     n: int,
@@ -110,23 +117,29 @@ def interpolation_errors(
     knows nothing. Steinebach (2023), section 5, looks at the defect, too, without the matrix.
     """
     m = len(y)
-    _, factors, pivots, direction, _, extra = space
-    right, middle = extra[0], k[STAGES]
+    right, middle = space.extra[0], k[STAGES]
     for i in range(m):
         middle[i] = y[i] + 0.5 * (q[0, i] + 0.5 * (q[1, i] + 0.5 * (q[2, i] + 0.5 * q[3, i])))
     call(rhs, min(max(t + 0.5 * h, lower), upper), middle, p, k, STAGES + 1)
     for i in range(m):
         right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
-    _solve_stage(linear, n, min(max(t, lower), upper), 0.0, direction, p, factors, pivots, extra)
+    _solve_stage(linear, n, min(max(t, lower), upper), 0.0, p, space)
     return right
 
 
 @njit(**INNER)
-def _factorize(n: int, h: float, slopes: Array, factors: Array, pivots: Integers) -> None:
-    """1 / (h gamma) - J as L U with partial pivoting, the diagonal inverted."""
+def _factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
+    """1 / (h gamma) - J as L U, the diagonal inverted; with partial pivoting where it is dense."""
+    slopes, factors, pivots = space.slopes, space.factors, space.pivots
+    if len(pattern.starts) > 0:
+        factorize_sparse(pattern, 1.0 / (h * GAMMA), slopes, n, space.values, space.scratch)
+        return
     for i in range(n):
         for j in range(n):
-            factors[i, j] = -slopes[0, n + i * n + j]
+            factors[i, j] = 0.0
+    for e in range(len(pattern.rows)):
+        factors[pattern.rows[e], pattern.columns[e]] = -slopes[0, n + e]
+    for i in range(n):
         factors[i, i] += 1.0 / (h * GAMMA)
     for j in range(n):
         best, largest = j, abs(factors[j, j])
@@ -199,76 +212,108 @@ def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers,
 
 
 @njit(**INNER)
-def _solve_stage(
-    linear: Linear,
-    n: int,
-    begin: float,
-    weight: float,
-    direction: Array,
-    p: Array,
-    factors: Array,
-    pivots: Integers,
-    extra: Array,
-) -> None:
+def _solve_stage(linear: Linear, n: int, begin: float, weight: float, p: Array, space: Workspace) -> None:
     """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
-    right, moved = extra[0], extra[1]
-    m = len(right)
-    _solve(n, 0, factors, pivots, right)
+    right, moved, direction, pattern = space.extra[0], space.extra[1], space.direction, linear.pattern
+    m, is_sparse = len(right), len(linear.pattern.starts) > 0
+    if is_sparse:
+        solve_sparse(pattern, space.values, space.scratch, right, 0)
+    else:
+        _solve(n, 0, space.factors, space.pivots, right)
     if m > n:
         for i in range(n):
             direction[n + i] = right[i]
         direction[2 * n] = weight
-        call(linear.tangents, begin, direction, p, extra, 1)
+        call(linear.tangents, begin, direction, p, space.extra, 1)
         for i in range(n, m):
             right[i] += moved[i]
-        for first in range(n, m, 4 * n):
-            _solve_four(n, first, m - n, factors, pivots, right)
+        if is_sparse:
+            for first in range(n, m, n):
+                solve_sparse(pattern, space.values, space.scratch, right, first)
+        else:
+            for first in range(n, m, 4 * n):
+                _solve_four(n, first, m - n, space.factors, space.pivots, right)
+
+
+@njit(**INNER)
+def _finish_stage(
+    linear: Linear, n: int, begin: float, weight: float, p: Array, k: Array, stage: int, space: Workspace
+) -> None:
+    """A stage from its right-hand sides in extra[0], which lack df/dt, to its row of k."""
+    right = space.extra[0]
+    for i in range(n):
+        right[i] += weight * space.by_time[i]
+    _solve_stage(linear, n, begin, weight, p, space)
+    for i in range(len(right)):
+        k[stage, i] = right[i]
+
+
+@njit(**INNER)
+def _accept(control: Control, absolute: Array, y: Array, z: Array, errors: Array, q: Array) -> float:
+    """Norm of the errors of a step from y to z."""
+    squares = q[_SQUARES:]
+    for i in range(len(absolute)):
+        part = errors[i] / (absolute[i] + control.rtol * max(abs(y[i]), abs(z[i])))
+        squares[0, i] = part * part
+    return error_norm(1, control.n_states, 1.0, len(absolute), control.weight, squares)
 
 
 def _attempt() -> Jitted:
-    """Compiled step: see `attempt`."""
+    """The step, with the stages U in k[:8], the last of which is its error, and its interpolant."""
+    arguments = "rhs, t, h, lower, upper, y, p, k"
     lines = [
-        "m = len(y)",
-        "slopes, factors, pivots, direction, by_time, extra = space",
-        "right = extra[0]",
-        "_factorize(n, h, slopes, factors, pivots)",
-        "begin, inverse = min(max(t, lower), upper), 1.0 / h",
+        "n, m, linear = control.n_states, len(y), control.linear",
+        "_factorize(n, h, linear.pattern, space)",
+        "begin, right = min(max(t, lower), upper), space.extra[0]",
     ]
+    scope: dict[str, object] = {"_factorize": _factorize, "_finish_stage": _finish_stage, "_accept": _accept}
     for s in range(STAGES):
+        states: Place = ("z", 0) if s else ("y", 0)
+        moved = [Sum(("z", 0), ("y", 0), "1", _row(A[s]))] if s else []
+        scope[f"stage{s}"] = program([*moved, Call(NODES[s], states, s)])
+        scope[f"earlier{s}"] = program([Sum(("z", 0), ("k", s), "1 / h", _row(C[s]))])
         lines += [
-            *(["for i in range(m):", f"    z[i] = y[i] + argument{s}(k, i)"] if s else []),
-            f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
-            "for i in range(m):",
-            f"    right[i] = k[{s}, i] + inverse * earlier{s}(k, i)",
-            "for i in range(n):",
-            f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
-            f"_solve_stage(linear, n, begin, {BY_TIME[s]!r} * h, direction, p, factors, pivots, extra)",
-            "for i in range(m):",
-            f"    k[{s}, i] = right[i]",
+            f"stage{s}({arguments}, z, q)",
+            f"earlier{s}({arguments}, right, q)",
+            f"_finish_stage(linear, n, begin, {BY_TIME[s]!r} * h, p, k, {s}, space)",
         ]
-    lines += ["for i in range(m):", f"    z[i] += k[{STAGES - 1}, i]"]
-    scope = {"call": call, "_factorize": _factorize, "_solve_stage": _solve_stage}
-    scope |= {f"argument{s}": _sum(row) for s, row in enumerate(A)}
-    scope |= {f"earlier{s}": _sum(row) for s, row in enumerate(C)}
-    return function_of("rhs, linear, n, t, h, lower, upper, y, p, k, z, space", lines, scope)
-
-
-def _interpolate() -> Jitted:
-    """Compiled interpolant: see `interpolate`."""
-    lines = [
-        "for i in range(len(y)):",
-        *(f"    b{r} = power{r}(k, i)" for r in range(len(H))),
-        "    q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+    lines += [
+        "for i in range(m):",
+        f"    z[i] += k[{STAGES - 1}, i]",
+        f"error = _accept(control, absolute, y, z, k[{STAGES - 1}], q)",
+        "if error < 1:",
+        f"    coefficients({arguments}, z, q)",
+        "    for i in range(m):",
+        "        b0, b1, b2 = q[0, i], q[1, i], q[2, i]",
+        "        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+        "    within = errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
+        "    error = max(error, _accept(control, absolute, y, z, within, q))",
+        "return error",
     ]
-    return function_of("y, z, k, q", lines, {f"power{r}": _sum(row) for r, row in enumerate(H)})
+    scope["coefficients"] = program([Sum(("q", r), None, "1", _row(row)) for r, row in enumerate(H)])
+    scope["errors_within"] = _interpolation_errors
+    return function_of("rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space", lines, scope)
 
 
-def _sum(row: Sequence[float]) -> Jitted:
-    return weighted_sum({j: value for j, value in enumerate(row) if value})
+def _row(values: Sequence[float]) -> dict[int, float]:
+    return {j: value for j, value in enumerate(values) if value}
 
 
-#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearized there, to z (m,)
-#: with the stages U in k[:8]; the last of them is its error.
-attempt: Jitted = _attempt()
-#: ``interpolate(y, z, k, q)``: coefficients q (4, m) of the interpolant of a step from y to z, y + sum_r q_r x^(r + 1).
-interpolate: Jitted = _interpolate()
+#: Rodas5P.
+RODAS = Stepper(
+    name="Rodas5P",
+    order=5,
+    exponent=-1 / 5,
+    stages=STAGES,
+    last=_LAST,
+    rows=STAGES + 2,
+    powers=4,
+    stable=0.0,
+    workspace=_workspace,
+    begin=_begin,
+    attempt=_attempt(),
+    interpolate=program([]),  # it is done where its error is asked for
+    extra=0,
+    finish=_finish,
+    before_last=None,
+)

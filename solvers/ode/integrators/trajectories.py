@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators.event_handling import Events
-from invsamp.solvers.ode.integrators.rosenbrock import EXPLICIT, Linear
+from invsamp.solvers.ode.integrators.sparse_factors import Pattern, dense_pattern
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -62,6 +62,21 @@ class Course(NamedTuple):
             shifts=np.take_along_axis(shifts, order[..., None], 1),
             which=np.take_along_axis(which, order, 1),
         )
+
+
+class Linear(NamedTuple):
+    """Addresses of the functions of `codegen.rosenbrock_jacobians.Linearized`, and the pattern of J.
+
+    0 where the method is explicit.
+    """
+
+    jacobian: int
+    tangents: int
+    pattern: Pattern
+
+
+#: That of explicit methods.
+EXPLICIT = Linear(0, 0, dense_pattern((), ()))
 
 
 class Control(NamedTuple):

@@ -37,11 +37,12 @@ class OdeModel(OdeSolver):
     method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
         "RK45" and "DOP853", for problems that are not stiff: the pairs of Dormand and Prince of orders 5(4) and
         8(5, 3) with dense output, compiled. For those that are: "Rodas5P", linearly implicit of order 5(4) with dense
-        output (Steinebach 2023), compiled, for a ``rhs`` that traces; "LSODA", Adams and BDF with automatic switching
+        output (Steinebach 2023), compiled, for a ``rhs`` that traces, with sparse factors of 1 / (h gamma) - J where
+        these save work; "LSODA", Adams and BDF with automatic switching
         (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
-        not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states, and else or after that by
-        LSODA, which the solution's ``switched`` says. It switches as soon as a trajectory is stiff and would take 1000
-        more explicit steps (``max_steps`` where there is no Rodas5P).
+        not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse
+        factors, and else or after that by LSODA, which the solution's ``switched`` says. It switches as soon as a
+        trajectory is stiff and would take 1000 more explicit steps (``max_steps`` where there is no Rodas5P).
     rtol, atol : float, > 0
         Relative and absolute tolerance of the local error of the states, that of one step: errors at the end are
         larger where the system amplifies them. A state that grows from a value so small that ``atol`` would lose it

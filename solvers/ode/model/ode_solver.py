@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Literal, Self
 
 import numpy as np
@@ -28,7 +29,11 @@ from invsamp.solvers.ode.codegen.compile_rhs import (
 )
 from invsamp.solvers.ode.codegen.discontinuity_detection import set_jumps
 from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
-from invsamp.solvers.ode.codegen.rosenbrock_jacobians import is_traced, prepare_linearized
+from invsamp.solvers.ode.codegen.rosenbrock_jacobians import (
+    is_traced,
+    jacobian_entries,
+    prepare_linearized,
+)
 from invsamp.solvers.ode.codegen.signature_check import probe
 from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.events.doses_and_events import (
@@ -45,9 +50,9 @@ from invsamp.solvers.ode.integrators.amplification import amplified, first_toler
 from invsamp.solvers.ode.integrators.failure_messages import failure
 from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
-from invsamp.solvers.ode.integrators.rosenbrock import Linear
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
-from invsamp.solvers.ode.integrators.trajectories import Array, Control, Outcome
+from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
 
@@ -345,7 +350,8 @@ class OdeSolver:
             settings = control._replace(absolute=absolute[rows])
             if method == "Rodas5P":
                 linearized = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
-                settings = settings._replace(linear=Linear(linearized.jacobian.address, linearized.tangents.address))
+                addresses = linearized.jacobian.address, linearized.tangents.address
+                settings = settings._replace(linear=Linear(*addresses, _pattern(self.rhs, n, q)))
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
@@ -364,11 +370,12 @@ class OdeSolver:
         if self.method != "auto":
             return (self.method,)
         n = len(self.states)
+        implicit = is_traced(self.rhs, n, len(self.parameters)) and _has_factors(self.rhs, n, len(self.parameters))
         smooth = self.stop is None and all(event.when is None for event in self.events)
         return (
             "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45",
-            *(("Rodas5P",) if n <= MOST_IMPLICIT and is_traced(self.rhs, n, len(self.parameters)) else ()),
-            *(("LSODA",) if smooth else ()),
+            *(("Rodas5P",) if implicit else ()),
+            *(("LSODA",) if smooth and not (implicit and n > MOST_DENSE) else ()),
         )
 
 
@@ -376,17 +383,28 @@ class OdeSolver:
 _STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5)}
 #: Below this relative tolerance the method of order 8 needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
-#: Up to so many states the implicit method is tried before LSODA: its cost grows with their cube.
-MOST_IMPLICIT = 100
+#: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
+#: cube, and up to so many LSODA follows it, whose factors are.
+MOST_IMPLICIT, MOST_DENSE = 100, 1000
 #: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
 _MOST_EXPLICIT = 1000
+
+
+@lru_cache(maxsize=64)
+def _pattern(rhs: Rhs, n: int, q: int) -> Pattern:
+    return pattern_of(n, *jacobian_entries(rhs, n, q))
+
+
+def _has_factors(rhs: Rhs, n: int, q: int) -> bool:
+    """Whether the matrices of the implicit method are factorized at little cost."""
+    return n <= MOST_IMPLICIT or len(_pattern(rhs, n, q).starts) > 0
 
 
 def _patience(methods: Sequence[str], max_steps: int) -> int:
     """That of the first method with what would follow."""
     if len(methods) == 1:
         return -1
-    return _MOST_EXPLICIT if methods[1:] == ("Rodas5P", "LSODA") else max_steps
+    return _MOST_EXPLICIT if methods[1] == "Rodas5P" else max_steps
 
 
 def _check_settings(model: OdeSolver) -> None:

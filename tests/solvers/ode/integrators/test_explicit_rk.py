@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.integrate import DOP853, RK45, solve_ivp
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_states
-from invsamp.solvers.ode.integrators.explicit_rk import Tableau, error_norm, step
+from invsamp.solvers.ode.integrators.explicit_rk import Tableau, stepper
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.trajectories import Control
 from invsamp.solvers.ode.model.ode_model import OdeModel
 
 PARAMETERS = np.array([0.6, 0.03, 0.8, 0.025])
 START = np.array([30.0, 5.0])
 TABLES = {5: FIVE, 8: EIGHT}
-STEPS = {order: step(table) for order, table in TABLES.items()}
+STEPS = {order: stepper("step", table) for order, table in TABLES.items()}
 
 
 def lotka_volterra(t, x, p):
@@ -33,13 +36,34 @@ def matrix(rows, columns):
     return np.array([dense(row, columns) for row in rows])
 
 
+@cache
+def compiled(order):
+    """A step and its interpolant, for Python; returns the norm of the error."""
+    attempt, interpolate = STEPS[order].attempt, STEPS[order].interpolate
+
+    @njit
+    def run(rhs, control, absolute, t, h, y, p, k, z, q, interpolated):
+        error = attempt(rhs, control, absolute, t, h, -math.inf, math.inf, y, p, k, z, q, np.empty(1))
+        if interpolated:
+            interpolate(rhs, t, h, -math.inf, math.inf, y, p, k, z, q)
+        return error
+
+    return run
+
+
+def taken(order, rhs, h, y, p, k, z, t=0.0, count=2, n=2, weight=1.0, interpolated=True):
+    """A step whose first stage is there; error and coefficients of the interpolant."""
+    q = np.zeros((8, len(y)))
+    control = Control(n, 1e-6, np.empty((1, count)), 1, weight=weight)
+    return compiled(order)(rhs, control, np.full(count, 1e-9), t, h, y, p, k, z, q, interpolated), q
+
+
 def one_step(order, h, y, t=0.0):
     """One step of size h from y: new y, stages, and the interpolant's coefficients."""
     rhs = prepare_states(lotka_volterra, 2, 4).compiled.address
-    k, z, q = np.zeros((16, 2)), np.zeros(2), np.zeros((7, 2))
+    k, z = np.zeros((16, 2)), np.zeros(2)
     k[0] = lotka_volterra(t, y, PARAMETERS)
-    STEPS[order].attempt(rhs, t, h, -math.inf, math.inf, y, PARAMETERS, k, z)
-    STEPS[order].interpolate(rhs, t, h, -math.inf, math.inf, y, PARAMETERS, k, q)
+    _, q = taken(order, rhs, h, y, PARAMETERS, k, z, t)
     return z, k, q
 
 
@@ -104,7 +128,7 @@ def test_steps_of_equal_size_converge_with_the_order(order, counts):
         h, y, z, k = end / count, start.copy(), np.empty(2), np.empty((16, 2))
         for i in range(count):
             k[0] = growth(i * h, y, ())
-            STEPS[order].attempt(rhs, i * h, h, -math.inf, math.inf, y, np.empty(0), k, z)
+            taken(order, rhs, h, y, np.empty(0), k, z, i * h)
             y[:] = z
         errors.append(np.abs(y - truth).max())
     slope = -math.log(errors[-1] / errors[-2]) / math.log(counts[-1] / counts[-2])
@@ -139,10 +163,11 @@ def test_the_error_norm_is_the_largest_of_the_blocks_that_count(order):
         other = squares[1, entries].sum() if order == 8 else 0.0
         return math.sqrt(total * total / (total + 0.01 * other) / len(squares[0, entries]))
 
+    rhs = prepare_states(lotka_volterra, 2, 4).compiled.address
+
     def norm(n, count, weight=1.0):
-        q = np.empty((7, 2))
-        STEPS[order].weighted_errors(0.3, START, z, k, 1e-6, np.full(count, 1e-9), q)
-        return error_norm(len(squares), n, 0.3, count, weight, q)
+        args = order, rhs, 0.3, START, PARAMETERS, k, np.empty(2)
+        return taken(*args, count=count, n=n, weight=weight, interpolated=False)[0]
 
     assert abs(norm(2, 2) / expected(slice(0, 2)) - 1) < 1e-7
     assert abs(norm(1, 1) / expected(slice(0, 1)) - 1) < 1e-7

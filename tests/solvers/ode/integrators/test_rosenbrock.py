@@ -10,11 +10,12 @@ from numba import njit
 from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_sensitivities
-from invsamp.solvers.ode.codegen.rosenbrock_jacobians import prepare_linearized
+from invsamp.solvers.ode.codegen.rosenbrock_jacobians import jacobian_entries, prepare_linearized
 from invsamp.solvers.ode.events.doses_and_events import Event
 from invsamp.solvers.ode.integrators import rosenbrock, tableau_rodas5p
 from invsamp.solvers.ode.integrators.function_pointers import call
-from invsamp.solvers.ode.integrators.rosenbrock import Linear
+from invsamp.solvers.ode.integrators.sparse_factors import dense_pattern
+from invsamp.solvers.ode.integrators.trajectories import Control, Linear
 from invsamp.solvers.ode.model.ode_model import OdeModel, Status
 
 
@@ -55,16 +56,18 @@ def test_the_table_fulfills_the_order_conditions():
     assert abs(weights @ a**4 - 1 / 5) < 1e-11 and abs(embedded @ a**4 - 1 / 5) > 1e-4
 
 
+_workspace, _begin, _attempt = rosenbrock.RODAS.workspace, rosenbrock.RODAS.begin, rosenbrock.RODAS.attempt
+
+
 @njit
-def steps(rhs, linear, n, h, count, y, p):
+def steps(rhs, control, h, count, y, p):
     """That many from y at time 0: the end, and the last step's interpolant at .3."""
-    k, z, q = np.zeros((16, len(y))), np.zeros(len(y)), np.zeros((4, len(y)))
-    space = rosenbrock.workspace(n, len(y))
+    k, z, q, m = np.zeros((16, len(y))), np.zeros(len(y)), np.zeros((5, len(y))), len(y)
+    space, absolute, free = _workspace(control, m), np.ones(m), (-math.inf, math.inf)
     for step in range(count):
         t = step * h
-        rosenbrock.linearize(linear, n, t, y, p, space)
-        rosenbrock.attempt(rhs, linear, n, t, h, -math.inf, math.inf, y, p, k, z, space)
-        rosenbrock.interpolate(y, z, k, q)
+        _begin(rhs, control, absolute, t, free[0], free[1], y, p, k, q, space)
+        _attempt(rhs, control, absolute, t, h, free[0], free[1], y, p, k, z, q, space)
         inside = y + 0.3 * (q[0] + 0.3 * (q[1] + 0.3 * (q[2] + 0.3 * q[3])))
         y = z.copy()
     return y, inside
@@ -90,7 +93,9 @@ def test_errors_fall_with_the_fifth_power_of_the_steps():
 @pytest.mark.slow  # the step alone, which nothing else compiles: errors as tolerances fall are in the first tier
 def test_order_of_states_sensitivities_and_interpolant():
     linearized = prepare_linearized(forced, 2, 4, 6, (0, 1, 2, 3))
-    linear = Linear(linearized.jacobian.address, linearized.tangents.address)
+    pattern = dense_pattern(*jacobian_entries(forced, 2, 4))
+    linear = Linear(linearized.jacobian.address, linearized.tangents.address, pattern)
+    control = Control(2, 1.0, np.ones((1, 14)), 1, linear=linear)
     rhs = prepare_sensitivities(forced, None, 2, 4, 2).compiled.address
     begin, errors = np.concatenate([START, np.zeros(8), [1.0, 0.0, 0.0, 1.0]]), []
 
@@ -101,7 +106,7 @@ def test_order_of_states_sensitivities_and_interpolant():
 
     for count in (40, 80, 160):
         h = 4.0 / count
-        end, inside = steps(rhs, linear, 2, h, count, begin, P)
+        end, inside = steps(rhs, control, h, count, begin, P)
         tight = solve_ivp(slope, (0, 4), begin, "DOP853", [4 - 0.7 * h, 4.0], rtol=1e-13, atol=1e-13).y.T
         pairs = (end, tight[1]), (inside, tight[0])
         errors.append([np.abs(f[part] - e[part]).max() for f, e in pairs for part in (slice(2), slice(2, None))])
@@ -145,13 +150,14 @@ def test_derivatives_of_the_variational_equations(rhs, own):
     np.testing.assert_allclose(tangents[n:], (moved(e) - moved(-e))[n:] / (2 * e), rtol=1e-7, atol=1e-7)
     in_time = (moved(e, 0.0) - moved(-e, 0.0))[:n] / (2 * e)
     np.testing.assert_allclose(tangents[:n], in_time, rtol=1e-7, atol=1e-8)
-    jacobian = value(found.jacobian.address, t, x, n + n * n)
+    places, jacobian = jacobian_entries(rhs, n, 4), np.zeros((n, n))
+    jacobian[places] = value(found.jacobian.address, t, x, n + len(places[0]))[n:]
     differences = [
         (value(variations, t, np.concatenate([x + d, sensitivities]), n * (1 + columns))[:n]
          - value(variations, t, np.concatenate([x - d, sensitivities]), n * (1 + columns))[:n]) / (2 * e)
         for d in e * np.eye(n)
     ]  # fmt: skip
-    np.testing.assert_allclose(jacobian[n:].reshape(n, n).T, differences, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(jacobian.T, differences, rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("rtol", [1e-4, 1e-6])

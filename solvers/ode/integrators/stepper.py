@@ -1,0 +1,33 @@
+"""What the loop over steps asks of a method: compiled functions of one signature each, put together once per method."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from invsamp.solvers.foreign import Jitted
+
+
+class Stepper(NamedTuple):
+    """A method's part in the loop of `invsamp.solvers.ode.integrators.adaptive_step`.
+
+    Arrays: states y and z (m,) at both ends of a step, stages k (rows, m) with the slope at its beginning in the first
+    row, coefficients q (powers, m) of the interpolant y + sum_r q_r x^(r + 1), and what ``workspace`` made.
+    """
+
+    name: str
+    order: int  # of the first step's estimate
+    exponent: float  # of the error, with which the step's length goes
+    stages: int  # evaluations of a step
+    last: int  # row of k with the slope at the step's end, after `finish`
+    rows: int  # of k
+    powers: int  # of the interpolant
+    stable: float  # h |lambda| at the edge of stability; 0 for methods that have none
+    workspace: Jitted  # (control, m) -> what is kept for a trajectory
+    begin: (
+        Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on the step; before any from y
+    )
+    attempt: Jitted  # (rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space) -> error in tolerances
+    interpolate: Jitted  # (rhs, t, h, lower, upper, y, p, k, z, q): coefficients q of an accepted step
+    extra: int  # evaluations that it takes
+    finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]
+    before_last: Jitted  # (as before): argument of the stage before the last, to z; where `stable` is not 0
