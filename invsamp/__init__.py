@@ -72,6 +72,7 @@ from invsamp.distributions import (
 )
 from invsamp.domains.box import Box
 from invsamp.domains.constraints import constraint
+from invsamp.emulation.emulate import emulate
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
@@ -132,10 +133,10 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_bridgestan",
-    "from_jax", "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information", "kernels", "ladder",
-    "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld", "results", "resume", "sample",
-    "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering", "truncated", "variances",
-    "with_jacobian",
+    "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences",
+    "from_bridgestan", "from_jax", "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information",
+    "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld",
+    "results", "resume", "sample", "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering",
+    "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

@@ -51,8 +51,9 @@ class ForwardModel(Protocol):
     ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
     ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
     ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
-    missing they are exact, to rounding), ``function_calls`` (`FunctionCalls`, where a row takes several calls of a
-    function), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
+    missing they are exact, to rounding), ``grids`` (of parameters that are values at the nodes of a mesh, by name
+    the digest of that mesh; checked against the fields of the prior), ``function_calls`` (`FunctionCalls`, where a
+    row takes several calls of a function), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -395,7 +396,8 @@ class Coloring(Protocol):
 class RandomField(Protocol):
     """A vector that a prior samples as white noise, such as a field of `invsamp.solvers.fields` on its mesh.
 
-    Any `Prior` takes one in the place of a distribution. Nothing in it need be Gaussian but the white coordinates.
+    Any `Prior` takes one in the place of a distribution. Nothing in it need be Gaussian but the white coordinates. It
+    may carry ``grid``, the digest of the mesh at whose nodes its values are.
     """
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from invsamp.arguments import boolean, instance, integer, optional
+from invsamp.emulation.emulate import emulate
 from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.engine.driver.checkpoint_loop import begin_run
 from invsamp.engine.driver.engine import Engine
@@ -26,8 +27,9 @@ from invsamp.modes import Modes
 from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.parallel.messages import Communicator
 from invsamp.posing.forward_models.guarded_model import is_torch_module
+from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
-from invsamp.protocols import Array, Potential, Problem
+from invsamp.protocols import Array, Potential, Problem, no_derivatives
 from invsamp.results.partial_results import announce, handed_back
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
@@ -72,7 +74,8 @@ def sample(
         `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by optimizations from the prior and
         by pilot runs: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
         fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
-        ``run.report["decisions"]`` says which and why.
+        ``run.report["decisions"]`` says which and why. A posterior whose forward model has no derivatives is given to
+        `invsamp.emulate`, with ``evaluations`` as its budget of simulations.
     draws : int
         Draws kept for each chain.
     warmup : int, optional
@@ -150,6 +153,22 @@ def sample(
         are handed back.
     """
     problem = as_problem(problem)
+    if sampler is None and isinstance(problem, Posterior) and _needs_emulator(problem):
+        others = {"warmup": warmup, "start": start, "segment": segment, "comm": comm, "record": record}
+        _refuse_for_emulator(others | {"thin": None if thin == 1 else thin, "keep": None if keep is True else keep})
+        budget = 200 if evaluations is None else evaluations
+        optional(instance, "executor", executor, Executor, "a concurrent.futures.Executor where simulations are run")
+        assert executor is None or isinstance(executor, Executor)
+        return emulate(
+            problem,
+            budget,
+            draws=draws,
+            chains=chains,
+            seed=seed,
+            directory=directory,
+            executor=executor,
+            progress=progress,
+        )
     sampler = Automatic() if sampler is None else sampler
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it (how many draws, draws= says)")
     boolean("progress", progress)
@@ -171,6 +190,21 @@ def sample(
     if evaluator.drives:
         announce(run, stacklevel=2)
     return run
+
+
+def _needs_emulator(problem: Posterior) -> bool:
+    """Whether the finest model has outputs, and no derivatives."""
+    return problem.predicts and no_derivatives(problem.potential()) is not None
+
+
+def _refuse_for_emulator(others: Mapping[str, object]) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} must be left out where the forward model has no derivatives and no sampler is given, got "
+                f"{value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler that follows no "
+                "gradients, such as iv.pcn(), takes it"
+            )
 
 
 def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, seed: int) -> Array | None:

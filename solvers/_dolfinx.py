@@ -58,28 +58,30 @@ def load(what: str = "this") -> SimpleNamespace:
 
 
 def cell_mesh(comm: Comm, points: Array, cells: Numbers) -> Domain:
-    """Mesh of triangles or quadrilaterals, spread over the ranks of ``comm`` without ghosts; rank 0 gives the arrays.
+    """Mesh of simplices or quadrilaterals, spread over the ranks of ``comm`` without ghosts; rank 0 gives the arrays.
 
     Parameters
     ----------
     comm : mpi4py communicator
-    points : array, shape (n, 2)
-    cells : array, shape (c, 3) or (c, 4)
+    points : array, shape (n, d)
+    cells : array, shape (c, d + 1), or (c, 4) of quadrilaterals
         Node numbers, in the order in which one goes round. Those of the other ranks are ignored, but for the shape.
     """
     x = load()
     if comm.rank:
         points, cells = points[:0], cells[:0]
-    name = "triangle" if np.shape(cells)[1] == 3 else "quadrilateral"
+    dimension = np.shape(points)[1]
+    simplex = {1: "interval", 2: "triangle", 3: "tetrahedron"}[dimension]
+    name = simplex if np.shape(cells)[1] == dimension + 1 else "quadrilateral"
     # a quadrilateral's corners stand row by row
-    cells = np.ascontiguousarray(cells if name == "triangle" else cells[:, [0, 1, 3, 2]], dtype=np.int64)
-    points = np.ascontiguousarray(points, dtype=float).reshape(-1, 2)
+    cells = np.ascontiguousarray(cells[:, [0, 1, 3, 2]] if name == "quadrilateral" else cells, dtype=np.int64)
+    points = np.ascontiguousarray(points, dtype=float).reshape(-1, dimension)
     if "domain" in inspect.signature(x.mesh.create_mesh).parameters:
-        domain = x.ufl.Mesh(x.ufl.VectorElement("Lagrange", name, 1))
+        domain = x.ufl.Mesh(x.ufl.VectorElement("Lagrange", name, 1, dim=dimension))
         return x.mesh.create_mesh(comm, cells, points, domain, x.mesh.GhostMode.none)
     import basix.ufl
 
-    element = basix.ufl.element("Lagrange", name, 1, shape=(2,))
+    element = basix.ufl.element("Lagrange", name, 1, shape=(dimension,))
     # the order of the last two changed between versions, their names did not; without ghosts by default
     return x.mesh.create_mesh(comm, cells, x=points, e=element)
 

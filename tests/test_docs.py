@@ -410,7 +410,7 @@ def test_links_lead_somewhere(page: str) -> None:
     [
         *("domains.constraints", "domains.level_set", "domains.polygon", "domains.product"),
         *("posing.forward_models.log_density", "posing.priors.joint_prior", "posing.posterior.target"),
-        *("simulations.database", "simulations.stored_model"),
+        *("emulation.emulate", "simulations.database", "simulations.stored_model"),
     ],
 )
 def test_docstring_examples(module: str) -> None:

@@ -241,3 +241,4 @@ class Report(TypedDict, total=False):
     budget: Budget
     pilot: Pilot | None
     correction: LearntCorrection | None
+    emulation: dict[str, object]  # of an emulated simulator: see `invsamp.emulation.findings`

@@ -2,5 +2,6 @@
 
 from invsamp.fidelities.comparison import FidelityComparison, compare
 from invsamp.fidelities.hierarchy import Levels, measure_levels
+from invsamp.fidelities.model_error import ApproximationError, approximation_error
 
-__all__ = ["FidelityComparison", "Levels", "compare", "measure_levels"]
+__all__ = ["ApproximationError", "FidelityComparison", "Levels", "approximation_error", "compare", "measure_levels"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, integer
+from invsamp.arguments import instance, integer, one_of
 from invsamp.estimators.contract import Estimator
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities import advice
@@ -70,9 +70,7 @@ class FidelityComparison(Compared):
         """
         import pandas as pd
 
-        if part not in ("levels", "pairs"):
-            raise ValueError(f"part must be 'levels' or 'pairs', got {part!r}")
-        if part == "levels":
+        if one_of("part", part, ("levels", "pairs")) == "levels":
             return pd.DataFrame([asdict(level) for level in self.levels]).set_index("name")
         return pd.DataFrame([asdict(pair) for pair in self.pairs])
 

@@ -90,7 +90,7 @@ class Run(Protocol):
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and quantity, a row each."""
 
-    def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> InferenceData:
+    def field(self, field: Any, mesh: Any, *, on: Any, truth: Any = None, of: Any = "posterior") -> InferenceData:
         """Draws of an unknown field on a mesh."""
 
     def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> InferenceData:

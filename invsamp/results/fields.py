@@ -25,15 +25,15 @@ class Mesh(Protocol):
 
     @property
     def points(self) -> Array:
-        """Nodes, shape (n, 2)."""
+        """Nodes, shape (n, d), in one to three dimensions."""
 
     @property
     def cells(self) -> npt.NDArray[np.integer]:
-        """Node numbers of triangles (c, 3) or quadrangles (c, 4), in the order in which one goes round."""
+        """Node numbers of simplices (c, d + 1); or of quadrangles (c, 4), in the order in which one goes round."""
 
     @property
     def midpoints(self) -> Array:
-        """Of the cells, shape (c, 2)."""
+        """Of the cells, shape (c, d)."""
 
     def region_cells(self, region: str | Callable[[Array], npt.NDArray[np.bool_]]) -> npt.NDArray[np.bool_]:
         """Which cells lie in a region, shape (c,)."""
@@ -62,7 +62,7 @@ class Field(Protocol):
         points: Array,
         in_region: Callable[[str | Callable[[Array], npt.NDArray[np.bool_]]], npt.NDArray[np.bool_]] | None = None,
     ) -> Values:
-        """Prepare the field for points (n, 2)."""
+        """Prepare the field for points (n, d)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +71,10 @@ class FieldDraws:
 
     Attributes
     ----------
-    points : ndarray, shape (n, 2)
+    points : ndarray, shape (n, d)
         Nodes of the mesh.
-    cells : ndarray of int, shape (c, 3) or (c, 4)
-        Node numbers of its triangles or quadrangles.
+    cells : ndarray of int, shape (c, d + 1) or (c, 4)
+        Node numbers of its simplices or quadrangles.
     values : ndarray, shape (chains, draws, n) or (chains, draws, c)
         Of the field, at the nodes or at the midpoints of the cells. Draws count alike: where those of the run have
         weights, these are taken as often as their weights say.
@@ -97,12 +97,12 @@ class FieldDraws:
 
     @property
     def mean(self) -> Array:
-        """Posterior mean, shape (n,) or (c,)."""
+        """Mean of the draws, shape (n,) or (c,)."""
         return np.asarray(self.values.mean(axis=(0, 1)))
 
     @property
     def sd(self) -> Array:
-        """Posterior standard deviation, shape (n,) or (c,)."""
+        """Standard deviation of the draws, shape (n,) or (c,)."""
         return np.asarray(self.values.std(axis=(0, 1)))
 
     def quantile(self, probability: float) -> Array:
@@ -142,8 +142,10 @@ class FieldDraws:
             shown[f"above {level:g}"] = self.exceedance(level)
         if self.truth is not None:
             shown["truth"] = self.truth
-        points = np.column_stack([self.points, np.zeros(len(self.points))])
-        kind = "triangle" if self.cells.shape[1] == 3 else "quad"
+        dimension = self.points.shape[1]
+        points = np.pad(self.points, ((0, 0), (0, 3 - dimension)))
+        simplex = {1: "line", 2: "triangle", 3: "tetra"}[dimension]
+        kind = simplex if self.cells.shape[1] == dimension + 1 else "quad"
         at_nodes = shown if self.on == "nodes" else {}
         at_cells = {} if at_nodes else {name: [values] for name, values in shown.items()}
         meshio.Mesh(points, [(kind, self.cells)], point_data=at_nodes, cell_data=at_cells).write(place)

@@ -629,6 +629,7 @@ class Run(Pictures):
         on: Literal["nodes", "cells"] = "nodes",
         draws: int | None = None,
         truth: Mapping[str, npt.ArrayLike] | None = None,
+        of: Literal["posterior", "prior"] = "posterior",
     ) -> FieldDraws:
         """An unknown field on a mesh: its mean, sd, quantiles, probabilities to exceed a level, and draws.
 
@@ -646,6 +647,8 @@ class Run(Pictures):
             taken as often as these say.
         truth : mapping from name to value, optional
             Of the field's unknowns, for comparison.
+        of : {"posterior", "prior"}
+            Which draws: those of the run, or those of the prior that a run of a `Posterior` keeps for comparison.
 
         Returns
         -------
@@ -655,9 +658,19 @@ class Run(Pictures):
         Raises
         ------
         ValueError
-            If the field's unknowns are not those of the run, or do not fit the mesh.
+            If the field's unknowns are not those of the run, or do not fit the mesh; if there are no prior draws.
         """
+        one_of("of", of, ("posterior", "prior"))
+        if of == "prior":
+            return field_draws(self._prior_theta(), None, self.shapes, field, mesh, on, draws, truth)
         return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
+
+    def _prior_theta(self) -> Array:
+        """Draws of the prior (chains, draws, d)."""
+        if "prior" not in self.data.groups():
+            raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
+        held = [self.data.prior[name].to_numpy() for name in self.shapes]
+        return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
 
     def _separations(self) -> dict[str, Separation]:
         """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""

@@ -14,14 +14,14 @@ from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
-from invsamp.solvers.fem.petsc_factors import PetscFactors, Plan
+from invsamp.solvers.fem.petsc_factors import LARGE, PetscFactors, Plan
 from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.space import Partition, Space
 from invsamp.solvers.foreign import Comm
 
 
 class DolfinxSpace(Space):
-    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
+    """P1 on simplices, Q1 on parallelograms, see `invsamp.solvers.fem.space.Space`.
 
     Parameters
     ----------
@@ -47,17 +47,20 @@ class DolfinxSpace(Space):
         super().__init__(mesh, part)
         self._plans: dict[bytes, Plan] = {}
 
-    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
-        """Factor a matrix, with the nodes of the mask fixed."""
-        if self._halo is None:
+    def factor(self, matrix: Matrix, fixed: Mask, few: bool = False) -> Factors:
+        """Factor a matrix, with the nodes of the mask fixed; ``few`` says that there will be few right-hand sides."""
+        size = len(self.mesh.points)
+        multigrid = few and size >= LARGE
+        if self._halo is None and not multigrid:
             return super().factor(matrix, fixed)
         fixed = np.asarray(fixed, dtype=bool)
-        local = self._halo.extend(fixed[:, None].astype(float))[:, 0] > 0
+        local = fixed if self._halo is None else self._halo.extend(fixed[:, None].astype(float))[:, 0] > 0
         # two masks that differ elsewhere may be alike on this rank
         key = b"".join(self.comm.allgather(hashlib.sha256(local.tobytes()).digest()))
         if key not in self._plans:
-            self._plans[key] = Plan(self._halo, self._pattern, local, self._positions, len(self.mesh.points))
-        return PetscFactors(self._plans[key], matrix.entries)
+            owned = len(self.node_numbers)
+            self._plans[key] = Plan(self.comm, owned, self._pattern, local, self._positions, size)
+        return PetscFactors(self._plans[key], matrix.entries, multigrid)
 
     def cell_products(self, u: Array, v: Array) -> Array:
         """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k)."""
@@ -91,8 +94,8 @@ def _distribute(mesh: Mesh, comm: Comm) -> tuple[Partition, Numbers]:
     spread = _dolfinx.cell_mesh(comm, mesh.points, mesh.cells)
     space = _dolfinx.function_space(spread, "Lagrange", 1)
     dofs, nodes = (
-        _round(_dolfinx.cell_dofs(space)),
-        _round(_dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)]),
+        _round(_dolfinx.cell_dofs(space), mesh.kind),
+        _round(_dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)], mesh.kind),
     )
     index_map = space.dofmap.index_map
     owned = int(index_map.size_local)
@@ -113,6 +116,6 @@ def _distribute(mesh: Mesh, comm: Comm) -> tuple[Partition, Numbers]:
     return Partition(renumbered[dofs][by_number], cells[by_number], numbers, halo, comm), position[numbers]
 
 
-def _round(corners: Numbers) -> Numbers:
+def _round(corners: Numbers, kind: str) -> Numbers:
     """Corners (c, k) in the order in which one goes round; dolfinx has those of a parallelogram row by row."""
-    return corners[:, [0, 1, 3, 2]] if corners.shape[1] == 4 else corners
+    return corners[:, [0, 1, 3, 2]] if kind == "parallelograms" else corners

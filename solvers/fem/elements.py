@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sparse
+from scipy.spatial import cKDTree
 
+from invsamp.solvers.fem.cell_geometry import facet_sizes, is_simplex
 from invsamp.solvers.fem.contract import Array, Numbers, Part
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.foreign import Sparse
@@ -47,13 +49,13 @@ def added(slots: Numbers, values: Array, size: int) -> Array:
 
 def edge_loads(mesh: Mesh, part: Part | None = None) -> Array:
     """Integrals of the basis functions over a part of the boundary, shape (n,)."""
-    pairs = mesh.part_edges(part)
-    lengths = np.linalg.norm(mesh.points[pairs[:, 0]] - mesh.points[pairs[:, 1]], axis=1)
-    return added(pairs.ravel(), np.repeat(0.5 * lengths, 2), len(mesh.points))
+    facets = mesh.part_edges(part)
+    corners = facets.shape[1]
+    return added(facets.ravel(), np.repeat(facet_sizes(mesh.points, facets) / corners, corners), len(mesh.points))
 
 
 def point_rows(mesh: Mesh, points: Array) -> Sparse:
-    """Values at points (m, 2), as a sparse matrix (m, n).
+    """Values at points (m, d), as a sparse matrix (m, n).
 
     Raises
     ------
@@ -82,29 +84,45 @@ def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Sparse:
 
 
 def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
-    """Cells (m,) that hold points (m, 2), and the values (m, corners) of their basis functions there.
+    """Cells (m,) that hold points (m, d), and the values (m, corners) of their basis functions there.
 
     Raises
     ------
     ValueError
         If a point lies outside the mesh, by more than rounding.
     """
-    if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-        raise ValueError(f"sensors must have shape (n_sensors, 2), got {points.shape}")
-    corner, number = mesh.points[mesh.cells], mesh.cells.shape[1]
-    origin, first, second = corner[:, 0], corner[:, 1] - corner[:, 0], corner[:, -1] - corner[:, 0]
-    spanned = mesh.areas * (2 if number == 3 else 1)
-    cells, weights = np.empty(len(points), dtype=np.intp), np.empty((len(points), number))
-    for row, point in enumerate(points):
-        away = point - origin
-        u = (away[:, 0] * second[:, 1] - away[:, 1] * second[:, 0]) / spanned
-        v = (first[:, 0] * away[:, 1] - first[:, 1] * away[:, 0]) / spanned
-        inside = np.minimum(np.minimum(u, v), 1 - u - v if number == 3 else 1 - np.maximum(u, v))
-        cell = int(np.argmax(inside))
-        if not inside[cell] > -1e-10:
+    dimension = mesh.points.shape[1]
+    if points.ndim != 2 or points.shape[1] != dimension or not len(points):
+        raise ValueError(f"sensors must have shape (n_sensors, {dimension}), got {points.shape}")
+    corner = mesh.points[mesh.cells]
+    simplex = is_simplex(mesh.points, mesh.cells)
+    edges = (corner[:, 1:] if simplex else corner[:, [1, 3]]) - corner[:, :1]
+    inverse = np.linalg.inv(edges)
+    tree, size = cKDTree(mesh.midpoints), len(mesh.cells)
+    cells, weights = np.empty(len(points), dtype=np.intp), np.empty((len(points), mesh.cells.shape[1]))
+    missing, near = np.arange(len(points)), 8
+    while len(missing):
+        # the cell is one of those with the nearest midpoints: of how many depends on their shapes
+        near = min(near, size)
+        found = tree.query(points[missing], near)[1].reshape(len(missing), near)
+        local = np.einsum("mkd,mkde->mke", points[missing][:, None] - corner[found, 0], inverse[found])
+        values = _basis(local, simplex)
+        inside = values.min(axis=2) if simplex else np.minimum(local, 1 - local).min(axis=2)
+        best = inside.argmax(axis=1)
+        row = np.arange(len(missing))
+        held = inside[row, best] > -1e-10
+        cells[missing[held]], weights[missing[held]] = found[row, best][held], values[row, best][held]
+        if not held.all() and near == size:
             low, high = mesh.points.min(axis=0).tolist(), mesh.points.max(axis=0).tolist()
-            raise ValueError(f"sensors must lie in the mesh, got {point.tolist()}; it reaches from {low} to {high}")
-        cells[row] = cell
-        s, t = u[cell], v[cell]
-        weights[row] = (1 - s - t, s, t) if number == 3 else ((1 - s) * (1 - t), s * (1 - t), s * t, (1 - s) * t)
+            point = points[missing[~held][0]].tolist()
+            raise ValueError(f"sensors must lie in the mesh, got {point}; it reaches from {low} to {high}")
+        missing, near = missing[~held], 8 * near
     return cells, weights
+
+
+def _basis(local: Array, simplex: bool) -> Array:
+    """Values (..., corners) of the basis functions at local coordinates (..., d)."""
+    if simplex:
+        return np.concatenate([1 - local.sum(axis=-1, keepdims=True), local], axis=-1)
+    s, t = local[..., 0], local[..., 1]
+    return np.stack([(1 - s) * (1 - t), s * (1 - t), s * t, (1 - s) * t], axis=-1)

@@ -134,6 +134,22 @@ def combination(shapes: Sequence[tuple[Array | Mask, Unknown]], unknowns: tuple[
     return Linear(matrix, offset)
 
 
+def grids_of(*fields: object) -> dict[str, str]:
+    """Digests of the meshes at whose nodes unknowns are the values, by name; a field lists its own as ``grids``.
+
+    Raises
+    ------
+    ValueError
+        If an unknown has values on two meshes.
+    """
+    found: dict[str, str] = {}
+    for field in fields:
+        for name, digest in getattr(field, "grids", {}).items():
+            if found.setdefault(name, digest) != digest:
+                raise ValueError(f"{name!r} must have its values at the nodes of one mesh, got two meshes")
+    return found
+
+
 def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
     """A function of rows (batch, ...), row by row: each has the same bits alone and in any batch."""
     if not len(arrays[0]):

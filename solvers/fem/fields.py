@@ -27,6 +27,7 @@ from invsamp.solvers.fem.field_contract import (
     combination,
     describe,
     evaluated,
+    grids_of,
     is_number,
     pushforward,
     union,
@@ -178,6 +179,11 @@ class LogField:
         found: tuple[int, ...] = self.logarithm.sizes
         return found
 
+    @property
+    def grids(self) -> dict[str, str]:
+        """See `invsamp.solvers.fem.field_contract.grids_of`."""
+        return grids_of(self.logarithm)
+
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
         return _Exponential(self.logarithm.at(points, in_region))
@@ -191,6 +197,7 @@ class Sum:
             raise ValueError("fields must hold at least one, got none")
         self.fields = tuple(as_field(f"fields[{i}]", field) for i, field in enumerate(fields))
         self.parameters, self.sizes, self._columns = union(self.fields)
+        self.grids = grids_of(*self.fields)
 
     def __repr__(self) -> str:
         return f"Sum({', '.join(map(repr, self.fields))})"

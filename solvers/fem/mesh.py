@@ -1,4 +1,4 @@
-"""Meshes of triangles or parallelograms as plain arrays, with named parts of the boundary and named regions."""
+"""Meshes of simplices or parallelograms as plain arrays, with named parts of the boundary and named regions."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
+from invsamp.solvers.fem import cell_geometry
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
 from invsamp.solvers.foreign import Read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
-    """Triangles, or parallelograms, in the plane.
+    """Intervals on a line, triangles or parallelograms in the plane, or tetrahedra in space.
 
     Parameters
     ----------
-    points : array, shape (n, 2)
-    cells : array of int, shape (c, 3) or (c, 4)
-        Node numbers of triangles, or of parallelograms in the order in which one goes round. Clockwise ones are turned.
+    points : array, shape (n, d)
+        In one to three dimensions.
+    cells : array of int, shape (c, d + 1), or (c, 4) in the plane
+        Node numbers of simplices, or of parallelograms in the order in which one goes round. Those of negative
+        orientation are turned.
     regions : mapping from name to array of int
         Numbers of cells.
-    edges : mapping from name to array of int, shape (k, 2)
-        Node pairs of edges; parts of the boundary.
+    edges : mapping from name to array of int, shape (k, d)
+        Parts of the boundary, by the nodes of their facets: points of a line, edges in the plane, triangles in space.
 
     Raises
     ------
     ValueError
         If a number is out of range, a cell has no area or four corners that are not a parallelogram's, more than two
-        cells share an edge, a node belongs to no cell, or a coordinate is not finite.
+        cells share a facet, a node belongs to no cell, or a coordinate is not finite.
     """
 
     points: Array
@@ -45,34 +48,40 @@ class Mesh:
     edges: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        points = np.array(arguments.array("points", self.points, ("n", 2)))
+        points = np.array(arguments.array("points", self.points, ("n", "d")))
+        dimension = points.shape[1]
+        if not 1 <= dimension <= 3:
+            raise ValueError(f"points must have shape (n, 1), (n, 2) or (n, 3), got {points.shape}")
         for name in ("regions", "edges"):
             arguments.mapping(name, getattr(self, name), "a mapping from names to numbers")
         arguments.array("cells", self.cells, whole=True)
-        corners = 4 if np.shape(self.cells)[1:] == (4,) else 3
+        corners = 4 if dimension == 2 and np.shape(self.cells)[1:] == (4,) else dimension + 1
         cells = _numbers("cells", self.cells, (corners,), len(points))
-        spanned = _spanned(points, cells)
-        longest = np.linalg.norm(points[cells] - points[np.roll(cells, 1, axis=1)], axis=2).max(axis=1)
-        flat = np.abs(spanned) <= 1e-14 * longest**2
+        spanned = cell_geometry.spanned(points, cells)
+        longest = cell_geometry.longest_edges(points, cells)
+        flat = np.abs(spanned) <= 1e-14 * longest**dimension
         if flat.any():
             cell = int(np.flatnonzero(flat)[0])
             raise ValueError(f"cells must have an area, got {points[cells[cell]].tolist()} as number {cell}")
-        if corners == 4:
+        if corners == 4 and dimension == 2:
             _check_parallelograms(points, cells, longest)
         unused = np.setdiff1d(np.arange(len(points)), cells)
         if unused.size:
             raise ValueError(f"every point must belong to a cell, got {points[unused[0]].tolist()} alone")
-        cells[spanned < 0] = cells[spanned < 0][:, [0, *range(corners - 1, 0, -1)]]
+        turned = [0, *range(corners - 1, 0, -1)] if dimension == 2 else [*range(corners - 2), corners - 1, corners - 2]
+        cells[spanned < 0] = cells[spanned < 0][:, turned]
         regions = {
             name: _numbers(f"regions[{name!r}]", members, (), len(cells)) for name, members in self.regions.items()
         }
-        edges = {name: _numbers(f"edges[{name!r}]", pairs, (2,), len(points)) for name, pairs in self.edges.items()}
+        edges = {
+            name: _numbers(f"edges[{name!r}]", facets, (dimension,), len(points)) for name, facets in self.edges.items()
+        }
         for name, value in (("points", points), ("cells", cells), ("regions", regions), ("edges", edges)):
             object.__setattr__(self, name, value)
         found, counts = self._edge_counts
         if counts.max() > 2:
-            ends = points[list(divmod(int(found[np.argmax(counts)]), len(points)))].tolist()
-            raise ValueError(f"cells must not overlap, got {counts.max()} at the edge from {ends[0]} to {ends[1]}")
+            corner = points[self._decoded(found[[np.argmax(counts)]])[0]].tolist()
+            raise ValueError(f"cells must not overlap, got {counts.max()} at the facet with the corners {corner}")
 
     def __repr__(self) -> str:
         parts = [f"{len(self.points)} nodes", f"{len(self.cells)} {self.kind}"]
@@ -88,8 +97,10 @@ class Mesh:
 
     @property
     def kind(self) -> str:
-        """What the cells are: "triangles" or "parallelograms"."""
-        return "triangles" if self.cells.shape[1] == 3 else "parallelograms"
+        """What the cells are: "intervals", "triangles", "parallelograms" or "tetrahedra"."""
+        if not cell_geometry.is_simplex(self.points, self.cells):
+            return "parallelograms"
+        return {1: "intervals", 2: "triangles", 3: "tetrahedra"}[self.points.shape[1]]
 
     @cached_property
     def digest(self) -> str:
@@ -102,34 +113,45 @@ class Mesh:
 
     @cached_property
     def areas(self) -> Array:
-        """Of the cells, shape (c,)."""
-        return _spanned(self.points, self.cells) / (2.0 if self.cells.shape[1] == 3 else 1.0)
+        """Of the cells, shape (c,); lengths on a line, volumes in space."""
+        return cell_geometry.sizes(self.points, self.cells)
 
     @cached_property
     def midpoints(self) -> Array:
-        """Of the cells, shape (c, 2)."""
+        """Of the cells, shape (c, d)."""
         return self.points[self.cells].mean(axis=1)
 
     @cached_property
     def outer_edges(self) -> Numbers:
-        """Node pairs (k, 2) of the edges that belong to one cell alone."""
-        edges, counts = self._edge_counts
-        return np.stack(np.divmod(edges[counts == 1], len(self.points)), axis=1)
+        """Nodes (k, d) of the facets that belong to one cell alone."""
+        found, counts = self._edge_counts
+        return self._decoded(found[counts == 1])
 
     @cached_property
     def _edge_counts(self) -> tuple[Numbers, Numbers]:
-        """Edges, as lower node number * n + upper, in increasing order; and how many cells each belongs to."""
-        pairs = np.sort(np.stack([self.cells, np.roll(self.cells, -1, axis=1)], axis=2).reshape(-1, 2), axis=1)
-        return np.unique(pairs[:, 0] * len(self.points) + pairs[:, 1], return_counts=True)
+        """Facets in increasing order, as one number in the base of the nodes; and how many cells each belongs to."""
+        nodes = cell_geometry.facets(self.points, self.cells)
+        code = nodes[:, 0]
+        for column in nodes.T[1:]:
+            code = code * len(self.points) + column
+        return np.unique(code, return_counts=True)
+
+    def _decoded(self, code: Numbers) -> Numbers:
+        """Nodes (k, d) of facets that are coded as one number."""
+        nodes: list[Numbers] = []
+        for _ in range(self.points.shape[1]):
+            code, last = np.divmod(code, len(self.points))
+            nodes.insert(0, last)
+        return np.stack(nodes, axis=1)
 
     def part_edges(self, part: Part | None = None) -> Numbers:
-        """Node pairs (k, 2) of a part of the boundary.
+        """Nodes (k, d) of the facets of a part of the boundary.
 
         Parameters
         ----------
         part : str or predicate, optional
-            A name of `edges`; or points (k, 2) -> mask, for the outer edges of which it holds at both ends and in the
-            middle. All outer edges by default.
+            A name of `edges`; or points (k, d) -> mask, for the outer facets of which it holds at all corners and in
+            the middle. All outer facets by default.
 
         Raises
         ------
@@ -143,7 +165,7 @@ class Mesh:
                 raise ValueError(f"a part of the boundary must be one of {list(self.edges)}, got {part!r}")
             return self.edges[part]
         ends = self.points[self.outer_edges]
-        held = [_checked_mask(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
+        held = [_checked_mask(part, where) for where in (*np.moveaxis(ends, 1, 0), ends.mean(axis=1))]
         chosen = self.outer_edges[np.logical_and.reduce(held)]
         if not len(chosen):
             raise ValueError(f"a part of the boundary must hold an edge, got none by {part!r}")
@@ -161,7 +183,7 @@ class Mesh:
         Parameters
         ----------
         region : str or predicate
-            A name of `regions`; or points (k, 2) -> mask, called with the midpoints.
+            A name of `regions`; or points (k, d) -> mask, called with the midpoints.
 
         Raises
         ------
@@ -295,13 +317,6 @@ def _distinct(triangles: Numbers, regions: dict[str, Numbers]) -> tuple[Numbers,
     return triangles[kept], {name: np.unique(number[members]) for name, members in regions.items()}
 
 
-def _spanned(points: Array, cells: Numbers) -> Array:
-    """Area of the parallelogram that the two edges at the first corner span; negative for clockwise cells."""
-    a, b, c = (points[cells[:, corner]] for corner in (0, 1, -1))
-    first, last = b - a, c - a
-    return np.asarray(first[:, 0] * last[:, 1] - first[:, 1] * last[:, 0])
-
-
 def _check_parallelograms(points: Array, cells: Numbers, longest: Array) -> None:
     a, b, c, d = (points[cells[:, corner]] for corner in range(4))
     bad = np.linalg.norm(a - b + c - d, axis=1) > 1e-10 * longest
@@ -325,7 +340,7 @@ def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int
 
 def _checked_mask(predicate: object, points: Array) -> Mask:
     if not callable(predicate):
-        raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, 2), got {predicate!r}")
+        raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, d), got {predicate!r}")
     mask = np.asarray(predicate(points))
     if mask.shape != (len(points),) or mask.dtype != bool:
         raise ValueError(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 
-from invsamp.arguments import instance, text
+from invsamp.arguments import store, text
 from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.elements import point_rows
 from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Linear
+from invsamp.solvers.fem.foreign_mesh import as_mesh
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.foreign import Sparse
 
@@ -25,8 +27,8 @@ class Nodal:
     ----------
     parameter : str
         Name of the unknown, a vector of one value for each node.
-    mesh : Mesh
-        The field's own: that of `invsamp.solvers.fields.matern`, as its attribute ``mesh``.
+    mesh : Mesh, or a mesh of scikit-fem or dolfinx
+        The field's own, as given to `invsamp.solvers.fields.matern`.
 
     Raises
     ------
@@ -43,11 +45,11 @@ class Nodal:
     """
 
     parameter: str
-    mesh: Mesh
+    mesh: Any
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
-        instance("mesh", self.mesh, Mesh, "a Mesh, such as unit_square(32) or that of a matern(...)")
+        store(self, mesh=as_mesh("mesh", self.mesh))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -59,12 +61,17 @@ class Nodal:
         """As `Field.sizes`."""
         return (len(self.mesh.points),)
 
+    @property
+    def grids(self) -> dict[str, str]:
+        """See `invsamp.solvers.fem.field_contract.grids_of`."""
+        return {self.parameter: self.mesh.digest}
+
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
         return Linear(self._rows(np.asarray(points, dtype=float)))
 
     def _rows(self, points: Array) -> Sparse:
-        mesh = self.mesh
+        mesh: Mesh = self.mesh
         if np.array_equal(points, mesh.points):
             return sparse.identity(len(points), format="csr")
         if np.array_equal(points, mesh.midpoints):

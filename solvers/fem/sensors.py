@@ -26,7 +26,7 @@ class SensorLayout(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PointSensors:
-    """Values at points (m, 2); made by `point_sensors`."""
+    """Values at points (m, d); made by `point_sensors`."""
 
     points: Array
 
@@ -71,17 +71,17 @@ class SensorGroups:
 
 @dataclass(frozen=True)
 class Disc:
-    """The points within ``radius`` of ``center``: a region."""
+    """The points within ``radius`` of ``center``, a disc or ball: a region."""
 
-    center: tuple[float, float]
+    center: tuple[float, ...]
     radius: float
 
     def __post_init__(self) -> None:
-        center = tuple(array("center", self.center, (2,)).tolist())
+        center = tuple(array("center", self.center, ("d",)).tolist())
         store(self, center=center, radius=real("radius", self.radius, above=0))
 
     def __call__(self, points: Array) -> Mask:
-        """Mask (k,) of points (k, 2)."""
+        """Mask (k,) of points (k, d)."""
         mask: Mask = np.square(points - np.asarray(self.center)).sum(axis=1) <= self.radius**2
         return mask
 
@@ -91,14 +91,14 @@ def point_sensors(points: npt.ArrayLike) -> PointSensors:
 
     Parameters
     ----------
-    points : array, shape (n_sensors, 2)
+    points : array, shape (n_sensors, d)
 
     Raises
     ------
     ValueError
         If the shape is another, or a coordinate is not finite.
     """
-    return PointSensors(array("points", points, ("n_sensors", 2)))
+    return PointSensors(array("points", points, ("n_sensors", "d")))
 
 
 def region_averages(regions: Sequence[Part]) -> RegionAverages:
@@ -107,7 +107,7 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     Parameters
     ----------
     regions : sequence of str or predicate
-        Names of the mesh's regions; or points (k, 2) -> mask, called with the cells' midpoints, such as `Disc`.
+        Names of the mesh's regions; or points (k, d) -> mask, called with the cells' midpoints, such as `Disc`.
 
     Raises
     ------
@@ -134,5 +134,5 @@ def as_layout(sensors: object) -> SensorLayout:
         return SensorGroups(tuple(as_layout(group) for group in sensors))
     held = sensors if isinstance(sensors, (list, tuple)) else [sensors]
     if any(callable(each) or isinstance(each, str) for each in held):
-        raise ValueError(f"sensors must be points (n_sensors, 2), or region_averages([...]), got {sensors!r}")
-    return PointSensors(array("sensors", sensors, ("n_sensors", 2)))
+        raise ValueError(f"sensors must be points (n_sensors, d), or region_averages([...]), got {sensors!r}")
+    return PointSensors(array("sensors", sensors, ("n_sensors", "d")))

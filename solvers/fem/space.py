@@ -1,4 +1,4 @@
-"""Finite element spaces: continuous fields, linear on triangles (P1), bilinear on parallelograms (Q1).
+"""Finite element spaces: continuous fields, linear on simplices (P1), bilinear on parallelograms (Q1).
 
 Fields are columns, shape (n, k): k independent fields are one block. Where a mesh is spread over the ranks of a
 communicator, n and c count this rank's own nodes and cells; every node, and every cell, is owned by one rank. All
@@ -39,7 +39,7 @@ class Partition(NamedTuple):
 
 
 class Space:
-    """P1 on triangles, Q1 on parallelograms.
+    """P1 on simplices, Q1 on parallelograms.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Space:
 
     Attributes
     ----------
-    nodes, midpoints : array, shape (n, 2), (c, 2)
+    nodes, midpoints : array, shape (n, d), (c, d)
         Of this rank's nodes and cells.
     areas : array, shape (c,)
     mass : Matrix
@@ -92,8 +92,8 @@ class Space:
         """The matrix a * first + b * second."""
         return self._matrix(a * first.entries + b * second.entries)
 
-    def factor(self, matrix: Matrix, fixed: Mask) -> Factors:
-        """Factor a matrix, with the nodes of the mask fixed."""
+    def factor(self, matrix: Matrix, fixed: Mask, few: bool = False) -> Factors:
+        """Factor a matrix, with the nodes of the mask fixed; ``few`` says that there will be few right-hand sides."""
         key = np.packbits(fixed).tobytes()
         if key not in self._eliminations:
             self._eliminations[key] = Elimination.make(self._pattern, np.flatnonzero(~np.asarray(fixed, dtype=bool)))
@@ -111,7 +111,7 @@ class Space:
         return np.asarray(elements.edge_loads(self.mesh, part)[self.node_numbers])
 
     def points(self, points: Array) -> Sensors:
-        """Values at points (m, 2). ValueError, on every rank, for a point outside the mesh."""
+        """Values at points (m, d). ValueError, on every rank, for a point outside the mesh."""
         return self._sensors(elements.point_rows(self.mesh, points))
 
     def averages(self, regions: Sequence[Part]) -> Sensors:

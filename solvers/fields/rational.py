@@ -74,9 +74,9 @@ def inverse_power_sum(alpha: float, largest: float, dimension: int) -> tuple[Arr
     """
     if alpha == round(alpha):
         order = round(alpha) - 1
-        count = order + 3 if order else 1
-        # symmetric about 0: the error is of the fourth order in the spacing
-        shifts = 0.05 * (np.arange(count) - (count - 1) / 2)
+        # symmetric about 0: the error is of the second order in the spacing, or with two more shifts of the fourth
+        count, spacing = (order + 1, 0.008) if order <= 2 else (order + 3, 0.03)
+        shifts = spacing * (np.arange(count) - (count - 1) / 2)
         powers = shifts[None, :] ** np.arange(count)[:, None]
         right = np.zeros(count)
         right[order] = (-1.0) ** order

@@ -14,7 +14,7 @@ from invsamp.solvers.fem.backends import check_backend, make_space
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, edge_values, flux_load, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import Field, FieldValues, NamesAlone, is_number, union
+from invsamp.solvers.fem.field_contract import Field, FieldValues, NamesAlone, grids_of, is_number, union
 from invsamp.solvers.fem.fields import as_field
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting, on_cells, on_nodes
@@ -67,6 +67,11 @@ class DiffusionEquation(ABC):
     def sizes(self) -> tuple[int, ...]:
         """How many columns of theta each unknown takes."""
         return self._unknowns[1]
+
+    @property
+    def grids(self) -> dict[str, str]:
+        """Digests of the meshes at whose nodes unknowns are the values, by name."""
+        return grids_of(*self.nodal_fields.values(), self.conductivity_field)
 
     @property
     def columns(self) -> dict[str, Numbers]:
@@ -129,7 +134,7 @@ class DiffusionEquation(ABC):
         for part in self.boundary if isinstance(self.boundary, Mapping) else ():
             self.domain.part_edges(part)
         check_conductivity(self._placed["conductivity"], len(self.domain.cells))
-        _ = self._unknowns
+        _ = self._unknowns, self.grids
 
     @cached_property
     def _placed(self) -> dict[str, FieldValues]:

@@ -21,6 +21,7 @@ from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.discretization import Driver
+from invsamp.solvers.heat.interpolated import bracketed
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS, March
 from invsamp.solvers.heat.observation import HeatObservation
@@ -117,7 +118,8 @@ class HeatEquation(DiffusionEquation):
         ----------
         sensors : array (n_sensors, 2), point_sensors(...), region_averages(...), or a sequence of the latter two
         times : sequence of float, optional
-            Observation times, out of the times of the scheme; the end time by default.
+            Observation times, increasing; the end time by default. Between times of the scheme, observations are
+            linear in time.
         precompute : bool
             Whether to solve one adjoint problem per sensor and time now, and none later: possible where the
             conductivity is known, because the observations are then linear in the nodal data. Without, every evaluation
@@ -126,11 +128,11 @@ class HeatEquation(DiffusionEquation):
         Raises
         ------
         ValueError
-            If a sensor lies outside the mesh, or a time is not one of the scheme.
+            If a sensor lies outside the mesh, or a time before the start or after the end.
         """
-        return HeatObservation(
-            self, as_layout(sensors), self.step_numbers(times), boolean("precompute", precompute) and self.is_linear
-        )
+        steps, between = bracketed(times, self.steps, self.end_time)
+        precomputed = boolean("precompute", precompute) and self.is_linear
+        return HeatObservation(self, as_layout(sensors), steps, precomputed, between)
 
     def step_numbers(self, times: Sequence[float] | None) -> tuple[int, ...]:
         """Step numbers of ``times``, which must be times of the scheme."""

@@ -17,6 +17,7 @@ from invsamp.solvers.fem.weighted import Precomputed
 from invsamp.solvers.foreign import Comm
 from invsamp.solvers.forward_model import Tangent, checked_product, checked_tangent, seconds_per_evaluation
 from invsamp.solvers.heat.diffusion import DiffusionEquation
+from invsamp.solvers.heat.interpolated import Interpolated
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
 
@@ -36,12 +37,15 @@ class Observation:
         Numbers of the time steps that are observed.
     precomputed : bool
         Whether no evaluation solves anything.
+    between : array, shape (n_times, n_steps), or None
+        Weights of the steps in observations between them; None where observations are at the steps.
     """
 
     equation: DiffusionEquation
     sensors: SensorLayout
     steps: tuple[int, ...]
     precomputed: bool
+    between: Array | None = None
 
     def __post_init__(self) -> None:
         _ = self._evaluator
@@ -60,6 +64,11 @@ class Observation:
         return self.equation.sizes
 
     @property
+    def grids(self) -> dict[str, str]:
+        """Digests of the meshes at whose nodes unknowns are the values, by name."""
+        return self.equation.grids
+
+    @property
     def comm(self) -> Comm:
         """The communicator over which the mesh is spread, or None."""
         return self.equation.comm
@@ -67,7 +76,11 @@ class Observation:
     @property
     def n_observations(self) -> int:
         """Number of times times number of sensors."""
-        return len(self.steps) * self._bound.count
+        return self._times * self._bound.count
+
+    @property
+    def _times(self) -> int:
+        return len(self.steps) if self.between is None else len(self.between)
 
     @property
     def method(self) -> str:
@@ -115,11 +128,14 @@ class Observation:
         return self.sensors.on(self.equation.space)
 
     @cached_property
-    def _evaluator(self) -> Precomputed | Solving:
+    def _evaluator(self) -> Precomputed | Solving | Interpolated:
         discretization = self.equation.discretization
+        at_steps: Precomputed | Solving
         if self.precomputed:
-            return precompute_observation(discretization, self._bound, self.steps)
-        return Solving(discretization, self._bound, self.steps)
+            at_steps = precompute_observation(discretization, self._bound, self.steps)
+        else:
+            at_steps = Solving(discretization, self._bound, self.steps)
+        return at_steps if self.between is None else Interpolated(at_steps, self.between, self._bound.count)
 
 
 class HeatObservation(Observation):
@@ -128,13 +144,14 @@ class HeatObservation(Observation):
     @property
     def output_shape(self) -> tuple[int, int]:
         """Times and sensors."""
-        return len(self.steps), self._bound.count
+        return self._times, self._bound.count
 
     @property
     def times(self) -> Array:
         """When the sensors read (n_times,)."""
         equation: Any = self.equation  # a HeatEquation, which imports this module
-        return np.asarray(equation.times[list(self.steps)])
+        at_steps = np.asarray(equation.times[list(self.steps)])
+        return at_steps if self.between is None else self.between @ at_steps
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and their Jacobian (batch, k, p), for each row of theta its own ``indices``.

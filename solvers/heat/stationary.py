@@ -33,7 +33,7 @@ class Stationary:
     def system(self, conductivity: Array) -> System:
         """The stiffness matrix for a conductivity (c,), and its factors."""
         stiffness = self.space.stiffness(conductivity)
-        return System(stiffness, stiffness, self.space.factor(stiffness, self.fixed))
+        return System(stiffness, stiffness, self.space.factor(stiffness, self.fixed, few=True))
 
     def forward(self, system: System, data: NodalData, keep: Sequence[int]) -> Array:
         """Solutions (1, n, k)."""

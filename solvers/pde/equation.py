@@ -134,7 +134,8 @@ class Equation:
 
     def operator(self) -> Operator:
         """A new matrix and solver for the derivative to the state."""
-        return Operator(self._jacobian, self.bcs, self._options)
+        # of a scheme in time each matrix has many right-hand sides
+        return Operator(self._jacobian, self.bcs, self._options, few=self._to_previous is None)
 
     def operator_depends_on(self, *coefficients: Coefficient) -> bool:
         """Whether the derivative to the state changes with any of the functions and constants."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import sum_over_ranks
+from invsamp.solvers.fem.field_contract import grids_of
 from invsamp.solvers.foreign import Form
 from invsamp.solvers.forward_model import checked_product, checked_theta, seconds_per_evaluation
 from invsamp.solvers.pde import access
@@ -44,6 +45,8 @@ class PdeModel:
         Names of the unknowns; theta's columns, a vector taking several.
     sizes : tuple of int
         Columns of each.
+    grids : dict of str
+        Digests of the meshes at whose nodes unknowns are the values, by name.
     n_observations : int
     comm : communicator
         That of the mesh.
@@ -53,6 +56,7 @@ class PdeModel:
         equation = problem.equation
         self.problem, self.equation, self.sensors, self.numbers = problem, equation, sensors, numbers
         self.parameters, self.sizes = equation.unknowns.names, equation.unknowns.sizes
+        self.grids = grids_of(*(getattr(part, "field", None) for part in equation.unknowns.parts))
         self.comm = equation.comm
         self.n_observations = len(numbers) * sensors.count
         self._dofs = int(equation.space.dofmap.index_map.size_global * equation.space.dofmap.index_map_bs)

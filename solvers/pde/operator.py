@@ -9,10 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import compiled, load, petsc_vector
-from invsamp.solvers.foreign import DirichletBC, Form, Vec
+from invsamp.solvers.foreign import DirichletBC, Form, Solver, Vec
 
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
 DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
+#: Conjugate gradients with multigrid, for symmetric matrices that are large: by hypre, or by PETSc itself.
+MULTIGRID = {"ksp_type": "cg", "ksp_rtol": 1e-12, "ksp_max_it": 200}
+#: Unknowns from which multigrid takes less than a direct solve, where a matrix is used for few right-hand sides.
+LARGE = 50_000
 #: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
 #: after rounding, and SuperLU_DIST was seen to solve with the matrix itself instead of its transpose.
 LARGEST_RESIDUAL = 1e-3
@@ -33,21 +37,28 @@ class Operator:
     form : compiled bilinear form
     boundary_conditions : sequence of DirichletBC
         Their rows and columns are the identity's.
-    options : mapping of str
-        PETSc's options of the solver; `DIRECT` by default.
+    options : mapping of str, optional
+        PETSc's options of the solver. By default `DIRECT`; and `MULTIGRID` for a matrix of `LARGE` size that is
+        symmetric and meant for few right-hand sides, unless that does not converge.
+    few : bool
+        Whether each matrix is meant for few right-hand sides.
     """
 
     def __init__(
-        self, form: Form, boundary_conditions: Sequence[DirichletBC], options: Mapping[str, object] | None = None
+        self,
+        form: Form,
+        boundary_conditions: Sequence[DirichletBC],
+        options: Mapping[str, object] | None = None,
+        few: bool = False,
     ) -> None:
         x = load()
         self._form, self._bcs = compiled(form), list(boundary_conditions)
         self._matrix = x.petsc.create_matrix(self._form)
         self._comm = self._matrix.comm.tompi4py()
-        self._solver = x.PETSc.KSP().create(self._matrix.comm)
-        self._solver.setOperators(self._matrix)
+        self._large = options is None and few and self._matrix.getSize()[0] >= LARGE
+        self._solvers: dict[str, Solver] = {}
         self._options = dict(DIRECT if options is None else options)
-        self._configure(self._options)
+        self._solver = self._configured(self._options)
         self._held: list[Array] | None = None
         self._symmetric = False
 
@@ -81,6 +92,8 @@ class Operator:
             if not math.isfinite(self._matrix.norm()):
                 return False
             self._symmetric = self._equals_transpose()
+            multigrid = self._large and self._symmetric
+            self._solver = self._configured(multigrid_options() if multigrid else self._options)
             self._solver.setOperators(self._matrix)
             self._solver.setUp()
         except x.PETSc.Error as error:
@@ -98,6 +111,22 @@ class Operator:
 
         A verified solve has failed, too, if its residual is too large.
         """
+        if self._tried(right, out, transposed, verified):
+            return True
+        direct = self._configured(self._options)
+        if self._held is None or self._solver == direct:
+            return False
+        # multigrid did not converge: the matrix may be indefinite
+        self._solver = direct
+        try:
+            self._solver.setOperators(self._matrix)
+            self._solver.setUp()
+        except load().PETSc.Error:
+            return False
+        return self._tried(right, out, transposed, verified)
+
+    def _tried(self, right: Vec, out: Vec, transposed: bool, verified: bool) -> bool:
+        """One attempt, by the present solver."""
         x = load()
         solution = petsc_vector(out)
         try:
@@ -134,21 +163,33 @@ class Operator:
         residual.destroy()
         return bool(wrong)
 
-    def _configure(self, options: Mapping[str, object]) -> None:
+    def _configured(self, options: Mapping[str, object]) -> Solver:
+        """The solver with these options, made once."""
         x = load()
         key = repr(sorted(options.items()))
+        if key in self._solvers:
+            return self._solvers[key]
+        solver = x.PETSc.KSP().create(self._matrix.comm)
+        solver.setOperators(self._matrix)
         if key not in _prefixes:
             _prefixes[key] = f"invsamp_pde_{len(_prefixes)}_"
             database = x.PETSc.Options()
             for name, value in options.items():
                 database[_prefixes[key] + name] = value
-        self._solver.setOptionsPrefix(_prefixes[key])
+        solver.setOptionsPrefix(_prefixes[key])
         self._matrix.setOptionsPrefix(_prefixes[key])
         try:
-            self._solver.setFromOptions()
+            solver.setFromOptions()
         except x.PETSc.Error as error:
             raise ValueError(
                 f"solver_options must be options that PETSc knows, got {dict(options)} ({error})"
             ) from None
         # what is not a setting of the solver itself, MUMPS's own say, is read when it factors: the entries stay
-        self._solver.setErrorIfNotConverged(False)
+        solver.setErrorIfNotConverged(False)
+        self._solvers[key] = solver
+        return solver
+
+
+def multigrid_options() -> dict[str, object]:
+    """`MULTIGRID`, by hypre where PETSc has it."""
+    return MULTIGRID | {"pc_type": "hypre" if load().PETSc.Sys.hasExternalPackage("hypre") else "gamg"}

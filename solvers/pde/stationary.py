@@ -36,8 +36,9 @@ class StationaryProblem(PdeProblem):
         Their values may be unknowns too.
     newton : NewtonSettings, optional
     solver_options : mapping of str, optional
-        PETSc's options for the linear solves; by default a direct solve by MUMPS (`DIRECT`). Where the matrix is not
-        symmetric, gradients need solves with its transpose: where a solver has none that is right, they are NaN.
+        PETSc's options for the linear solves; by default multigrid for large symmetric matrices, and a direct solve by
+        MUMPS (`DIRECT`) for all others. Where the matrix is not symmetric, gradients need solves with its transpose:
+        where a solver has none that is right, they are NaN.
 
     Raises
     ------

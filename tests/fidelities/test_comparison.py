@@ -258,5 +258,5 @@ def test_a_run_of_another_problem(draw):
 
 
 def test_part_of_the_data_frame():
-    with pytest.raises(ValueError, match="part must be 'levels' or 'pairs'"):
+    with pytest.raises(ValueError, match="part must be one of 'levels', 'pairs'"):
         compare(target(), normals(20)).to_dataframe("rungs")

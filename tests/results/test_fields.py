@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.solvers.fem.box import box
 from invsamp.solvers.fem.fields import Constant, LogField, Modes, PerRegion, Sum
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 
@@ -87,6 +88,48 @@ def test_maps_show_mean_sd_truth_and_probability(run: iv.Run) -> None:
     # on cells, each quadrangle is two triangles of one value
     flat = run.plot_field(FIELD, mesh, on="cells").axes[0].collections[0].get_array()
     np.testing.assert_allclose(flat, np.tile(run.field(FIELD, mesh, on="cells").mean, 2))
+
+
+@pytest.fixture(scope="module")
+def posed() -> iv.Run:
+    """A run that has draws of its prior."""
+    prior = iv.Prior(z=iv.Normal(0, 1, shape=2), c=iv.Normal(0, 0.5))
+    model = iv.with_jacobian(lambda t: t, lambda t: np.broadcast_to(np.eye(3), (len(t), 3, 3)))
+    posterior = iv.Posterior(prior, model, np.zeros(3), iv.GaussianNoise(0.1))
+    with pytest.warns(UserWarning):
+        return iv.sample(posterior, iv.mala(0.1), draws=20, warmup=10, chains=2, seed=1, progress=False)
+
+
+def test_the_prior_is_shown_beside_it_and_draws(posed: iv.Run) -> None:
+    mesh = unit_square(3)
+    before = posed.field(FIELD, mesh, of="prior")
+    assert (before.sd > 1.5 * posed.field(FIELD, mesh).sd).all()
+    figure = posed.plot_field(FIELD, mesh, samples=2, prior=True, truth=TRUTH)
+    maps = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
+    assert list(maps)[2:] == ["field: posterior sd", "field: prior sd", "field: draw 1", "field: draw 2"]
+    np.testing.assert_allclose(maps["field: prior sd"].collections[0].get_array(), before.sd)
+    limits = [maps[f"field: {name} sd"].collections[0].get_clim() for name in ("prior", "posterior")]
+    assert limits[0] == limits[1] == (0.0, before.sd.max())
+
+
+def test_a_run_without_draws_of_the_prior_says_so(run: iv.Run) -> None:
+    with pytest.raises(ValueError, match="of must be 'posterior': the run has no draws of the prior"):
+        run.field(FIELD, unit_square(2), of="prior")
+
+
+def test_on_a_line_it_is_a_curve_and_in_space_a_file(run: iv.Run, tmp_path: Path) -> None:
+    field = Modes("z", lambda x: np.stack([x[:, 0], 1.0 + 0.0 * x[:, 0]], axis=1), count=2)
+    axes = run.plot_field(field, box(5), truth={"z": [1.0, 0.0]}, samples=1, sensors=[[0.5]]).axes[0]
+    curves = {line.get_label(): line.get_ydata() for line in axes.lines}
+    np.testing.assert_allclose(curves["posterior mean"], run.field(field, box(5)).mean)
+    np.testing.assert_allclose(curves["truth"], np.linspace(0, 1, 6))
+    cube = box((2, 2, 2))
+    with pytest.raises(ValueError, match="mesh must have one or two dimensions, got 3"):
+        run.plot_field(field, cube)
+    run.field(field, cube).write(tmp_path / "field.vtu")
+    read = meshio.read(tmp_path / "field.vtu")
+    np.testing.assert_array_equal(read.cells_dict["tetra"], cube.cells)
+    np.testing.assert_allclose(read.point_data["mean"], run.field(field, cube).mean)
 
 
 def test_fields_per_region_are_asked_for_on_cells(run: iv.Run) -> None:

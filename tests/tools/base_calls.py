@@ -34,7 +34,7 @@ GIVEN = _words(
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
     "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
-    "Levels Setting MaternField"
+    "Levels Setting MaternField BesovField SensorDesign ApproximationError"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(

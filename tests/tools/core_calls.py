@@ -19,6 +19,7 @@ from scipy import stats
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
 from invsamp.domains.saved import from_dict
+from invsamp.identifiability import choose_sensors
 from invsamp.solvers.fem.fields import Constant
 from invsamp.solvers.fem.mesh import unit_square
 
@@ -246,6 +247,8 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.among_data": Call(posterior.among_data, {"y": np.zeros((len(theta), 3))}, {"fidelity": {"none"}}),
         "Posterior.alone": Call(posterior.alone, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.unknown_names": Call(posterior.unknown_names, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.input_shapes": Call(posterior.input_shapes, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.given": Call(posterior.given, {"theta": theta, "fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.unknowns": Call(posterior.unknowns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
@@ -269,6 +272,9 @@ def posing_calls() -> dict[str, Call]:
             iv.profile,
             {"problem": posterior, "of": "likelihood", "level": 0.5, "max_evaluations": 50, "seed": 1},
             {"of": {"text"}},
+        ),
+        "identifiability.choose_sensors": Call(
+            choose_sensors, {"posterior": posterior, "count": 2, "at": None, "seed": 1}, {"parameters": {"none"}}
         ),
         "information": Call(iv.information, {"posterior": posterior, "at": None, "datasets": 10, "seed": 1}),
         "identifiability.Information.standard_deviations": Call(
@@ -462,6 +468,8 @@ def runs_calls() -> dict[str, Call]:
     plan = {"replicates": 2, "ranks": 3, "draws": 5, "warmup": 5, "seed": 1, "progress": False}
     longer = quiet(iv.sample, posterior, iv.mala(0.1), draws=20, warmup=0, seed=1, progress=False)
     calibration = quiet(iv.calibrate, posterior, iv.mala(0.1), **plan)
+    emulation = {"batch": 4, "descents": 2, "draws": 20, "chains": 2, "seed": 1, "progress": False}
+    emulated = quiet(iv.emulate, posterior, 24, **emulation)
     profiles = quiet(iv.profile, posterior, ["a"], seed=1)
     twice = iv.finite_differences(lambda theta: np.tile(theta, 2))
     plane = iv.Posterior(a_prior(), twice, np.zeros((2, 2)), iv.GaussianNoise(0.5))
@@ -489,6 +497,9 @@ def runs_calls() -> dict[str, Call]:
             {"posterior": posterior, "states": np.linspace(0.1, 1.0, 24).reshape(12, 2), "progress": False},
             {"states": {"none"}, "sampler": {"none"}},
         ),
+        "fidelities.approximation_error": Call(
+            iv.fidelities.approximation_error, {"posterior": posterior, "draws": 10, "seed": 1}
+        ),
         "fidelities.compare": Call(
             iv.fidelities.compare,
             {"posterior": posterior, "thetas": 12},
@@ -501,6 +512,17 @@ def runs_calls() -> dict[str, Call]:
         "fidelities.FidelityComparison.to_dataframe": Call(
             iv.fidelities.compare(posterior, 20).to_dataframe, {"part": "levels"}
         ),
+        "emulate": Call(
+            iv.emulate,
+            {"posterior": posterior, "simulations": 24} | emulation,
+            {"directory": {"text", "none"}, "executor": {"none"}},
+        ),
+        "emulation.EmulatedRun.certify": Call(emulated.certify, {"simulations": 8}),
+        "emulation.EmulatedRun.sample_exactly": Call(
+            emulated.sample_exactly, {"draws": 2, "chains": 2, "exchange_interval": 5, "seed": 1}
+        ),
+        "emulation.EmulatedRun.error_sd": Call(emulated.error_sd),
+        "emulation.EmulatedRun.plot_emulation": Call(emulated.plot_emulation),
         "calibrate": Call(
             iv.calibrate,
             {

@@ -30,7 +30,7 @@ NAMESPACES = tuple(
 )
 #: Packages whose ``__all__`` is what a user meets; of the ready problems it is the modules.
 PACKAGES = (
-    *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.identifiability", "invsamp.modes"),
+    *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.emulation", "invsamp.identifiability", "invsamp.modes"),
     *("invsamp.solvers.gradient_matching", "invsamp.solvers.fields", "invsamp.solvers.heat", "invsamp.solvers.ode"),
 )
 

@@ -28,11 +28,10 @@ from invsamp.problems import (
     robertson,
     trajectory,
 )
+from invsamp.solvers import fields as fields_on_meshes
 from invsamp.solvers import gradient_matching, heat, ode, poisson
 from invsamp.solvers.fem import fields, random_fields
 from invsamp.solvers.fem.mesh import Mesh, read_mesh, unit_square
-from invsamp.solvers.fields import Nodal
-from invsamp.solvers.fields import matern as matern_field
 from invsamp.solvers.gradient_matching.library import Entry, Term
 
 SBML = str(Path(__file__).parents[1] / "data" / "petab" / "test_suite" / "0001" / "_model.xml")
@@ -67,9 +66,13 @@ def fields_calls() -> dict[str, Call]:
         ),
         "random_fields.square_rule": Call(random_fields.square_rule, {"order": 2}),
         "fields.GaussianBump": Call(heat.GaussianBump),
-        "fields.Nodal": Call(Nodal, {"parameter": "u", "mesh": unit_square(2)}),
+        "fields.LogitField": Call(fields_on_meshes.LogitField, {"inner": "k"}, {"inner": field}),
+        "fields.SoftplusField": Call(fields_on_meshes.SoftplusField, {"inner": "k"}, {"inner": field}),
+        "fields.besov": Call(fields_on_meshes.besov, {"shape": (2, 2)}, {"shape": {"integer", "entries"}}),
+        "fields.extended": Call(fields_on_meshes.extended, {"mesh": unit_square(2), "margin": 0.5}),
+        "fields.Nodal": Call(fields_on_meshes.Nodal, {"parameter": "u", "mesh": unit_square(2)}),
         "fields.matern": Call(
-            matern_field,
+            fields_on_meshes.matern,
             {"mesh": unit_square(2), "range": 1.0},
             {
                 "range": {"real", "integer", "text"},
@@ -148,7 +151,7 @@ def equations_calls() -> dict[str, Call]:
             {
                 "initial": {"function", "entries", "repeated"},
                 "given": {"empty mapping", "mapping"},
-                "then": {"empty mapping"},
+                "then": {"empty mapping", "mapping"},  # the model knows the states, and says so
             },
         ),
         "ode.OdeModel": Call(

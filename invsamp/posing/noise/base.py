@@ -31,6 +31,8 @@ class Noise(ABC):
     wanted: ClassVar[str] = "finite"
     #: Whether each datum's term depends on its own y alone. Minibatches need that.
     independent: ClassVar[bool] = True
+    #: Whether the noise multiplies what would be seen without, which has to be positive.
+    multiplicative: ClassVar[bool] = False
 
     @property
     def quantities(self) -> Mapping[str, object]:

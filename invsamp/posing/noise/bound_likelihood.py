@@ -190,6 +190,14 @@ class BoundNoise:
             found[:, part.places] = np.where(np.isfinite(size), np.sign(part.data - seen) * size, np.nan)
         return found
 
+    @property
+    def multiplicative(self) -> npt.NDArray[np.bool_]:
+        """Which outputs (outputs,) are multiplied by their noise."""
+        found = np.zeros(self.outputs, dtype=bool)
+        for part in self._all:
+            found[part.places] = part.noise.multiplicative
+        return found
+
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What the misfit of these data should be; None where a part of the noise does not tell, or is unknown."""
         parts = self._parts

@@ -168,6 +168,7 @@ class LogNormalNoise(ScaleFamily):
     scale: npt.ArrayLike | str
     family: ClassVar[int] = likelihood_loops.LOG_NORMAL
     wanted: ClassVar[str] = "positive"
+    multiplicative: ClassVar[bool] = True
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""

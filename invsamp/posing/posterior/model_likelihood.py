@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.errors import ModelError
+from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.forward_models.guarded_model import ONE_THETA, GuardedModel, check_model, same_order
 from invsamp.posing.forward_models.log_density import LogDensity
@@ -35,6 +36,8 @@ class PosedModel:
         Which data these are, in C order; None: all.
     inputs : tuple of str
         Names of the columns that the model gets, fixed or not.
+    unknowns : tuple of str
+        Names of the parameters among these that are not fixed.
     """
 
     model: GuardedModel
@@ -42,6 +45,7 @@ class PosedModel:
     noise: BoundNoise
     among: Indices | None
     inputs: tuple[str, ...] = ()
+    unknowns: tuple[str, ...] = ()
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, tied columns included."""
@@ -88,7 +92,7 @@ def posed_model(
         raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
     arranged = shape if own[1] is None else None
     guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), arranged=arranged)
-    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(own_shapes))
+    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(own_shapes), tuple(free))
 
 
 def input_shapes(fidelity: str, model: object, bound: BoundNoise, prior: Prior) -> dict[str, tuple[int, ...]]:
@@ -143,6 +147,7 @@ def _names(fidelity: str, model: object, bound: BoundNoise, prior: Prior) -> lis
     free = [name for name in names if name not in prior.fixed and name not in prior.tied]
     prior.check_names(f"forward[{fidelity!r}].parameters", free)
     _check_sizes(fidelity, getattr(model, "sizes", ()), names, prior)
+    _check_grids(fidelity, getattr(model, "grids", {}), prior)
     return list(names)
 
 
@@ -154,6 +159,18 @@ def _check_sizes(fidelity: str, sizes: Sequence[int], names: Sequence[str], prio
             wanted = f"shape={size}" if size > 1 else "one number"
             raise ValueError(
                 f"prior must give {name!r} {wanted}, as forward[{fidelity!r}] takes it, got {given} entries"
+            )
+
+
+def _check_grids(fidelity: str, grids: Mapping[str, str], prior: Prior) -> None:
+    """Where a parameter has its values at the nodes of a mesh, for both, it is the same mesh."""
+    for name in prior.fields:
+        distribution = prior.distributions[name]
+        own = getattr(distribution.field, "grid", None) if isinstance(distribution, FieldDistribution) else None
+        if own is not None and grids.get(name, own) != own:
+            raise ValueError(
+                f"prior must have {name!r} on the mesh on which forward[{fidelity!r}] takes it, got a field of another "
+                "mesh: give Nodal(...) the mesh of the field"
             )
 
 

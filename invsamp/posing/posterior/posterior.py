@@ -319,6 +319,15 @@ class Posterior:
         """Columns of theta that a fidelity's model gets, in its order; those of what is tied stand behind them."""
         return self._posed[self._fidelity(fidelity)].columns
 
+    def input_shapes(self, fidelity: str | None = None) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of all that a fidelity's model gets, fixed or not."""
+        name = self._fidelity(fidelity)
+        return input_shapes(name, self.forward[name], self._noises()[name][0], self.prior)
+
+    def unknown_names(self, fidelity: str | None = None) -> tuple[str, ...]:
+        """Names of what a fidelity's model gets and is not fixed, in the order of `columns`."""
+        return self._posed[self._fidelity(fidelity)].unknowns
+
     def given(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """What a fidelity's model gets (batch, p) of theta (batch, dimension), with what is tied to it and fixed."""
         name, points = self._fidelity(fidelity), widened(self.prior, self._theta(theta))

@@ -9,7 +9,9 @@ import pytest
 
 import invsamp as iv
 from invsamp.solvers import fields
-from invsamp.solvers.fem.mesh import unit_square
+from invsamp.solvers.fem.fields import Sum
+from invsamp.solvers.fem.mesh import Mesh, unit_square
+from invsamp.solvers.poisson import PoissonEquation
 
 MESH = unit_square(4)
 
@@ -87,6 +89,22 @@ class TestPosterior:
         prior = PRIORS[name]()
         assert pickle.loads(pickle.dumps(prior)) == prior
         assert prior.fields == ("u",)
+
+
+def test_a_field_of_another_mesh_is_refused():
+    """Of as many nodes, where sizes do not tell."""
+    other = Mesh(MESH.points[::-1].copy(), 24 - MESH.cells)
+
+    def posed_on(mesh, *others):
+        conductivity = fields.LogField(Sum(fields.Nodal("u", mesh), *others))
+        model = PoissonEquation(mesh=MESH, conductivity=conductivity).observe([[0.5, 0.5]])
+        return iv.Posterior(PRIORS["known"](), {"fine": model}, [0.1], iv.GaussianNoise(0.1))
+
+    posed_on(MESH)
+    with pytest.raises(ValueError, match=r"prior must have 'u' on the mesh on which forward\['fine'\] takes it"):
+        posed_on(other)
+    with pytest.raises(ValueError, match="'u' must have its values at the nodes of one mesh, got two meshes"):
+        posed_on(other, fields.SoftplusField(fields.Nodal("u", MESH)))
 
 
 def test_what_depends_on_what_is_printed():

@@ -204,7 +204,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     [
         (lambda: unit_square(1), "cells must be an integer >= 2, got 1"),
         (lambda: unit_square(4.0), "cells must be an integer >= 2, got 4.0"),
-        (lambda: Mesh(np.eye(3), [[0, 1, 2]]), r"points must have shape \(n, 2\), got \(3, 3\)"),
+        (lambda: Mesh(np.eye(3), [[0, 1, 2]]), r"cells must have shape \(k, 4\), got \(1, 3\)"),
         (lambda: Mesh(CORNERS, [[0, 1, 3]]), "cells must lie between 0 and 2, got 0 to 3"),
         (lambda: Mesh(CORNERS, [[0, 1]]), r"cells must have shape \(k, 3\), got \(1, 2\)"),
         (lambda: Mesh(CORNERS, [[0.0, 1.0, 2.0]]), "cells must be integers, got"),

@@ -43,7 +43,7 @@ def test_equal_layouts_are_equal_and_say_what_they_are():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: point_sensors([0.5, 0.5]), r"points must have shape \(n_sensors, 2\), got \(2,\)"),
+        (lambda: point_sensors([0.5, 0.5]), r"points must have shape \(n_sensors, d\), got \(2,\)"),
         (lambda: point_sensors(np.empty((0, 2))), "points must have at least one entry"),
         (lambda: point_sensors([[0.5, np.nan]]), r"points must be finite numbers, got nan at index \(0, 1\)"),
         (lambda: region_averages([]), "regions must be a sequence of names or predicates of at least one entry"),

@@ -277,9 +277,8 @@ def lone(**settings):
     [
         (lambda: equation().observe([[0.5, 1.2]]), r"sensors must lie in the mesh, got \[0.5, 1.2\]"),
         (lambda: equation().observe([[0.5, np.nan]]), "sensors must be finite numbers"),
-        (lambda: equation().observe([0.5, 0.5]), r"sensors must have shape \(n_sensors, 2\), got \(2,\)"),
-        (lambda: equation().observe(SENSORS, times=[0.004]), "times must be multiples of the time step"),
-        (lambda: equation().observe(SENSORS, times=[0.06]), "multiples of the time step 0.005 up to .* 0.03, got 0.06"),
+        (lambda: equation().observe([0.5, 0.5]), r"sensors must have shape \(n_sensors, d\), got \(2,\)"),
+        (lambda: equation().observe(SENSORS, times=[0.06]), "times must lie between 0 and the end time 0.03, got 0.06"),
         (lambda: equation().observe(SENSORS, times=[]), "times must have at least one entry"),
         (lambda: equation().observe(SENSORS)(np.ones((3, 3))), r"theta must have shape \(batch, 2\), got \(3, 3\)"),
         (lambda: equation().observe(SENSORS).rows(CENTERS, [[0], [1], [2], [3]]), "indices must lie between 0 and 2"),

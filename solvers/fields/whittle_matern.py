@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from invsamp.arguments import array, generator, instance, integer, one_of, real, shown, text
+from invsamp.arguments import array, generator, integer, one_of, real, shown, text
 from invsamp.solvers.fem.contract import Array
+from invsamp.solvers.fem.foreign_mesh import as_mesh
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fields.coloring import MaternColoring
 from invsamp.solvers.fields.operator import ROBIN, Assembled, Power, fraction_of
@@ -25,7 +26,7 @@ Scale = float | str
 
 
 def matern(
-    mesh: Mesh,
+    mesh: Given,
     range: Scale,
     sd: Given = 1.0,
     smoothness: float = 1.0,
@@ -46,14 +47,14 @@ def matern(
 
     Parameters
     ----------
-    mesh : Mesh
-        Of `invsamp.solvers.fem.mesh`, in d dimensions.
+    mesh : Mesh, or a mesh of scikit-fem or dolfinx
+        In one to three dimensions d. That of `extended` reaches beyond an equation's.
     range : float, > 0, or str
         Distance at which the correlation has fallen to about 0.14, in the unit of the mesh; twice the ``length`` of
         `invsamp.solvers.fem.random_fields.Matern`. A str names an unknown of the prior, or is a formula of names.
     sd : float, > 0, or str; or array (n,), or function of points (n, d)
         Standard deviation at a point. A str as for ``range``.
-    smoothness : float in (0, 10]
+    smoothness : float in (0, 7]
         :math:`\nu`: the field is less than :math:`\nu` times differentiable. Where :math:`\alpha` is even, as for 1 in
         the plane, a draw takes one solve for each half of it; otherwise a rational function takes ten more, with a
         relative error of the operator's power below 0.001.
@@ -97,9 +98,9 @@ def matern(
     >>> prior.dimension
     81
     """
-    instance("mesh", mesh, Mesh, "a Mesh, such as unit_square(32)")
+    mesh = as_mesh("mesh", mesh)
     size = len(mesh.points)
-    nu = real("smoothness", smoothness, above=0, most=10)
+    nu = real("smoothness", smoothness, above=0, most=7)
     one_of("boundary", boundary, ("robin", "neumann"))
     names: dict[str, str] = {}
     if isinstance(range, str):
@@ -180,6 +181,11 @@ class MaternField:
         for values in (self.sd, self.mean, self.tensor):
             found.update(b"none" if values is None else np.ascontiguousarray(values).tobytes())
         return found.hexdigest()
+
+    @property
+    def grid(self) -> str:
+        """Digest of the mesh."""
+        return self.mesh.digest
 
     @property
     def size(self) -> int:

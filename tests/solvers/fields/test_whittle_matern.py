@@ -9,8 +9,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from invsamp.solvers import fields
+from invsamp.solvers.fem.box import box
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.random_fields import Matern
+from invsamp.solvers.fields.rational import fractional_power, inverse_power_sum
 
 SETTINGS = {
     "plain": {"range": 0.3},
@@ -198,3 +200,46 @@ class TestNodal:
         half = Mesh([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1, 2]])
         with pytest.raises(ValueError, match="the field 'u' must be on a mesh that covers where it is used"):
             fields.Nodal("u", half).at(unit_square(2).points)
+
+
+@pytest.mark.parametrize(("smoothness", "bound"), [(0.5, 0.012), (1.5, 0.004)])
+def test_on_a_line_the_covariance_is_materns(smoothness, bound):
+    """Between the node in the middle and those within a quarter of the line."""
+    mesh = box(160)
+    found = covariance(fields.matern(mesh, range=0.3, smoothness=smoothness))[80, 40:121]
+    exact = Matern(smoothness, 0.15)(mesh.points[[80]], mesh.points[40:121])[0]
+    assert np.abs(found - exact).max() < bound
+
+
+def test_around_a_mesh_the_variance_is_the_same_everywhere():
+    """Of an unknown range, which is not scaled; Robin's condition on the mesh itself is off by more than 0.1."""
+    mesh = unit_square(24)
+    spread = {}
+    for name, on in (("around", fields.extended(mesh, 0.4)), ("itself", mesh)):
+        variance = fields.matern(on, "r").pointwise_sd(range=0.4) ** 2
+        inside = ((on.points > -1e-9) & (on.points < 1 + 1e-9)).all(axis=1)
+        spread[name] = np.ptp(variance[inside])
+    assert spread["around"] < 0.01 and spread["itself"] > 0.1
+
+
+def test_in_space_the_sd_is_that_given():
+    field = fields.matern(box((5, 5, 5)), range=0.7, sd=1.5)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance(field))), 1.5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.5, 8.0])
+def test_powers_are_sums_of_resolvents(alpha):
+    """Of diagonals: relative to the largest eigenvalue's inverse, for the eigenvalues of an operator in the plane."""
+    x = np.geomspace(1.0, 1e4, 500)
+    shifts, weights = inverse_power_sum(alpha, 1e4, 2)
+    assert np.abs(((weights / (x[:, None] + shifts)).sum(axis=1) - x**-alpha) * x).max() < 1e-3
+    assert (shifts > -1.0).all()
+
+
+@pytest.mark.parametrize("s", [0.1, 0.25, 0.5, 0.75, 0.9])
+def test_fractional_powers_have_their_relative_error_and_zeros(s):
+    x = np.geomspace(1.0, 1e5, 777)
+    power = fractional_power(s, 1e5)
+    assert np.abs(power(x) * x**s - 1).max() < 1.1e-3
+    product = power.constant * ((x[:, None] + power.zeros) / (x[:, None] + power.poles)).prod(axis=1)
+    np.testing.assert_allclose(product, power(x), rtol=1e-12)

@@ -1,0 +1,140 @@
+r"""A check of an emulated posterior by simulations at its draws.
+
+With the emulated density q and the true one p the weights :math:`w = p / q` of draws of q make them draws of p (Owen
+2013, "Monte Carlo theory, methods and examples", section 9.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from invsamp.diagnostics import weights
+from invsamp.diagnostics.tails import pareto_shape
+from invsamp.protocols import Array
+from invsamp.results.run import Run
+
+#: Efficiency of the weights below which the emulator is found wrong, and the shape of their tail above which.
+LEAST_EFFICIENCY, MOST_SHAPE = 0.7, 0.7
+#: Efficiency above which the tail does not matter: its shape says nothing of the size of the weights' differences.
+NEARLY_EXACT = 0.9
+#: Changes of means, in sds and in standard errors, above which the emulator is found wrong.
+MOST_SHIFT, ERRORS = 0.1, 3.5
+
+
+@dataclass(frozen=True)
+class Certificate:
+    r"""What simulations at draws of an emulated posterior say.
+
+    Attributes
+    ----------
+    simulations, failed : int
+        Made, and failed.
+    efficiency : float
+        Effective draws for each draw, :math:`(\sum w)^2 / (n \sum w^2)`: 1 where the emulator is exact.
+    pareto_k : float
+        Shape of the tail of the weights (Vehtari and others 2024, Journal of Machine Learning Research 25, 72): below
+        0.7 weighted means can be trusted.
+    log_weight_sd : float
+        Sd of the emulator's error in energy.
+    shifts : dict of str to float
+        By how much weighted means differ from those of the draws, in sds.
+    shift_errors : dict of str to float
+        Standard errors of these.
+    once : float
+        Share of the modes found to which a single descent had come.
+    run : Run
+        The draws with their weights: of the posterior of the simulator itself.
+    """
+
+    simulations: int
+    failed: int
+    efficiency: float
+    pareto_k: float
+    log_weight_sd: float
+    shifts: dict[str, float]
+    shift_errors: dict[str, float]
+    once: float
+    run: Run = field(repr=False)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the emulator, in words."""
+        found = []
+        if self.failed:
+            found.append(
+                f"{self.failed} of {self.simulations} simulations failed at draws of the emulated posterior: the "
+                "region where the simulator fails cuts its mass. Go on with more simulations"
+            )
+        if self.efficiency < LEAST_EFFICIENCY:
+            found.append(
+                f"the weights have an efficiency of {self.efficiency:.2f}, not at least {LEAST_EFFICIENCY}: go on with "
+                "more simulations, or use the weighted draws, certificate.run"
+            )
+        if self.pareto_k > MOST_SHAPE and self.efficiency < NEARLY_EXACT:
+            found.append(
+                f"the weights have a heavy tail, Pareto k = {self.pareto_k:.2f}, not at most {MOST_SHAPE}: the "
+                "emulator misses a part of the posterior. Go on with more simulations"
+            )
+        for name, shift in self.shifts.items():
+            error = self.shift_errors[name]
+            if abs(shift) > max(MOST_SHIFT, ERRORS * error):
+                found.append(f"the mean of {name} is off by {shift:+.2f} sds ({error:.2f} standard error)")
+        return found
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong, as far as the check can see."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.simulations} simulations at draws of the emulated posterior: efficiency {self.efficiency:.2f}, "
+            f"Pareto k {self.pareto_k:.2f}, sd of the error in energy {self.log_weight_sd:.2g}",
+            *self.problems,
+        ]
+        lines.append(
+            "This check sees only what draws have visited: no mode and no tail that none of them has come to. "
+            f"Of the modes found, {self.once:.0%} were found by one descent alone; about as large a share of the "
+            "descents that one could make would come to modes that nobody knows."
+        )
+        return "\n".join(lines)
+
+
+def certificate(run: Run, theta: Array, log_weight: Array, once: float) -> Certificate:
+    """From draws (n, d), thinned so that they are independent, and the logs of their weights (n,)."""
+    good = np.isfinite(log_weight)
+    weight = weights.normalized(np.where(good, log_weight, -np.inf)) if good.any() else np.full(len(theta), np.nan)
+    spread, mean = theta.std(axis=0), theta.mean(axis=0)
+    apart = (weight - 1.0)[:, None] * (theta - mean) / spread
+    labels = run.labels
+    shifts, errors = apart.mean(axis=0), apart.std(axis=0, ddof=1) / np.sqrt(len(theta))
+    weighted = Run.from_arrays(
+        None,
+        run.shapes,
+        theta[None, None],
+        {},
+        {"sampler": "importance weights of an emulator's draws", "draws": len(theta), "chains": 1},
+        log_weight=log_weight[None],
+    )
+    return Certificate(
+        len(theta),
+        int((~good).sum()),
+        weights.effective(weight) / len(weight) if good.any() else 0.0,
+        _tail(weight),
+        float(log_weight[good].std()) if good.any() else np.inf,
+        dict(zip(labels, shifts.tolist(), strict=True)),
+        dict(zip(labels, errors.tolist(), strict=True)),
+        once,
+        weighted,
+    )
+
+
+def _tail(weight: Array) -> float:
+    """Pareto k of the largest weights: as many as Vehtari and others (2024) take."""
+    count = int(min(0.2 * len(weight), 3.0 * np.sqrt(len(weight))))
+    if count < 5 or not np.isfinite(weight).all() or np.ptp(weight) < 1e-3:
+        return 0.0
+    ordered = np.sort(weight)
+    return float(pareto_shape((ordered[-count:] - ordered[-count - 1])[None])[0])

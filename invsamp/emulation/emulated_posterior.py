@@ -1,0 +1,141 @@
+"""A posterior whose simulator is replaced by an emulator, with the emulator's uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.emulation.gaussian_process import GaussianProcess
+from invsamp.emulation.inputs import Inputs, given
+from invsamp.emulation.likelihood import EmulatedLikelihood
+from invsamp.emulation.outputs import Components
+from invsamp.emulation.success import SuccessRegion
+from invsamp.posing.forward_models.guarded_model import GuardedModel
+from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, VectorJacobianProduct
+
+#: Name of the fidelity.
+EMULATOR = "emulator"
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """What is known of a simulator's outputs.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    center, whitening : ndarray, shape (p,), (p, p)
+        Standardized inputs are ``whitening @ (coordinates - center)``.
+    components : Components
+    process : GaussianProcess
+        Of the components, as functions of standardized inputs.
+    scales : ndarray, shape (k,)
+        Variances of the components' errors where the process has variance 1.
+    success : SuccessRegion
+        Where the simulator does not fail.
+    """
+
+    inputs: Inputs
+    center: Array
+    whitening: Array
+    components: Components
+    process: GaussianProcess
+    scales: Array
+    success: SuccessRegion
+
+    def standardized(self, coordinates: Array) -> Array:
+        """Standardized inputs (n, p) of coordinates."""
+        return np.asarray((coordinates - self.center) @ self.whitening.T)
+
+    def packed(self, natural: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Columns as `EmulatedLikelihood` takes them, at natural values (n, p), and what pulls slopes back."""
+        coordinates = self.inputs.encode(natural)
+        x = self.standardized(coordinates)
+        predicted = self.process.predict(x)
+        log_success, by_x = self.success.log_probability(x)
+
+        def pull_back(cotangent: Array) -> Array:
+            slope = predicted.pull_back(cotangent[:, :-2], cotangent[:, -2]) + cotangent[:, [-1]] * by_x
+            return np.asarray((slope @ self.whitening) * self.inputs.slopes(coordinates))
+
+        return np.column_stack([predicted.mean, predicted.variance, log_success]), pull_back
+
+
+class EmulatedModel:
+    """The emulator's mean as a forward model, for predictions."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self.parameters = emulator.inputs.names
+
+    def __call__(self, theta: Array) -> Array:
+        """Outputs (batch, m)."""
+        return self._emulator.components.decode(self._emulator.packed(theta)[0][:, :-2]).y
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Outputs (batch, m) and their vector-Jacobian product."""
+        packed, pull_back = self._emulator.packed(theta)
+        decoded = self._emulator.components.decode(packed[:, :-2])
+
+        def vjp(cotangent: Array) -> Array:
+            by_components = (cotangent * decoded.slope) @ self._emulator.components.rows.T
+            return pull_back(np.column_stack([by_components, np.zeros((len(theta), 2))]))
+
+        return decoded.y, vjp
+
+
+class _PackedModel:
+    """The emulator as a forward model of the columns that `EmulatedLikelihood` takes."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    def __call__(self, theta: Array) -> Array:
+        return self._emulator.packed(theta)[0]
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        return self._emulator.packed(theta)
+
+
+class EmulatedPosterior(Posterior):
+    """The posterior of an emulator: energies count its variance, predictions are its mean.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the simulator, its finest fidelity.
+    emulator : Emulator
+    uncertain : bool
+        Whether the emulator's variance counts.
+    """
+
+    def __init__(self, posterior: Posterior, emulator: Emulator, uncertain: bool = True) -> None:
+        fidelity = posterior.fidelities[-1]
+        alone = posterior.alone(fidelity).with_forward({EMULATOR: EmulatedModel(emulator)})
+        vars(self).update(vars(alone))
+        self.emulator, self.of = emulator, posterior
+        scales = emulator.scales if uncertain else np.zeros_like(emulator.scales)
+        noise = posterior._posed[fidelity].noise  # noqa: SLF001 (its base class)
+        self.likelihood = EmulatedLikelihood(noise, emulator.components, scales)
+
+    def potential(self, fidelity: str | None = None) -> PosteriorPotential:
+        """Energy, in positions, with the emulator's variance."""
+        posed = self._posed[self._fidelity(fidelity)]
+        model = GuardedModel(_PackedModel(self.emulator), self.likelihood.outputs, EMULATOR)
+        return PosteriorPotential(
+            self._sampled,
+            self.coordinates,
+            self.sampling_domain,
+            model,
+            posed.columns,
+            self.likelihood,  # type: ignore[arg-type]  # what an energy asks of a noise, it has
+        )
+
+    def misfit_errors(self, position: Array) -> Array:
+        """Sd (n,) of the misfit's error by the emulator at positions (n, dimension)."""
+        theta = self.to_theta(position)
+        packed = self.emulator.packed(given(self, theta))[0]
+        return np.asarray(np.sqrt(self.likelihood.error_variance(theta, packed)))

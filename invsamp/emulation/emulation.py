@@ -1,0 +1,95 @@
+"""An emulation from its first simulation to its last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.emulation.mode_search import Search, search
+from invsamp.emulation.outputs import OutputScale, output_scale
+from invsamp.emulation.population import Mode
+from invsamp.emulation.rounds import Fitted, Round, Rounds
+from invsamp.emulation.runs import Simulations, SpentError
+from invsamp.emulation.stopping import unmet
+from invsamp.protocols import Array
+
+#: Draws of the prior for scales and quasi-random points.
+PRIOR_DRAWS = 2000
+#: Relative change of the inputs of the simulation that is run again: equal ones would be looked up.
+AGAIN = 1e-9
+#: Noise of the simulator below this, in units of that of the data, is none.
+NEGLIGIBLE = 1e-5
+
+
+class Emulated(NamedTuple):
+    """What came of an emulation.
+
+    Attributes
+    ----------
+    search : Search
+    rounds : list of Round
+    fitted : Fitted
+        The last emulator, of all simulations.
+    unmet : list of str
+        What of the stopping rule was not met.
+    output_noise : float
+        Sd of the simulator's own noise, root mean square over outputs, in units of the noise of the data.
+    seconds : float
+        Of all but simulations.
+    """
+
+    search: Search
+    rounds: list[Round]
+    fitted: Fitted
+    unmet: list[str]
+    output_noise: float
+    seconds: float
+
+
+def emulated(
+    simulations: Simulations,
+    batch: int,
+    descents: int,
+    rng: np.random.Generator,
+    report: Callable[[str], None] = lambda line: None,
+) -> Emulated:
+    """Search for modes, then rounds until the stopping rule is met or the budget is spent."""
+    began = time.monotonic()
+    posterior = simulations.posterior
+    prior = posterior.sample_start(rng, PRIOR_DRAWS)
+    scale = output_scale(simulations.noise, posterior.to_theta(prior), rng)
+    inputs = simulations.inputs.coordinates.dimension
+    points = max(min(2 * batch, 4 * inputs + 4), 2 * inputs, descents)
+    found, _ = search(simulations, scale, prior, points, descents, rng)
+    report(f"{len(found.weighty)} mode(s) after {simulations.made} simulations")
+    modes = [Mode(one.position, one.covariance) for one in found.weighty]
+    noise = _noise(simulations, scale, found.minima[0].position)
+    rounds = Rounds(simulations, scale, modes, batch, rng)
+    made: list[Round] = []
+    fitted, missing = rounds.fit(), ["no round was made"]
+    while missing:
+        try:
+            made.append(rounds.advance(fitted))
+        except SpentError:
+            break
+        fitted = rounds.fit()
+        missing = unmet(made, noise * np.sqrt(simulations.noise.size))
+        report(f"round {len(made)}: {missing[0] if missing else 'the stopping rule is met'}")
+    return Emulated(found, made, fitted, missing, noise, time.monotonic() - began - simulations.seconds)
+
+
+def _noise(simulations: Simulations, scale: OutputScale, position: Array) -> float:
+    """Sd of the simulator's noise by one simulation that is run twice, root mean square over outputs."""
+    moved = position + AGAIN * np.maximum(np.abs(position), 1.0)
+    away = np.abs(simulations.coordinates - simulations.coordinates_at(position[None])).sum(axis=1)
+    first = simulations.outputs[int(np.argmin(away))]
+    try:
+        again = simulations.run(moved[None], "noise")[0]
+    except SpentError:
+        return 0.0
+    difference = scale.encode(again[None]) - scale.encode(first[None])
+    found = float(np.sqrt(0.5 * np.mean(np.square(difference))))
+    return found if found > NEGLIGIBLE else 0.0

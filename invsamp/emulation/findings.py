@@ -1,0 +1,126 @@
+"""What an emulation reports, and what it warns of."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from invsamp.emulation.emulation import Emulated
+from invsamp.emulation.rounds import Round
+from invsamp.emulation.runs import Simulations
+from invsamp.emulation.stopping import held_out
+from invsamp.posing.posterior.posterior import Posterior
+
+#: Errors this many times as large as the emulator says are reported.
+OVERCONFIDENT = 4.0
+#: Noise of the simulator, as a share of the noise of the data, that is reported.
+NOISY = 0.05
+#: An input whose effect on the outputs is below this, in sds of the noise over the prior, is ignored.
+IGNORED = 1e-6
+
+
+def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
+    """For ``run.report["emulation"]``, as JSON has it."""
+    search = emulated.search
+    noise = emulated.output_noise * np.sqrt(simulations.noise.size)
+    rounds = emulated.rounds
+    return {
+        "simulations": simulations.made,
+        "budget": simulations.budget,
+        "purposes": dict(Counter(simulations.purposes)),
+        "failed": int((~simulations.succeeded).sum()),
+        "waves": simulations.waves,
+        "simulation_seconds": simulations.seconds,
+        "overhead_seconds": emulated.seconds,
+        "stopped_by_rule": not emulated.unmet,
+        "unmet": emulated.unmet,
+        "components": len(emulated.fitted.emulator.scales),
+        "output_noise": emulated.output_noise,
+        "descents": search.descents,
+        "given_up": search.given_up,
+        "minima": [
+            {"energy": one.energy, "found": one.found, "weighty": any(one is other for other in search.weighty)}
+            for one in search.minima
+        ],
+        "rounds": [_told(one, held_out(rounds[: k + 1], noise)) for k, one in enumerate(rounds)],
+    }
+
+
+def _told(one: Round, held: float) -> dict[str, object]:
+    return {
+        "simulations": one.simulations,
+        "near": one.near,
+        "predicted": one.predicted,
+        "held_out": held if np.isfinite(held) else None,
+        "wide": one.wide,
+        "ratio": one.ratio if np.isfinite(one.ratio) else None,
+        "mean": one.mean.tolist(),
+        "sd": one.sd.tolist(),
+    }
+
+
+def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
+    """What is not to be trusted, in words."""
+    search, found = emulated.search, []
+    if emulated.unmet:
+        found.append(
+            f"the emulation has spent its budget of {simulations.budget} simulations before its stopping rule was met: "
+            f"{'; '.join(emulated.unmet)}. Give it more, simulations={2 * simulations.budget}"
+        )
+    if search.once:
+        found.append(
+            f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by one of "
+            f"{search.descents} descents alone: there may be others that none has found. descents="
+            f"{2 * search.descents} looks for more"
+        )
+    if search.given_up > search.descents // 2:
+        found.append(
+            f"{search.given_up} of {search.descents} descents did not come to a minimum with the others: they were "
+            "far above, or came to the end of the budget. descents= makes more"
+        )
+    if (
+        emulated.rounds
+        and (ratio := emulated.rounds[-1].ratio) > OVERCONFIDENT
+        and emulated.rounds[-1].predicted > 0.05
+    ):
+        found.append(
+            f"the emulator's errors were {ratio:.1f} times as large as it says in the last round: run.certify() checks "
+            "it"
+        )
+    failed = sum(one.failed for one in emulated.rounds[-2:])
+    if failed:
+        of = failed + sum(len(one.errors) for one in emulated.rounds[-2:])
+        found.append(
+            f"{failed} of the last {of} simulations at posterior draws failed: where the simulator fails, there is no "
+            "posterior mass, and the border is not known well. run.certify() says how much that matters"
+        )
+    if emulated.output_noise > NOISY:
+        found.append(
+            f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} sds of the "
+            "noise of the data. The emulator averages over that; a check by single simulations cannot"
+        )
+    return found
+
+
+def ignored_inputs(posterior: Posterior, simulations: Simulations, emulated: Emulated) -> list[str]:
+    """Names of inputs that change no output, as far as simulations say."""
+    emulator = emulated.fitted.emulator
+    base = emulator.center
+    spread = np.sqrt(np.diag(np.linalg.inv(emulator.whitening.T @ emulator.whitening)))
+    labels = []
+    names = [label for name in simulations.inputs.names for label in _labels(posterior, name)]
+    at = emulator.process.predict(emulator.standardized(base[None])).mean[0]
+    for k, label in enumerate(names):
+        moved = np.tile(base, (2, 1))
+        moved[:, k] += [-spread[k], spread[k]]
+        if np.abs(emulator.process.predict(emulator.standardized(moved)).mean - at).max() < IGNORED:
+            labels.append(label)
+    return labels
+
+
+def _labels(posterior: Posterior, name: str) -> list[str]:
+    from invsamp.posing.expressions.variable_names import labels
+
+    shapes = posterior.input_shapes()
+    return list(labels({name: shapes[name]}))

@@ -1,0 +1,165 @@
+r"""The likelihood of the data where outputs are emulated: the emulator's variance counts with the noise.
+
+With principal components c of the outputs, whose emulated values are uncertain by variances :math:`S_k`, slopes
+:math:`a_k` of the log-likelihood by them and a curvature b of the noise in its own units, the log-likelihood gains
+
+.. math:: \frac12 \sum_k \left[\frac{S_k a_k^2}{1 + b S_k} - \log(1 + b S_k)\right].
+
+That is the log of its mean over the emulator's error where the noise is Gaussian, and by Laplace elsewhere (the
+"marginal approximation" of Stuart and Teckentrup 2018, Mathematics of Computation 87, eq. (3.3)). Beyond
+:math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a straight line: where next to nothing is
+known, the likelihood is not taken for flat, or chains would leave for where the emulator is worth nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from invsamp.emulation.outputs import Components
+from invsamp.posing.noise.bound_likelihood import BoundNoise
+from invsamp.protocols import Array, ExpectedMisfit
+
+#: Of the differences of slopes in units of the noise, and of the noise's unknowns relative to their size.
+_STEP, _RELATIVE = 1e-3, 1e-5
+
+
+class EmulatedLikelihood:
+    """A noise as a posterior's energy takes it, of components in place of outputs.
+
+    What a model has to return are columns: k components, the factor of the emulator's variances, and the log of the
+    probability that the simulator does not fail.
+
+    Parameters
+    ----------
+    noise : BoundNoise
+        Of all outputs.
+    components : Components
+    scales : ndarray, shape (k,)
+        Variances of the components where that factor is 1; 0 where they are known.
+    """
+
+    independent = False
+
+    def __init__(self, noise: BoundNoise, components: Components, scales: Array) -> None:
+        self._noise, self._components, self._scales = noise, components, scales
+        self._fixed: float | None = None  # curvature of a noise without unknowns
+        self._columns: list[int] | None = None  # of theta, on which the curvature depends
+        self.names, self.size, self.outputs = noise.names, noise.size, len(scales) + 2
+        self._certain = not scales.any()
+
+    def observed(self, packed: Array) -> Array:
+        """Outputs (batch, m) of columns."""
+        return self._components.decode(packed[:, :-2]).y
+
+    def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
+        """As `invsamp.posing.noise.bound_likelihood.BoundNoise.accumulate`."""
+        known = np.isfinite(y).all(axis=1)
+        if not known.all():
+            value[~known] = np.nan
+            found = np.zeros(y.shape)
+            if known.any():
+                parts = value[known], slope[known]
+                found[known] = self.accumulate(theta[known], y[known], *parts)
+                value[known], slope[known] = parts
+            return found
+        components, factor = y[:, :-2], y[:, -2]
+        by_components = self._slopes(theta, components, value, slope)
+        value += y[:, -1]
+        found = np.column_stack([by_components, np.zeros(len(y)), np.ones(len(y))])
+        if not self._certain:
+            self._widen(theta, components, factor, by_components, value, slope, found)
+        return found
+
+    def cotangent(self, theta: Array, y: Array) -> Array:
+        """What `accumulate` returns."""
+        return self.accumulate(theta, y, np.zeros(len(y)), np.zeros(theta.shape))
+
+    def expected_misfit(self) -> ExpectedMisfit | None:
+        """As of the noise itself."""
+        return self._noise.expected_misfit()
+
+    def residuals(self, theta: Array, y: Array) -> Array:
+        """As of the noise itself, (batch, m)."""
+        return self._noise.residuals(theta, self.observed(y))
+
+    def error_variance(self, theta: Array, y: Array) -> Array:
+        """Variance (batch,) that the emulator's error gives the misfit."""
+        by_components = self._slopes(theta, y[:, :-2], np.zeros(len(y)), np.zeros(theta.shape))
+        variance, curvature = self._scales * y[:, [-2]], self._curvature(theta)[:, None]
+        return np.asarray((variance * np.square(by_components) + 0.5 * np.square(curvature * variance)).sum(axis=1))
+
+    def _slopes(self, theta: Array, components: Array, value: Array, slope: Array) -> Array:
+        """Slopes (batch, k) of the log-likelihood by components; adds it and those by theta, in place."""
+        decoded = self._components.decode(components)
+        by_y = self._noise.accumulate(theta, np.ascontiguousarray(decoded.y), value, slope)
+        return np.asarray((by_y * decoded.slope) @ self._components.rows.T)
+
+    def _widen(
+        self, theta: Array, components: Array, factor: Array, a: Array, value: Array, slope: Array, found: Array
+    ) -> None:
+        """Add what the variance of the emulator changes, in place."""
+        s, b = self._scales * factor[:, None], self._curvature(theta)[:, None]
+        large = b * s > 1.0
+        capped = np.where(large, 1.0, b * s)
+        pull = capped / (1.0 + capped) * a / b
+        loss = np.log1p(capped) + 0.5 * np.where(large, b * s - 1.0, 0.0)
+        loss_slope = 1.0 / (1.0 + capped)  # by b s
+        value += 0.5 * (pull * a - loss).sum(axis=1)
+        by_s = 0.5 * (np.where(large, 0.0, np.square(a / (1.0 + capped))) - b * loss_slope)
+        by_b = -0.5 * (np.square(pull) * np.where(large, 2.0, 1.0) + s * loss_slope).sum(axis=1)
+        found[:, -2] += by_s @ self._scales
+        size = np.abs(pull @ self._components.rows).max(axis=1, keepdims=True)
+        step = _STEP / np.maximum(size, 1e-12)
+        ends = []
+        for sign in (1.0, -1.0):
+            by_theta = np.zeros(slope.shape)
+            by_components = self._slopes(theta, components + sign * step * pull, np.zeros(len(value)), by_theta)
+            ends.append((by_components, by_theta))
+        found[:, :-2] += (ends[0][0] - ends[1][0]) / (2.0 * step)
+        slope += (ends[0][1] - ends[1][1]) / (2.0 * step)
+        for column in self._changing(theta[:1]):
+            move = _RELATIVE * np.maximum(np.abs(theta[:, column]), _RELATIVE)
+            shifted = [theta.copy(), theta.copy()]
+            shifted[0][:, column] += move
+            shifted[1][:, column] -= move
+            up, down = (self._curvature(one) for one in shifted)
+            slope[:, column] += by_b * (up - down) / (2.0 * move)
+
+    def _changing(self, theta: Array) -> list[int]:
+        """Columns of theta (1, dimension) on which the curvature depends."""
+        if self._columns is None:
+            moves = 1e-3 * np.maximum(np.abs(theta), 1e-3)
+            moved = theta + np.diag(moves[0])
+            changed = self._curvature(moved) != self._curvature(theta)
+            self._columns = np.flatnonzero(changed).tolist()
+        return self._columns
+
+    def _curvature(self, theta: Array) -> Array:
+        """The noise's curvature (batch,) in its units, mean over outputs by how much the emulator errs there."""
+        if not self._noise.independent:
+            return np.ones(len(theta))
+        if not self.names:
+            return np.full(len(theta), self._known(theta[:1]))
+        return self._of_noise(theta)
+
+    def _known(self, theta: Array) -> float:
+        if self._fixed is None:
+            self._fixed = float(self._of_noise(theta)[0])
+        return self._fixed
+
+    @cached_property
+    def _shifted(self) -> tuple[Array, Array]:
+        """Outputs a little above the data, and what slopes by them count, for `_of_noise`."""
+        weight = (self._scales[:, None] * np.square(self._components.rows)).sum(axis=0)
+        seen = np.isfinite(self._noise.data)
+        weight = np.where(seen, weight, 0.0) / weight[seen].sum()
+        data = np.where(seen, self._noise.data, self._components.scale.decode(self._components.mean[None]).y[0])
+        decoded = self._components.scale.decode(self._components.scale.encode(data) + _STEP)
+        return decoded.y, decoded.slope * weight / _STEP
+
+    def _of_noise(self, theta: Array) -> Array:
+        y, weight = self._shifted
+        by_y = self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy())
+        return np.asarray(np.maximum(-by_y @ weight, 1e-12))

@@ -1,0 +1,126 @@
+"""A linear model of the outputs about one simulation, and the energy that it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from invsamp.emulation.inputs import Inputs
+from invsamp.emulation.likelihood import EmulatedLikelihood
+from invsamp.emulation.outputs import Components, OutputScale
+from invsamp.posing.forward_models.guarded_model import GuardedModel
+from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
+from invsamp.posing.posterior.posterior import Posterior
+from invsamp.protocols import Array, VectorJacobianProduct
+
+#: Distance, in prior sds for each input, below which simulations are taken to be as near as can be.
+_NEAREST = 0.03
+#: Share of the mean weight that keeps a regression solvable.
+_RIDGE = 1e-8
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Outputs as a linear function of inputs, in units of the noise.
+
+    Attributes
+    ----------
+    inputs : Inputs
+    center : ndarray, shape (p,)
+        Coordinates of inputs.
+    eta : ndarray, shape (m,)
+        Outputs there.
+    jacobian : ndarray, shape (m, p)
+    """
+
+    inputs: Inputs
+    center: Array
+    eta: Array
+    jacobian: Array
+
+    def __call__(self, theta: Array) -> Array:
+        """Displacements (batch, p), and what `EmulatedLikelihood` takes beside components."""
+        away = self.inputs.encode(theta) - self.center
+        return np.column_stack([away, np.zeros((len(theta), 2))])
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """The same, and its vector-Jacobian product."""
+        coordinates = self.inputs.encode(theta)
+        slopes = self.inputs.slopes(coordinates)
+        packed = np.column_stack([coordinates - self.center, np.zeros((len(theta), 2))])
+        return packed, lambda cotangent: cotangent[:, :-2] * slopes
+
+
+def regressed(
+    inputs: Inputs, center: Array, eta: Array, points: Array, outputs: Array, spread: Array
+) -> tuple[LinearModel, Array]:
+    """The linear model through one simulation that fits all others best, the near ones most.
+
+    The error of a linear model grows with the square of the distance, so that weights are its inverse fourth power.
+
+    Parameters
+    ----------
+    center, eta : ndarray, shape (p,), (m,)
+        The simulation.
+    points, outputs : ndarray, shape (n, p), (n, m)
+        All simulations.
+    spread : ndarray, shape (p,)
+        Prior sds of the inputs.
+
+    Returns
+    -------
+    LinearModel
+    ndarray, shape (p,)
+        The direction about which the simulations say least, in prior sds: so long that they say as much as one at its
+        end would.
+    """
+    away = (points - center) / spread
+    distance = np.square(away).sum(axis=1)
+    weight = 1.0 / np.square(distance + _NEAREST**2)
+    weight[distance == 0.0] = 0.0
+    normal = (away * weight[:, None]).T @ away
+    values, vectors = np.linalg.eigh(normal)
+    values = values + _RIDGE * values.max() + 1e-300
+    slope = (vectors / values) @ vectors.T @ ((away * weight[:, None]).T @ (outputs - eta))
+    return LinearModel(inputs, center, eta, (slope / spread[:, None]).T), vectors[:, 0] / np.sqrt(values[0])
+
+
+def energy_of(posterior: Posterior, model: LinearModel, scale: OutputScale) -> PosteriorPotential:
+    """The energy, in positions, of a linear model."""
+    posed = posterior._posed[posterior.fidelities[-1]]  # noqa: SLF001
+    components = Components(scale, model.eta, np.ascontiguousarray(model.jacobian.T))
+    likelihood = EmulatedLikelihood(posed.noise, components, np.zeros(len(model.center)))
+    return PosteriorPotential(
+        posterior._sampled,  # noqa: SLF001
+        posterior.coordinates,
+        posterior.sampling_domain,
+        GuardedModel(model, len(model.center) + 2, "linear"),
+        posed.columns,
+        likelihood,  # type: ignore[arg-type]
+    )
+
+
+def minimized(
+    potential: PosteriorPotential, position: Array, lower: Array, upper: Array, iterations: int = 60
+) -> tuple[Array, float]:
+    """The least energy between bounds, and where it is."""
+
+    def energy(point: Array) -> tuple[float, Array]:
+        value, slope = potential.energy_and_gradient(point[None])
+        return (float(value[0]), slope[0]) if np.isfinite(value[0]) else (1e12, np.zeros_like(point))
+
+    bounds = list(zip(lower, upper, strict=True))
+    found = minimize(energy, position, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    return found.x, float(found.fun)
+
+
+def laplace(potential: PosteriorPotential, position: Array, spread: Array) -> Array:
+    """The covariance (d, d) of the Gaussian about a position; no direction is wider than about two prior sds."""
+    d, step = len(position), 1e-3 * spread
+    ends = np.concatenate([position + np.diag(step), position - np.diag(step)])
+    slopes = potential.energy_and_gradient(ends)[1]
+    hessian = (slopes[:d] - slopes[d:]) / (2.0 * step[:, None])
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(spread, spread))
+    return np.asarray((vectors / np.maximum(values, 0.3)) @ vectors.T * np.outer(spread, spread))

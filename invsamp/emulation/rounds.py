@@ -1,0 +1,172 @@
+"""Rounds of an emulation: fit, sample, choose the next batch, simulate, and see whether to stop."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.emulation.emulated_posterior import EmulatedPosterior, Emulator
+from invsamp.emulation.emulator_fit import fit_emulator
+from invsamp.emulation.gaussian_process import Hyperparameters
+from invsamp.emulation.outputs import OutputScale, output_scale
+from invsamp.emulation.population import CHAINS, Mode, Population, sampled, starts
+from invsamp.emulation.runs import Simulations
+from invsamp.emulation.search_points import energies
+from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
+from invsamp.protocols import Array
+
+#: Simulations count as near whose mean squared distance from a mode, for each input, is below this.
+NEAR = 16.0
+#: But there are at least so many of them for each input, and four more.
+LEAST_NEAR = 3
+#: Draws of the posterior from which the best points of the next batch are chosen, beside the wide ones.
+POOL = 64
+#: Energies up to this far above nearly all of the posterior's count as within it.
+WITHIN = 1.0
+
+
+class Round(NamedTuple):
+    """What a round found.
+
+    Attributes
+    ----------
+    simulations : int
+        Before its batch.
+    near : int
+        Simulations that the emulator has learned from.
+    predicted : float
+        Sd of the misfit's error by the emulator itself, over the posterior.
+    errors : ndarray
+        True energies of the batch's posterior draws, less those of the emulator.
+    wide : float
+        Largest error at the batch's other points, where their energy is one of the posterior's.
+    ratio : float
+        Root mean square of all errors in units of the emulator's own sds.
+    failed : int
+        Of the batch's posterior draws.
+    mean, sd : ndarray, shape (dimension,)
+        Of the emulated posterior, in positions.
+    settled : bool
+        Whether its chains agreed.
+    """
+
+    simulations: int
+    near: int
+    predicted: float
+    errors: Array
+    wide: float
+    ratio: float
+    failed: int
+    mean: Array
+    sd: Array
+    settled: bool
+
+
+class Fitted(NamedTuple):
+    """An emulator, its posterior, and draws."""
+
+    posterior: EmulatedPosterior
+    potential: PosteriorPotential
+    population: Population
+
+    @property
+    def emulator(self) -> Emulator:
+        """The emulator."""
+        return self.posterior.emulator
+
+
+class Rounds:
+    """The emulator as it learns.
+
+    Parameters
+    ----------
+    simulations : Simulations
+    scale : OutputScale
+    modes : list of Mode
+    batch : int
+    rng : Generator
+    """
+
+    def __init__(
+        self, simulations: Simulations, scale: OutputScale, modes: list[Mode], batch: int, rng: np.random.Generator
+    ) -> None:
+        self._runs, self._scale, self._batch, self._rng = simulations, scale, batch, rng
+        self._modes, self._draws = modes, starts(modes, np.ones(len(modes)), rng)
+        self._start = self._draws
+        self._hyperparameters: Hyperparameters | None = None
+
+    def fit(self) -> Fitted:
+        """An emulator of the simulations so far, and draws of its posterior."""
+        runs, posterior = self._runs, self._runs.posterior
+        inputs = runs.coordinates_at(self._draws)
+        center, covariance = inputs.mean(axis=0), np.atleast_2d(np.cov(inputs.T))
+        if runs.noise.names:
+            some = self._draws[self._rng.integers(len(self._draws), size=200)]
+            self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
+        near = self._near(covariance)
+        first = self._hyperparameters is None
+        emulator = fit_emulator(
+            runs, self._scale, near, center, covariance, self._hyperparameters, iterations=60 if first else 25
+        )
+        self._hyperparameters = emulator.process.hyperparameters
+        emulated = EmulatedPosterior(posterior, emulator)
+        potential = emulated.potential()
+        population = sampled(potential, self._modes, self._start, self._rng)
+        self._draws, self._modes = population.draws, population.modes
+        self._start = self._draws[self._rng.integers(len(self._draws), size=CHAINS)]
+        return Fitted(emulated, potential, population)
+
+    def advance(self, fitted: Fitted) -> Round:
+        """Choose a batch, simulate it, and compare."""
+        before, half = len(self._runs), self._batch // 2
+        position = self._next(fitted)
+        emulated, sd = fitted.potential.energy(position), fitted.posterior.misfit_errors(position)
+        outputs = self._runs.run(position, "emulator")
+        truth = energies(self._runs.posterior, position, outputs)
+        good = np.isfinite(truth)
+        error = np.where(good, truth - emulated, 0.0)
+        draws, others = np.arange(len(position)) < half, np.arange(len(position)) >= half
+        within = others & good & (truth < np.quantile(fitted.population.energy, 0.99) + WITHIN)
+        ratio = np.sqrt(np.mean(np.square(error[good] / np.maximum(sd[good], 1e-12)))) if good.any() else np.inf
+        some = fitted.population.draws[:: max(1, len(fitted.population.draws) // 500)]
+        predicted = np.minimum(fitted.posterior.misfit_errors(some), 1.0)
+        return Round(
+            before,
+            len(fitted.emulator.process.inputs),
+            float(np.sqrt(np.mean(np.square(predicted)))),
+            error[draws & good],
+            float(np.abs(error[within]).max(initial=0.0)),
+            float(ratio),
+            int((draws & ~good).sum()),
+            fitted.population.draws.mean(axis=0),
+            fitted.population.draws.std(axis=0),
+            fitted.population.settled,
+        )
+
+    def _near(self, covariance: Array) -> np.ndarray:
+        """Simulations that are within a few sds of the posterior of one of its modes."""
+        runs, p = self._runs, covariance.shape[0]
+        precision = np.linalg.pinv(covariance)
+        centers = runs.coordinates_at(np.array([mode.center for mode in self._modes]))
+        away = runs.coordinates[None] - centers[:, None]
+        distance = np.einsum("kni,ij,knj->kn", away, precision, away).min(axis=0) / p
+        good = runs.succeeded
+        least = min(LEAST_NEAR * p + 4, int(good.sum()))
+        return np.asarray(distance <= max(NEAR, float(np.sort(distance[good])[least - 1])))
+
+    def _next(self, fitted: Fitted) -> Array:
+        """Half draws of the posterior; half points of the largest variance among draws of its square root."""
+        draws, emulator = fitted.population.draws, fitted.emulator
+        chosen = [*draws[self._rng.integers(len(draws), size=self._batch // 2)]]
+        pool = np.concatenate([fitted.population.wide, draws[self._rng.integers(len(draws), size=POOL)]])
+        x = emulator.standardized(self._runs.coordinates_at(pool))
+        variance = emulator.process.predict(x).variance
+        taken = [*emulator.standardized(self._runs.coordinates_at(np.array(chosen)))]
+        while len(chosen) < self._batch:
+            # what is near a chosen point will be known
+            left = [1.0 - np.exp(-np.square(x - other).mean(axis=1)) for other in taken]
+            best = int(np.argmax(variance * np.prod(left, axis=0)))
+            chosen.append(pool[best])
+            taken.append(x[best])
+        return np.array(chosen)

@@ -1,0 +1,236 @@
+"""`emulate` from its first simulation to its check: right posteriors, warnings, resuming, and wrong arguments."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp.emulation.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulated_run import EmulatedRun
+from invsamp.errors import WrongShapeError
+
+MATRIX = np.random.default_rng(3).standard_normal((8, 3))
+DATA = np.array([0.4, -0.2, 1.0, 0.3, -0.7, 0.1, 0.5, -0.4])
+#: Draws that a test looks at; the run itself makes no simulations.
+DRAWS = {"draws": 250, "chains": 4, "progress": False}
+
+
+class Counted:
+    """A slightly curved model that counts its rows, and may end its process's run after some."""
+
+    def __init__(self, stop: int | None = None) -> None:
+        self.rows: list[bytes] = []
+        self.stop = stop
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        for row in theta:
+            if self.stop is not None and len(self.rows) >= self.stop:
+                raise KeyboardInterrupt
+            self.rows.append(row.tobytes())
+        return theta @ MATRIX.T + 0.1 * np.square(theta @ MATRIX.T)
+
+
+def posed(model: Callable[[np.ndarray], object], **options: object) -> iv.Posterior:
+    prior = iv.Prior(x=iv.Normal(0.0, 1.0, shape=3))
+    return iv.Posterior(prior, model, DATA, iv.GaussianNoise(0.3), **options)
+
+
+def quiet(target: iv.Posterior, *arguments: object, **options: object) -> EmulatedRun:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return iv.emulate(target, *arguments, **{**DRAWS, **options})
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[EmulatedRun]:
+    yield quiet(posed(Counted()), 90, seed=1)
+
+
+@pytest.fixture(scope="module")
+def truth() -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd by weighted draws of the posterior's Gaussian about its mode, exact energies."""
+    target, rng = posed(Counted()), np.random.default_rng(0)
+    precision = MATRIX.T @ MATRIX / 0.09 + np.eye(3)
+    center = np.linalg.solve(precision, MATRIX.T @ DATA / 0.09)
+    factor = 1.5 * np.linalg.cholesky(np.linalg.inv(precision))
+    noise = rng.standard_normal((200_000, 3))
+    theta = center + noise @ factor.T
+    log_weight = -target.potential().energy(theta) + 0.5 * np.square(noise).sum(axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    mean = weight @ theta
+    return mean, np.sqrt(weight @ np.square(theta - mean))
+
+
+def test_is_right_within_its_budget(run: EmulatedRun, truth: tuple[np.ndarray, np.ndarray]) -> None:
+    assert run.report["emulation"]["stopped_by_rule"]
+    assert run.report["emulation"]["simulations"] <= 90
+    theta = run.theta.reshape(-1, 3)
+    mean, sd = truth
+    # 1,000 draws with some 500 effective ones: 4.5 standard errors, and what the rule allows for
+    assert np.abs((theta.mean(axis=0) - mean) / sd).max() < 4.5 / np.sqrt(500) + 0.1
+    assert np.abs(theta.std(axis=0) / sd - 1.0).max() < 4.5 / np.sqrt(1000) + 0.05
+
+
+def test_is_certified_and_says_what_that_cannot_see(run: EmulatedRun) -> None:
+    found = run.certify(32)
+    assert found.passed, str(found)
+    assert found.efficiency > 0.9
+    assert "no mode" in str(found)
+    assert found.run.weights is not None
+    assert run.report["emulation"]["simulations"] + 32 == len(run.simulations)
+
+
+def test_a_wrong_emulator_is_found_out(run: EmulatedRun) -> None:
+    """The emulator of another simulator, as one that has learned too little is."""
+    model = Counted()
+    other = quiet(posed(lambda theta: model(theta) + 0.4 * theta[:, :1]), 90, seed=1)
+    other._simulations = run._simulations
+    assert not other.certify(32).passed
+
+
+def test_an_emulator_that_has_learned_too_little_warns() -> None:
+    with pytest.warns(UserWarning, match="before its stopping rule was met"):
+        found = iv.emulate(posed(Counted()), 20, 4, seed=1, **DRAWS)
+    assert not found.report["emulation"]["stopped_by_rule"]
+    assert any("simulations=40" in message for message in found.warnings())
+
+
+def test_samples_exactly_with_few_simulations(run: EmulatedRun, truth: tuple[np.ndarray, np.ndarray]) -> None:
+    model = run._simulations.posterior.forward["model"]
+    before = len(model.rows)
+    exact = run.sample_exactly(draws=25, exchange_interval=20)
+    made = len(model.rows) - before
+    assert 100 <= made <= 250
+    assert exact.report["swap_accepts"][0] > 0.8 * exact.report["swap_attempts"][0]
+    mean, sd = truth
+    # 100 draws that are nearly independent: five standard errors
+    assert np.abs((exact.theta.reshape(-1, 3).mean(axis=0) - mean) / sd).max() < 0.6
+
+
+def test_predicts_for_nothing(run: EmulatedRun) -> None:
+    assert isinstance(run.posterior, EmulatedPosterior)
+    before = len(run.simulations)
+    predicted = run.posterior_predictive(run.posterior, draws=20)
+    assert predicted["data"].shape == (4, 5, 8)
+    assert len(run.simulations) == before
+    assert run.error_sd().shape == (4, 250)
+
+
+def test_goes_on_after_a_kill_and_simulates_nothing_twice(tmp_path: Path) -> None:
+    whole = quiet(posed(Counted()), 40, seed=2, directory=tmp_path / "whole", draws=50)
+    rows: list[bytes] = []
+    for stop in (15, 10):  # the second one within what the first one has left to do
+        model = Counted(stop)
+        with pytest.raises(KeyboardInterrupt):
+            quiet(posed(model), 40, seed=2, directory=tmp_path / "torn", draws=50)
+        rows += model.rows
+    model = Counted()
+    again = quiet(posed(model), 40, directory=tmp_path / "torn", draws=50)  # with the seed on file
+    rows += model.rows
+    assert len(set(rows)) == len(rows) == again.report["emulation"]["simulations"]
+    assert np.array_equal(again.theta, whole.theta)
+    with pytest.raises(ValueError, match="seed must be that of the emulation"):
+        quiet(posed(Counted()), 40, seed=3, directory=tmp_path / "torn")
+
+
+@pytest.mark.slow
+def test_learns_from_simulations_that_are_there(tmp_path: Path) -> None:
+    first = quiet(posed(Counted(), simulations=tmp_path), 90, seed=1)
+    model = Counted()
+    other = iv.Posterior(
+        iv.Prior(x=iv.Normal(0.0, 1.2, shape=3)), model, DATA + 0.05, iv.GaussianNoise(0.3), simulations=tmp_path
+    )
+    second = quiet(other, 90, seed=5)
+    purposes = second.report["emulation"]["purposes"]
+    assert purposes["earlier"] == first.report["emulation"]["simulations"]
+    assert len(model.rows) == second.report["emulation"]["simulations"]
+
+
+@pytest.mark.slow
+def test_the_noise_of_a_simulator_is_reported() -> None:
+    rng = np.random.default_rng(0)
+    model = Counted()
+    target = posed(lambda theta: model(theta) + 0.06 * rng.standard_normal((len(theta), 8)))
+    with pytest.warns(UserWarning, match="the simulator is noisy"):
+        found = iv.emulate(target, 60, seed=1, **DRAWS)
+    # one difference of eight outputs
+    assert 0.08 < found.report["emulation"]["output_noise"] < 0.5
+
+
+def test_a_parameter_that_the_simulator_ignores_is_named() -> None:
+    prior = iv.Prior(x=iv.Normal(0, 1), idle=iv.Normal(0, 1))
+    target = iv.Posterior(prior, lambda t: t[:, :1] * np.array([1.0, 2.0]), [1.0, 2.0], iv.GaussianNoise(0.2))
+    with pytest.warns(UserWarning, match=r"do not depend on \['idle'\]"):
+        found = iv.emulate(target, 60, seed=1, **DRAWS)
+    assert abs(found.draws("idle").std() - 1.0) < 0.3
+
+
+@pytest.mark.slow
+def test_failures_are_a_region() -> None:
+    model = Counted()
+
+    def failing(theta: np.ndarray) -> np.ndarray:
+        y = model(theta)
+        y[theta[:, 0] > 0.2] = np.nan
+        return y
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = iv.emulate(posed(failing), 100, seed=1, **DRAWS)
+    share = (found.draws("x")[..., 0] > 0.2).mean()
+    said = any("failed" in str(one.message) for one in caught)
+    assert share < 0.15 or said
+
+
+@pytest.mark.slow
+def test_sample_selects_it_where_there_are_no_derivatives() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = iv.sample(posed(Counted()), evaluations=60, seed=1, **DRAWS)
+    assert isinstance(found, EmulatedRun)
+    assert "emulated" in found.report["decisions"][0]
+
+
+def test_sample_refuses_what_an_emulator_does_not_take() -> None:
+    with pytest.raises(ValueError, match="thin must be left out"):
+        iv.sample(posed(Counted()), thin=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"simulations": 11}, "simulations must be at least 4 for each of the 3 unknown inputs, 12, got 11"),
+        ({"batch": 3}, "batch must be"),
+        ({"descents": 0}, "descents must be"),
+        ({"executor": 4}, "executor must be"),
+        ({"posterior": iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), log_likelihood=lambda t: -(t[:, 0] ** 2))}, "forward"),
+    ],
+)
+def test_wrong_arguments_are_named(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        iv.emulate(**{"posterior": posed(Counted()), **DRAWS, **options})
+
+
+def test_a_changing_number_of_outputs_is_an_error() -> None:
+    calls = []
+
+    def changing(theta: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        return np.zeros((len(theta), 8 if len(calls) < 3 else 7))
+
+    with pytest.raises(WrongShapeError, match="must have shape"):
+        iv.emulate(posed(changing), 60, seed=1, **DRAWS)
+
+
+def test_where_all_fails_the_simulators_words_are_passed_on() -> None:
+    def broken(theta: np.ndarray) -> np.ndarray:
+        raise OSError("licence server")
+
+    with pytest.raises(RuntimeError, match="licence server"):
+        iv.emulate(posed(broken), 60, seed=1, **DRAWS)

@@ -1,0 +1,98 @@
+"""The likelihood with the emulator's variance: what it is for Gaussian noise, and its gradient for others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp.emulation.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator_fit import fit_emulator
+from invsamp.emulation.likelihood import EmulatedLikelihood
+from invsamp.emulation.outputs import output_scale, principal_components
+from invsamp.emulation.runs import Simulations
+
+M = 5
+
+
+def posterior(noise: object, **unknown: object) -> iv.Posterior:
+    prior = iv.Prior(a=iv.Normal(0, 1), b=iv.LogNormal(0, 0.5), **unknown)
+
+    class Model:
+        parameters = ("a", "b")
+
+        def __call__(self, theta: np.ndarray) -> np.ndarray:
+            t = np.linspace(0.5, 2.0, M)
+            return 2.0 + np.sin(theta[:, :1] * t) + theta[:, 1:] * t**2
+
+    return iv.Posterior(prior, Model(), np.linspace(2.0, 6.0, M), noise)
+
+
+def emulated(target: iv.Posterior, points: int = 14) -> EmulatedPosterior:
+    rng = np.random.default_rng(0)
+    simulations = Simulations(target, 100)
+    simulations.run(target.sample_start(rng, points), "prior")
+    scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
+    x = simulations.coordinates
+    emulator = fit_emulator(simulations, scale, np.ones(points, dtype=bool), x.mean(axis=0), np.cov(x.T))
+    return EmulatedPosterior(target, emulator)
+
+
+NOISES = {
+    "gaussian": (iv.GaussianNoise(0.2), {}),
+    "unknown scale": (iv.GaussianNoise("sigma"), {"sigma": iv.LogNormal(-1.5, 0.5)}),
+    "log-normal": (iv.LogNormalNoise("sigma"), {"sigma": iv.LogNormal(-2.0, 0.5)}),
+    "student": (iv.StudentTNoise(4.0, 0.2), {}),
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_energy_has_the_gradient_of_its_value(name: str) -> None:
+    noise, unknown = NOISES[name]
+    target = emulated(posterior(noise, **unknown))
+    potential, rng = target.potential(), np.random.default_rng(1)
+    position = target.sample_start(rng, 40)
+    _, slope = potential.energy_and_gradient(position)
+    for _ in range(3):
+        move = rng.standard_normal(position.shape)
+        ends = [potential.energy(position + sign * 1e-5 * move) for sign in (1.0, -1.0)]
+        along = (slope * move).sum(axis=1)
+        error = np.abs((ends[0] - ends[1]) / 2e-5 - along) / (1.0 + np.abs(along))
+        # where a component passes the bound at which the likelihood changes its form, there is a kink
+        assert np.quantile(error, 0.9) < 1e-4
+
+
+def test_is_the_gaussian_noise_with_the_emulators_covariance_added() -> None:
+    target = posterior(iv.GaussianNoise(0.2))
+    simulations, rng = Simulations(target, 100), np.random.default_rng(0)
+    y = simulations.run(target.sample_start(rng, 10), "prior")
+    scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
+    # the scale is estimated from draws: the exact one
+    scale = type(scale)(np.full(M, 0.2), scale.log, scale.least)
+    components, values = principal_components(scale.encode(y), scale)
+    variances = np.full(len(components.rows), 0.7)
+    likelihood = EmulatedLikelihood(simulations.noise, components, variances)
+    packed = np.column_stack([values[:3], np.full(3, 0.9), np.zeros(3)])
+    value, theta = np.zeros(3), target.sample_prior(rng, 3)
+    likelihood.accumulate(theta, packed, value, np.zeros((3, 2)))
+    covariance = 0.04 * (np.eye(M) + 0.63 * components.rows.T @ components.rows)
+    away = target.data - components.decode(values[:3]).y
+    exact = -0.5 * np.einsum("ni,ij,nj->n", away, np.linalg.inv(covariance), away)
+    exact -= 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    assert value == pytest.approx(exact, rel=1e-6)
+
+
+def test_without_variance_it_is_the_noise_of_what_is_predicted() -> None:
+    target = posterior(iv.LogNormalNoise(0.1))
+    certain = EmulatedPosterior(target, emulated(target).emulator, uncertain=False)
+    position = target.sample_start(np.random.default_rng(2), 5)
+    theta = target.to_theta(position)
+    energy = target.misfit(theta, certain.predict(theta)) - target.log_prior_at(position)
+    assert certain.potential().energy(position) == pytest.approx(energy, rel=1e-8)
+
+
+def test_uncertainty_never_makes_a_bad_fit_a_good_one() -> None:
+    target = emulated(posterior(iv.GaussianNoise(0.2)), points=8)
+    far = np.array([[40.0, 3.0], [-30.0, -4.0]])
+    near = target.to_position(np.array([[0.0, 1.0]]))
+    assert (target.potential().energy(far) > target.potential().energy(near) + 10.0).all()

@@ -1,0 +1,78 @@
+"""The search for modes: what it finds, and how many simulations that takes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import invsamp as iv
+from invsamp.emulation.mode_search import search
+from invsamp.emulation.outputs import output_scale
+from invsamp.emulation.runs import Simulations
+
+
+def searched(target: iv.Posterior, seed: int, points: int = 12) -> tuple[object, int]:
+    rng, simulations = np.random.default_rng(seed), Simulations(target, 200)
+    prior = target.sample_start(rng, 500)
+    scale = output_scale(simulations.noise, target.to_theta(prior), rng)
+    found, _ = search(simulations, scale, prior, points, 8, rng)
+    return found, simulations.made
+
+
+def test_finds_the_mode_of_a_linear_model_in_a_few_waves() -> None:
+    matrix = np.random.default_rng(0).standard_normal((12, 4))
+    truth = np.array([0.5, -1.0, 0.2, 1.0])
+    prior = iv.Prior(x=iv.Normal(0, 1, shape=4))
+    target = iv.Posterior(prior, lambda theta: theta @ matrix.T, matrix @ truth, iv.GaussianNoise(0.1))
+    precision = matrix.T @ matrix / 0.01 + np.eye(4)
+    exact = np.linalg.solve(precision, matrix.T @ (matrix @ truth) / 0.01)
+    for seed in range(3):
+        found, made = searched(target, seed)
+        (mode,) = found.weighty
+        # the linear model is the simulator: whatever is left is what a descent does not bother about
+        away = mode.position - exact
+        assert away @ precision @ away < 1.0
+        assert np.abs(np.linalg.inv(mode.covariance) / precision - 1.0).max() < 0.1
+        assert mode.found == 8
+        assert made <= 60
+
+
+def test_finds_both_modes_of_a_square() -> None:
+    prior = iv.Prior(x=iv.Normal(0, 2), y=iv.Normal(0, 2))
+    target = iv.Posterior(
+        prior, lambda theta: np.column_stack([theta[:, 0] ** 2, theta[:, 1]]), [4.0, 0.3], iv.GaussianNoise(0.2)
+    )
+    for seed in range(3):
+        found, made = searched(target, seed)
+        assert sorted(round(one.position[0]) for one in found.weighty) == [-2, 2]
+        assert made <= 70
+
+
+def test_an_unknown_noise_does_not_explain_a_bad_fit_away() -> None:
+    # a frequency: far from the right one the best fit is none, with large noise
+    times = np.linspace(0.0, 3.0, 25)
+    prior = iv.Prior(frequency=iv.LogNormal(1.0, 0.4), sigma=iv.LogNormal(-1.0, 1.0))
+
+    class Wave:
+        parameters = ("frequency",)
+
+        def __call__(self, theta: np.ndarray) -> np.ndarray:
+            return np.sin(theta * times)
+
+    data = np.sin(3.0 * times) + 0.1 * np.random.default_rng(1).standard_normal(25)
+    target = iv.Posterior(prior, Wave(), data, iv.GaussianNoise("sigma"))
+    found, _ = searched(target, 0)
+    assert abs(np.exp(found.weighty[0].position[0]) - 3.0) < 0.1
+
+
+def test_goes_around_points_at_which_the_simulator_fails() -> None:
+    prior = iv.Prior(x=iv.Normal(0, 1, shape=2))
+
+    def model(theta: np.ndarray) -> np.ndarray:
+        y = theta @ np.array([[1.0, 0.5], [0.2, 1.0]])
+        y[theta.sum(axis=1) < -1.0] = np.nan
+        return y
+
+    target = iv.Posterior(prior, model, [1.0, 1.0], iv.GaussianNoise(0.1))
+    found, _ = searched(target, 0)
+    assert np.isfinite(found.minima[0].energy)
+    assert found.minima[0].energy < 3.0
