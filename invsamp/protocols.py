@@ -457,6 +457,25 @@ class KnownPrior(DrawablePrior, Protocol):
 
 
 @runtime_checkable
+class Centerable(Protocol):
+    """A problem with parameters that depend on others, which may be sampled centered or not, each entry by itself."""
+
+    @property
+    def centering(self) -> Mapping[str, npt.NDArray[np.bool_]]:
+        """Of those whose form a run chooses: which entries are centered in the present positions, in their shape."""
+
+    @property
+    def given_centering(self) -> Mapping[str, npt.NDArray[np.bool_]]:
+        """The same of those whose form was given."""
+
+    def with_centering(self, centered: Mapping[str, Array]) -> Any:
+        """The same problem in positions in which these entries are centered."""
+
+    def centering_at(self, position: Array, misfit_slope: Array, curvature: Array) -> Mapping[str, Array]:
+        """Which entries are better centered, by the misfit's gradient (d,) and the energy's Hessian at a minimum."""
+
+
+@runtime_checkable
 class MayGuessStarts(Protocol):
     """A problem without a prior, whose starting points may be a guess."""
 

@@ -129,6 +129,7 @@ def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run
         saved = states.decode(kept.payload)
         engine.given = saved["start"]
         if saved["engine"] is not None:
+            engine.take_form(saved["engine"])
             # before models are corrected as they were
             _check_energies(engine, path, about, kept.header.fingerprint)
             engine.restore(saved["engine"])

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import boolean, integer
+from invsamp.arguments import boolean, integer, optional
 from invsamp.posing.distributions.univariate import HalfNormal, LogNormal, Normal, Uniform
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise
@@ -78,7 +78,7 @@ def patients(seed: int = 0) -> tuple[dict[str, Array], Array]:
     return own, clean * np.exp(POPULATION["sd"] * rng.standard_normal(clean.shape))
 
 
-def population(seed: int = 0, *, centered: bool = True) -> Posterior:
+def population(seed: int = 0, *, centered: bool | None = None) -> Posterior:
     """Posterior of twenty patients and the population that they come from, 46 unknowns.
 
     Nearly the same curves come about, with volumes of two litres, if the drug is absorbed more slowly than it is
@@ -88,10 +88,11 @@ def population(seed: int = 0, *, centered: bool = True) -> Posterior:
     ----------
     seed : int
         Of the data.
-    centered : bool
-        Sample the patients' parameters as themselves: each has data enough of its own. The posterior is the same.
+    centered : bool, optional
+        Whether the patients' parameters are sampled as themselves. Default: as a run finds better. The posterior is the
+        same.
     """
-    boolean("centered", centered)
+    optional(boolean, "centered", centered)
     prior = Prior(
         clearance=LogNormal("log_clearance", "spread_clearance", shape=PATIENTS, centered=centered),
         volume=LogNormal("log_volume", "spread_volume", shape=PATIENTS, centered=centered),

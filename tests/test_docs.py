@@ -317,7 +317,7 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
     names = run(blocks("posing.md")[1], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
-    assert "theta[8] ~ Normal(mu, tau)  (non-centered)" in capsys.readouterr().out
+    assert "theta[8] ~ Normal(mu, tau)  (centering chosen by the run)" in capsys.readouterr().out
     assert names["schools"].check_gradient().passed
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
     found = names["run"].summary()["mean"]

@@ -10,9 +10,10 @@ from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import R_HAT_LIMIT, ess_wanted
 from invsamp.diagnostics.message_text import listed, more_draws, with_values
-from invsamp.diagnostics.mode_checks import likely_causes, mode_warnings
+from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
+from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.protocols import Array
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
         *_ess_warnings(summary, report, heavy),
-        *_tail_warnings(heavy),
+        *_tail_warnings(summary, report, heavy),
         *_sd_warnings(summary, report, heavy),
         *sampler_warnings(report),
     ]
@@ -128,6 +129,8 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         advice = f"At this rate {more_draws(report, wanted / max(float(bad.iloc[0]), 1.0))} would do."
         if float(summary["r_hat"].max()) > limits.APART_LIMIT:
             advice = "How many draws would do cannot be estimated from chains that do not agree: see R-hat first."
+        elif causes := form_causes(report):
+            advice += f" Likely: {'; '.join(causes)}."
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(
@@ -150,15 +153,32 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
     return (1.0 / shape[heavy]).sort_values()
 
 
-def _tail_warnings(heavy: pd.Series[float]) -> list[str]:
+def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
+    """Parameters that have no variance, beyond doubt, which their quantiles are judged by; and those that may have."""
     if not len(heavy):
         return []
-    return [
-        f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(heavy, '.2g')} (estimated "
-        "from the largest draws). The variance may not exist. Below 2 it does not, and means have no standard errors; "
-        "below 4 sds have none, and no number of draws makes them converge. Quote medians and quantiles, or give the "
-        "parameter a prior with lighter tails."
-    ]
+    shape, error = (summary.loc[heavy.index, name] for name in TAIL_SHAPES)
+    sure = shape - limits.TAIL_DOUBT * error > 1.0 / limits.VARIANCE_INDEX
+    without, others = heavy[sure], heavy[~sure]
+    found = []
+    if len(without):
+        wanted, of = ess_wanted(report.get("chains", 4)), summary.loc[without.index]
+        settled = ((of[["ess_bulk", "ess_tail"]] >= wanted).all(axis=1) & ~(of["r_hat"] > R_HAT_LIMIT)).all()
+        quantiles = [f"{name} {row['50%']:.3g} ({row['5%']:.3g} to {row['95%']:.3g})" for name, row in of.iterrows()]
+        found.append(
+            f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of "
+            f"{with_values(without, '.2g')} (estimated from the largest draws): mean and sd in the summary mean "
+            f"nothing. Convergence is judged by quantiles, which {'have' if settled else 'have not'} converged. "
+            f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give a prior with lighter tails."
+        )
+    if len(others):
+        found.append(
+            f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(others, '.2g')} "
+            "(estimated from the largest draws). The variance may not exist: it does above 2, its error above 4. No "
+            "number of draws makes sds converge. Quote medians and quantiles, or give the parameter a prior with "
+            "lighter tails."
+        )
+    return found
 
 
 def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:

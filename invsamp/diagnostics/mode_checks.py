@@ -10,7 +10,10 @@ from invsamp.diagnostics.limits import MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSE
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
 
-_NON_CENTERED = 'pose scales and what they scale non-centered: Normal("mu", "tau") in a Prior is sampled so.'
+_NON_CENTERED = (
+    'pose scales and what they scale in one Prior, as Normal("mu", "tau") without centered=: a run finds the form that '
+    "is sampled best."
+)
 
 
 def mode_warnings(report: Report) -> list[str]:
@@ -101,6 +104,7 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
         causes.append("the density is highest where there is almost no mass (a funnel)")
     elif not causes and "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge)")
+    causes += form_causes(report)
     if modes and len(modes["theta"]) > 1:
         by_laplace = np.all(modes.get("by_laplace", True))
         several = "modes" if by_laplace else "points that are flat in some direction, as on a ridge"
@@ -114,6 +118,25 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
     if any("gradient" in line for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")
     return f"Likely: {'; '.join(causes)}. " if causes else ""
+
+
+def form_causes(report: Report) -> list[str]:
+    """Parameters that depend on others, in a form that nobody has found to be the better one."""
+    forms = report.get("centering") or {}
+    given = [name for name, form in forms.items() if form["reason"] == "given"]
+    others = [name for name, form in forms.items() if form["reason"].startswith("not chosen")]
+    found = []
+    if given:
+        found.append(
+            f"the form of {listed(given)} was given (centered=), and may be the wrong one: by default the run chooses, "
+            "centered where data inform an entry, non-centered elsewhere"
+        )
+    if others:
+        found.append(
+            f"{listed(others)} may be in the wrong form, non-centered ({forms[others[0]]['reason']}): compare with "
+            "centered=True in the distribution"
+        )
+    return found
 
 
 def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:

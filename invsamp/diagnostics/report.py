@@ -86,6 +86,14 @@ class FoundModes(TypedDict):
     guessed: bool
 
 
+class CenteringReport(TypedDict):
+    """The form in which a parameter that depends on others was sampled, where the run chose it."""
+
+    centered: list[object] | bool  # of each entry, in its shape
+    reason: str  # what it was chosen by, or why nothing was
+    evaluations: int  # beside those of the search for modes
+
+
 class Round(TypedDict):
     """A round of warm-up in which a ladder is looked for."""
 
@@ -234,6 +242,7 @@ class Report(TypedDict, total=False):
     ladder: FoundLadder | None
     # of the posterior
     modes: FoundModes | None
+    centering: dict[str, CenteringReport]
     led_astray: float | None
     unlooked: bool
     misfit: Misfit | None

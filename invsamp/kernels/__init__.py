@@ -15,6 +15,7 @@ from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.momentum import Momentum
 from invsamp.kernels.prior_sampler import prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
+from invsamp.kernels.rotations import InfinityHamiltonian, InfinityMicrocanonical
 from invsamp.kernels.stein import Stein
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "DeoSgd",
     "GradientDescent",
     "Hamiltonian",
+    "InfinityHamiltonian",
+    "InfinityMicrocanonical",
     "Langevin",
     "LocalLangevin",
     "Microcanonical",

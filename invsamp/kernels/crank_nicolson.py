@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
 
-from invsamp.arguments import integer, store
+from invsamp.arguments import integer, optional, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import RESTED, ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
+from invsamp.kernels.gaussian_reference import ModeReference, as_reference
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 
@@ -40,15 +42,21 @@ class CrankNicolson(KernelDefaults):
     every : int
         It moves at one step in so many, and rests at the others, which take no solve: on a rung that lives by swaps, so
         that no chain stands for ever.
+    reference : ModeReference, optional
+        A mode's Gaussian of low rank in the place of the prior's: generalized pCN. For a target that takes the prior
+        and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
 
     References
     ----------
     Cotter, Roberts, Stuart and White (2013), "MCMC methods for functions", Statistical Science 28(3), eq. (4.4), (4.9),
-    where s is called beta; with a reference other than the prior, section 4.2 for the ratio. What noise costs: Ceperley
+    where s is called beta; with a reference other than the prior, section 4.2 for the ratio. Generalized: Rudolf and
+    Sprungk (2018), "On a generalization of the preconditioned Crank-Nicolson Metropolis algorithm", Foundations of
+    Computational Mathematics 18, section 3. What noise costs: Ceperley
     and Dewing (1999), "The penalty method for random walks with uncertain energies", J. Chem. Phys. 110, 9812.
     """
 
     every: int = 1
+    reference: ModeReference | None = field(default=None, repr=False)
 
     name: ClassVar[str] = "pcn"
     gradient = False
@@ -58,10 +66,12 @@ class CrankNicolson(KernelDefaults):
 
     def __post_init__(self) -> None:
         store(self, every=integer("every", self.every, least=1))
+        store(self, reference=optional(as_reference, "reference", self.reference))
 
     def __str__(self) -> str:
         rests = "" if self.every == 1 else f" at one step in {self.every}"
-        return f"preconditioned Crank-Nicolson{rests}"
+        about = "" if self.reference is None else f" about {self.reference}"
+        return f"preconditioned Crank-Nicolson{about}{rests}"
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """Steps that were made, where it rests at some."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from invsamp.kernels.contract import StepSize
-from invsamp.kernels.paths import Paths
+from invsamp.kernels.paths import StraightPaths
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 
 
 @stored_dataclass
-class Hamiltonian(Paths):
+class Hamiltonian(StraightPaths):
     r"""Hamiltonian Monte Carlo: paths of several leapfrog steps, each accepted or refused as a whole.
 
     With fresh momenta r ~ N(0, I) in whitened coordinates w, a leapfrog step of length
@@ -51,5 +51,10 @@ class Hamiltonian(Paths):
 
     def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
         """Momenta less ``half`` times the gradient."""
-        change = half * gradient
-        return velocity - change, (change * (0.5 * change - velocity)).sum(axis=1)
+        return hamiltonian_kick(velocity, gradient, half)
+
+
+def hamiltonian_kick(velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+    r"""Momenta less ``half`` times the gradient, and the change of :math:`|r|^2 / 2`."""
+    change = half * gradient
+    return velocity - change, (change * (0.5 * change - velocity)).sum(axis=1)

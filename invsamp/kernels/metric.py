@@ -138,6 +138,14 @@ class LowRankMetric:
         scaled = move / self.factor if self.factor.ndim == 1 else np.linalg.solve(self.factor, move.T).T
         return self._along(np.asarray(scaled), np.sqrt(1.0 + self.values))
 
+    @property
+    def variances(self) -> Array:
+        """The diagonal of P (d,)."""
+        factor, shares = self.factor, self.values / (1.0 + self.values)
+        whole = factor**2 if factor.ndim == 1 else np.square(factor).sum(axis=1)
+        vectors = factor[:, None] * self.vectors if factor.ndim == 1 else factor @ self.vectors
+        return np.asarray(whole - np.square(vectors) @ shares)
+
     def covariance_times(self, vector: Array) -> Array:
         r""":math:`(I + V \Lambda V^T)^{-1}` times v (d,) or (..., d): the covariance in the coordinates of L."""
         return self._along(vector, 1.0 / (1.0 + self.values))

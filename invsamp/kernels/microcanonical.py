@@ -9,13 +9,13 @@ import numpy as np
 
 from invsamp.evaluate.requests import Memory
 from invsamp.kernels.contract import StepSize
-from invsamp.kernels.paths import Paths
+from invsamp.kernels.paths import StraightPaths
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 
 
 @stored_dataclass
-class Microcanonical(Paths):
+class Microcanonical(StraightPaths):
     r"""The Metropolis-adjusted microcanonical sampler (MAMS): paths at constant speed, turned by the gradient.
 
     With fresh directions u, uniform on the unit sphere of d unknowns in whitened coordinates w, a chain moves straight
@@ -59,20 +59,30 @@ class Microcanonical(Paths):
 
     def fresh(self, normal: Array) -> Array:
         """Directions of standard normal numbers, as long as these are on average."""
-        speed = math.sqrt(normal.shape[1])
-        return normal * (speed / np.sqrt(np.square(normal).sum(axis=1, keepdims=True)))
+        return at_constant_speed(normal)
 
     def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
         """Velocities turned against the gradient, their length kept."""
-        d = velocity.shape[1]
-        speed = math.sqrt(d)
-        steepness = np.sqrt(np.square(gradient).sum(axis=1, keepdims=True))
-        down = gradient / -np.where(steepness > 0.0, steepness, 1.0)
-        along = (down * velocity).sum(axis=1, keepdims=True) / speed
-        delta = half * speed * steepness / (d - 1)
-        # all by e^-delta, which cannot overflow
-        decay = np.exp(-delta)
-        turned = (1.0 - decay) * (1.0 + decay + along * (1.0 - decay)) * down + (2.0 * decay / speed) * velocity
-        work = (d - 1) * (delta + np.log(0.5 * ((1.0 + along) + (1.0 - along) * decay * decay)))
-        turned *= speed / np.sqrt(np.square(turned).sum(axis=1, keepdims=True))
-        return turned, work[:, 0]
+        return microcanonical_kick(velocity, gradient, half)
+
+
+def at_constant_speed(normal: Array) -> Array:
+    """Directions of standard normal numbers (chains, d), as long as these are on average."""
+    speed = math.sqrt(normal.shape[1])
+    return np.asarray(normal * (speed / np.sqrt(np.square(normal).sum(axis=1, keepdims=True))))
+
+
+def microcanonical_kick(velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+    """Velocities turned against the gradient, their length kept."""
+    d = velocity.shape[1]
+    speed = math.sqrt(d)
+    steepness = np.sqrt(np.square(gradient).sum(axis=1, keepdims=True))
+    down = gradient / -np.where(steepness > 0.0, steepness, 1.0)
+    along = (down * velocity).sum(axis=1, keepdims=True) / speed
+    delta = half * speed * steepness / (d - 1)
+    # all by e^-delta, which cannot overflow
+    decay = np.exp(-delta)
+    turned = (1.0 - decay) * (1.0 + decay + along * (1.0 - decay)) * down + (2.0 * decay / speed) * velocity
+    work = (d - 1) * (delta + np.log(0.5 * ((1.0 + along) + (1.0 - along) * decay * decay)))
+    turned *= speed / np.sqrt(np.square(turned).sum(axis=1, keepdims=True))
+    return turned, work[:, 0]

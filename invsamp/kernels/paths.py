@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,11 +23,28 @@ CLIFF, STEEPER = 1.0, 1.5
 DIVERGING = 1000.0
 
 
-class Paths(KernelDefaults, ABC):
-    r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a straight move, a half kick.
+class Dynamics(Protocol):
+    """What the paths of a kernel follow on a rung: volume is kept by kicks and drifts."""
 
-    A path of n steps of length :math:`\epsilon = \sqrt{2 \eta}`, at most `LONGEST`, is accepted with probability
-    :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Its length :math:`n \epsilon` is spread evenly over
+    def fresh(self, normal: Array) -> Array:
+        """Velocities (chains, d) at the start of a path, from standard normal numbers."""
+
+    def height(self, point: Point) -> tuple[Array, Array]:
+        """Energies (chains,) whose sum with the work of kicks drifts do not change, and gradients (chains, d)."""
+
+    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+        """Velocities (chains, d) after half a step, ``half`` long, under a gradient, and the kick's work (chains,)."""
+
+    def drift(self, position: Array, velocity: Array, step: StepSize) -> tuple[Array, Array, Mask | None]:
+        """Positions and velocities (chains, d) after a step without a force, and chains whose path is given up."""
+
+
+class Paths(KernelDefaults, ABC):
+    r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a drift, a half kick.
+
+    A path of n steps of length :math:`\epsilon`, at most `LONGEST`, is accepted with probability
+    :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Straight moves have :math:`\epsilon = \sqrt{2 \eta}`;
+    rotations (`invsamp.kernels.rotations`) have an angle. A path's length :math:`n \epsilon` is spread evenly over
     (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
     domain gives up on, is refused.
@@ -51,12 +69,18 @@ class Paths(KernelDefaults, ABC):
         store(self, length=real("length", self.length, above=0))
 
     @abstractmethod
-    def fresh(self, normal: Array) -> Array:
-        """Velocities (chains, d) at the start of a path, from standard normal numbers."""
+    def dynamics(self, rung: ActiveRung) -> Dynamics:
+        """What paths follow there."""
 
-    @abstractmethod
-    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
-        """Velocities (chains, d) after half a step, ``half`` long, under a gradient, and the kick's work (chains,)."""
+    def steps(self, rung: ActiveRung, share: float) -> tuple[int, StepSize]:
+        """Number and length of the steps of a path, of which ``share`` in [0, 1) says how long it is."""
+        step: StepSize = np.sqrt(2.0 * rung.step_size)
+        return self.count(rung, share, step), step
+
+    def count(self, rung: ActiveRung, share: float, step: StepSize) -> int:
+        """Steps of that length in such a path."""
+        most = LONGEST_IN_WARMUP if rung.warming else LONGEST
+        return int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """The number of paths so far, and the shift of the sequence that spreads their lengths."""
@@ -64,25 +88,24 @@ class Paths(KernelDefaults, ABC):
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain along one path."""
-        paths, step = float(memory["paths"]), np.sqrt(2.0 * rung.step_size)
+        paths, dynamics = float(memory["paths"]), self.dynamics(rung)
         share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0
-        most = LONGEST_IN_WARMUP if rung.warming else LONGEST
-        leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
-        velocity = self.fresh(rung.normal())
-        there, gradient = here, rung.gradient(here.estimate)
+        leaps, step = self.steps(rung, share)
+        velocity = dynamics.fresh(rung.normal())
+        there, (energy, gradient) = here, dynamics.height(here)
         broken = np.zeros(len(velocity), dtype=bool)
-        works, slopes, energies = list[Array](), list[Array](), [rung.energy(here.estimate)]
+        works, slopes, energies = list[Array](), list[Array](), [energy]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
             for _ in range(leaps):
-                velocity, before = self.kick(velocity, gradient, 0.5 * step)
+                velocity, before = dynamics.kick(velocity, gradient, 0.5 * step)
                 leaving = (gradient * velocity).sum(axis=1)
-                end, turned, failed = rung.follow(there.position, step * velocity)
+                end, velocity, failed = dynamics.drift(there.position, velocity, step)
                 there = Point(end, (yield from rung.evaluate(end)))
-                gradient = rung.gradient(there.estimate)
-                slopes.append(np.abs(np.ravel(step) * leaving) + np.abs((gradient * turned).sum(axis=1)))
-                velocity, after = self.kick(turned / step, gradient, 0.5 * step)
+                energy, gradient = dynamics.height(there)
+                slopes.append(np.ravel(step) * (np.abs(leaving) + np.abs((gradient * velocity).sum(axis=1))))
+                velocity, after = dynamics.kick(velocity, gradient, 0.5 * step)
                 works.append(before + after)
-                energies.append(rung.energy(there.estimate))
+                energies.append(energy)
                 broken |= _broken(rung, there, failed)
             log_ratio = energies[0] - energies[-1] - sum(works)
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
@@ -94,6 +117,40 @@ class Paths(KernelDefaults, ABC):
             cliffs = int(np.count_nonzero(before_cliffs != log_ratio))
             info = info._replace(acceptance=np.exp(np.minimum(before_cliffs, 0.0)), cliffs=cliffs)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
+
+
+class StraightPaths(Paths):
+    """Paths whose drifts are straight, in whitened coordinates, until walls turn them."""
+
+    @abstractmethod
+    def fresh(self, normal: Array) -> Array:
+        """As `Dynamics.fresh`."""
+
+    @abstractmethod
+    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+        """As `Dynamics.kick`."""
+
+    def dynamics(self, rung: ActiveRung) -> Dynamics:
+        """Straight moves between its kicks."""
+        return _Straight(self, rung)
+
+
+class _Straight(NamedTuple):
+    kernel: StraightPaths
+    rung: ActiveRung
+
+    def fresh(self, normal: Array) -> Array:
+        return self.kernel.fresh(normal)
+
+    def height(self, point: Point) -> tuple[Array, Array]:
+        return self.rung.energy(point.estimate), self.rung.gradient(point.estimate)
+
+    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+        return self.kernel.kick(velocity, gradient, half)
+
+    def drift(self, position: Array, velocity: Array, step: StepSize) -> tuple[Array, Array, Mask | None]:
+        end, turned, failed = self.rung.follow(position, step * velocity)
+        return end, turned / step, failed
 
 
 def van_der_corput(index: int) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators.exact_energies import Exact
+from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
@@ -132,6 +133,12 @@ class Sampler:
             store(self, preconditioner=given(self.preconditioner))
         elif not isinstance(self.preconditioner, Given):
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
+        kernels = [rung.kernel for rung in self.rungs if rung.kernel.gradient]
+        rotating = next((kernel for kernel in kernels if isinstance(kernel, AboutReference)), None)
+        if rotating is not None and self.preconditioner is not None:
+            raise ValueError(
+                f"preconditioner must be None for {rotating}, whose reference is one, got {self.preconditioner!r}"
+            )
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
         # the same target of another fidelity: what meets there decides by both models

@@ -28,20 +28,22 @@ class Basin(NamedTuple):
     gradient: Array  # (d,)
     precision: Array  # (d, d)
     covariance: Array  # (d, d)
+    walled: bool  # whether it ends at a bound, towards which the gradient pushes
 
     @property
     def left(self) -> float:
         """Energy that is left to gain."""
-        return float(0.5 * self.gradient @ self.covariance @ self.gradient)
+        return 0.0 if self.walled else float(0.5 * self.gradient @ self.covariance @ self.gradient)
 
     def holds(self, position: Array, energy: Array, gradient: Array, height: float) -> npt.NDArray[np.bool_]:
         """Which points (n, d) lie no higher than ``height`` over its lowest point, and are as its Gaussian says."""
         moved = position - self.position
         slope = self.gradient + moved @ self.precision
-        own = 0.5 * np.einsum("ij,jk,ik->i", slope, self.covariance, slope)
+        above = 0.5 * ((self.gradient + slope) * moved).sum(axis=1)
+        own = above + self.left
         apart = gradient - slope
         off = 0.5 * np.einsum("ij,jk,ik->i", apart, self.covariance, apart)
-        expected = self.energy + 0.5 * ((self.gradient + slope) * moved).sum(axis=1)
+        expected = self.energy + above
         allowed = SHARE * np.maximum(own, 1.0)
         return np.asarray((own <= height) & (off <= allowed) & (np.abs(energy - expected) <= allowed))
 
@@ -60,26 +62,31 @@ class Basins:
     def __init__(self, height: float, waiting: int = 0) -> None:
         self.height, self._waiting = height, waiting
         self._found: list[Basin] = []
-        self._rough = np.inf  # the lowest end without a Gaussian
+        self._flat = np.inf  # the lowest end without a Gaussian
 
     def worth(self, d: int, moving: int, energy: float) -> bool:
         """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
 
         Not at an end that lies far above the lowest minimum that is known, nor above one without a Gaussian: rough
-        energies, valleys without a lowest point, bounds and cliffs have none at their other ends either. Lower ends may
-        be minima that carry weight.
+        energies, valleys without a lowest point and cliffs have none at their other ends either. Lower ends may be
+        minima that carry weight.
         """
         if energy > min((basin.energy for basin in self._found), default=np.inf) + self.height:
             return False
-        return energy < self._rough and 4 * d <= STILL * max(moving, self._waiting)
+        return energy < self._flat and 4 * d <= STILL * max(moving, self._waiting)
 
-    def basin(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> Basin | None:
-        """What a Hessian at an end tells, and whether walls or cliffs were in its way; None where it is no Gaussian."""
-        covariance = covariance_of(precision)
-        if walled or not np.isfinite(covariance).all():
-            self._rough = min(self._rough, energy)
+    def basin(
+        self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool, cut: Array | None
+    ) -> Basin | None:
+        """What a Hessian at an end tells, and whether walls or cliffs were in its way; None where it is no Gaussian.
+
+        ``cut`` is the covariance within bounds, if there is one (`invsamp.modes.half_spaces`).
+        """
+        covariance = cut if walled else covariance_of(precision)
+        if covariance is None or not np.isfinite(covariance).all():
+            self._flat = min(self._flat, energy)
             return None
-        return Basin(position, energy, gradient, precision, covariance)
+        return Basin(position, energy, gradient, precision, covariance, walled)
 
     def add(self, basin: Basin) -> None:
         """One more."""
@@ -87,7 +94,8 @@ class Basins:
 
     def towards(self, position: Array, gradient: Array) -> list[tuple[Basin, Array]]:
         """Where one Newton step by each one's Gaussian would bring a point (d,)."""
-        steps = [(basin, position - basin.covariance @ gradient) for basin in self._found[:MOST_TRIED]]
+        whole = [basin for basin in self._found if not basin.walled]
+        steps = [(basin, position - basin.covariance @ gradient) for basin in whole[:MOST_TRIED]]
         return [(basin, there) for basin, there in steps if np.isfinite(there).all()]
 
     def precision(self, position: Array) -> Array | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
@@ -80,25 +79,17 @@ def covariance_of(precision: Array) -> Array:
     sizes = np.sqrt(np.abs(np.diag(precision)))
     sizes[sizes == 0.0] = 1.0
     values, vectors = np.linalg.eigh(precision / np.outer(sizes, sizes))
-    if not values[0] > FLAT * values[-1]:
+    if len(values) and not values[0] > FLAT * values[-1]:
         return np.full_like(precision, np.nan)
     return np.asarray((vectors / values) @ vectors.T / np.outer(sizes, sizes))
 
 
-def extent_of(precision: Array, gradient: Array, at: Array, scale: Array, domain: Domain) -> Array:
-    r"""A covariance (d, d) of about the size of the mass at a minimum, where walls are near or curvature is none.
+def extent_of(precision: Array, scale: Array) -> Array:
+    """A covariance (d, d) of about the size of the mass at a minimum where curvature is none.
 
-    In units of the scale curvatures below 1 count as 1: no direction is wider than the prior. A coordinate in which the
-    gradient g pushes against a wall has :math:`2 \pi g^2` more, so that its Gaussian has the volume of
-    :math:`e^{-g u}`, u > 0.
+    In units of the scale curvatures below 1 count as 1: no direction is wider than the prior.
     """
-    slope = gradient * scale
-    with np.errstate(divide="ignore"):
-        ways = -np.sign(slope) * np.minimum(1.0, 1.0 / np.abs(slope)) * scale
-    blocked = ~domain.contains(at + np.diag(ways))
     values, vectors = np.linalg.eigh(precision * np.outer(scale, scale))
-    curved = (vectors * np.maximum(values, 1.0)) @ vectors.T + np.diag(2.0 * np.pi * np.square(blocked * slope))
-    values, vectors = np.linalg.eigh(curved)
     values = np.clip(values, 1.0, 1.0 / FLAT)  # so that what comes of it has a Cholesky factor
     return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))
 

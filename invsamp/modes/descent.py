@@ -14,6 +14,7 @@ from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows
 from invsamp.modes.basins import LEFT, Basins
 from invsamp.modes.curvature import hessian
 from invsamp.modes.gauss_newton import CurvedPoints
+from invsamp.modes.half_spaces import cut_gaussian
 from invsamp.modes.objective import Objective
 from invsamp.modes.points import ENOUGH, TRIALS, Points
 from invsamp.protocols import Array
@@ -146,7 +147,9 @@ def _polish(objective: Objective, points: Points, row: int, basins: Basins) -> E
     """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
     for _ in range(NEWTON):
         at = points.position[row], float(points.energy[row]), points.gradient[row]
-        basin = basins.basin(*at, *(yield from hessian(objective, *at)))
+        matrix, walled = yield from hessian(objective, *at)
+        cut = cut_gaussian(matrix, at[2], at[0], *objective[1:], walled=True) if walled else None
+        basin = basins.basin(*at, matrix, walled, cut)
         if basin is None:
             return
         if basin.left <= LEFT:

@@ -128,5 +128,6 @@ def minima_of(found: FieldModes) -> Minima:
         none,
         none,
         np.zeros(k, dtype=bool),
+        np.zeros(k, dtype=bool),
         np.array([mode.count for mode in found.modes], dtype=np.int64),
     )

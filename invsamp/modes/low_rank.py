@@ -22,11 +22,13 @@ import numpy as np
 
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
-from invsamp.modes.products import BLOCK, Products, times
+from invsamp.modes.products import BLOCK, Products
 from invsamp.protocols import Array, Reference
 
 #: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence.
 NEGLIGIBLE = 0.05
+#: The same where all are at hand: what is kept is cheap beside a solve.
+LEAST = 1e-3
 #: Residual of an eigenpair, over 1 plus its eigenvalue, at which it is known.
 KNOWN = 0.01
 #: Rows of the Jacobian up to which these are solved for, one by one: fewer than the products of a Krylov method.
@@ -66,9 +68,7 @@ class LowRankGaussian:
     @property
     def variances(self) -> Array:
         """Of each coordinate, shape (d,)."""
-        factor, vectors, values = self.metric.factor, self.metric.vectors, self.metric.values
-        whole = factor**2 if factor.ndim == 1 else np.square(factor).sum(axis=1)
-        return np.asarray(whole - np.square(times(factor, vectors)) @ (values / (1.0 + values)))
+        return self.metric.variances
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
@@ -149,7 +149,7 @@ def _by_rows(rows: Array, at: Array, reference: Reference, most: int) -> LowRank
     values, left = np.linalg.eigh(rows @ rows.T)
     order = np.argsort(-values)
     values, left = np.maximum(values[order], 0.0), left[:, order]
-    kept = min(most, int(np.count_nonzero(values > NEGLIGIBLE)))
+    kept = min(most, int(np.count_nonzero(values > LEAST)))
     vectors = np.linalg.qr(rows.T @ (left[:, :kept] / np.sqrt(values[:kept])))[0]
     # as orthonormal as rounding lets them be; eigenvalues are those of the space that they span
     inner = rows @ vectors

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import confirmed_extent, covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
+from invsamp.modes.half_spaces import cut_gaussian
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 from invsamp.stored import stored
@@ -26,8 +26,8 @@ TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
 APART = 0.5
 #: Or if the energy on the straight way between them, at so many points, rises by so much above the higher one, at most.
 BARRIER, POINTS = 1.0, 15
-#: A minimum of less weight is no mode; the same where it has no Gaussian, and its weight is right to a factor of ten.
-NEGLIGIBLE, NEGLIGIBLE_ROUGHLY = 1e-3, 1e-2
+#: A minimum of less weight is no mode.
+NEGLIGIBLE = 1e-3
 
 
 @stored
@@ -37,28 +37,27 @@ class Minima(NamedTuple):
     position: Array  # (k, d)
     energies: Array  # (k,)
     covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or nobody asked
-    extents: Array  # (k, d, d): the same, but about the size of the mass where walls are near, or there is no Gaussian
+    extents: Array  # (k, d, d): the same, but with the mass within bounds; a rough one where that has no end
+    known: npt.NDArray[np.bool_]  # (k,) whether that is their mass, by a Gaussian or one that bounds cut
     on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
     counts: npt.NDArray[np.int64]  # (k,) descents that ended there
 
     @property
     def log_evidence(self) -> Array:
-        r"""Each one's share of the evidence, :math:`-U + \frac d2 \log 2\pi - \frac12 \log\det \nabla^2 U` (k,)."""
-        return self._mass(self.covariances)
+        r"""Each one's share of the evidence, :math:`-U + \frac d2 \log 2\pi - \frac12 \log\det \nabla^2 U` (k,).
 
-    @property
-    def known(self) -> npt.NDArray[np.bool_]:
-        """Which have their Gaussians (k,)."""
-        return np.isfinite(self.log_evidence)
+        Of one that bounds cut what is within these (`invsamp.modes.half_spaces`); NaN where neither is known.
+        """
+        return np.where(self.known, self._mass(self.extents), np.nan)
 
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
         """Which are modes of some weight. Decisions rest on these alone."""
-        return np.flatnonzero(self.weights > np.where(self.known, NEGLIGIBLE, NEGLIGIBLE_ROUGHLY))
+        return np.flatnonzero(self.weights > NEGLIGIBLE)
 
     @property
     def gaussian(self) -> bool:
-        """Whether each mode of some weight has its Gaussian."""
+        """Whether the mass of each mode of some weight is known."""
         return bool(self.known[self.heavy].all())
 
     @property
@@ -95,13 +94,13 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
     Curvature along a ridge is rounding, or a bend: it may give such a Gaussian all the weight. Where one minimum lacks
     a Gaussian, all others have to prove theirs before weights tell which of them may be neglected.
     """
-    covariances, extents = found.covariances.copy(), found.extents.copy()
+    covariances, extents, known = found.covariances.copy(), found.extents.copy(), found.known.copy()
     for k in np.flatnonzero(found.known):
         mode = found.position[k], float(found.energies[k]), extents[k]
         extents[k], whole = yield from confirmed_extent(objective, *mode, rise)
         if not whole:
-            covariances[k] = np.nan
-    return found._replace(covariances=covariances, extents=extents)
+            covariances[k], known[k] = np.nan, False
+    return found._replace(covariances=covariances, extents=extents, known=known)
 
 
 def lone(found: Minima, end: Descent, worse: float) -> int:
@@ -109,7 +108,7 @@ def lone(found: Minima, end: Descent, worse: float) -> int:
 
     Ends that `distinct` left out as ``worse``, and minima without a Gaussian, are told apart by their energies alone.
     """
-    flat = np.isnan(found.log_evidence)
+    flat = ~found.known
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     left_out = end.energy[end.converged & (end.energy > lowest + worse)]
     others = np.sort(np.concatenate([np.repeat(found.energies[flat], found.counts[flat]), left_out]))
@@ -152,6 +151,7 @@ def distinct(
         end.energy[rows],
         np.stack([each.covariance for each in found]) if found else empty,
         np.stack([each.extent for each in found]) if found else empty,
+        np.array([each.known for each in found], dtype=bool),
         np.array([each.wall for each in found], dtype=bool),
         np.array([each.count for each in found], dtype=np.int64),
     )
@@ -165,6 +165,7 @@ class _Found:
     precision: Array
     covariance: Array
     extent: Array
+    known: bool
     wall: bool
     count: int = 1
 
@@ -192,11 +193,15 @@ class _Looking:
                 break
             yield from _continue_descent(self._objective, end, k, matrix)
         at, none = end.position[k], np.full_like(matrix, np.nan)
-        covariance = extent = none if wall or not self._gaussian else covariance_of(matrix)
-        if self._gaussian and not _inside(covariance, at, self._objective.domain):
-            extent = extent_of(matrix, end.gradient[k], at, *self._objective[1:])
-        precision = np.asarray(np.linalg.inv(extent)) if self._gaussian else matrix
-        self.found.append(_Found(k, precision, covariance, extent, wall))
+        if not self._gaussian:
+            self.found.append(_Found(k, matrix, none, none, known=False, wall=wall))
+            return
+        extent = cut_gaussian(matrix, end.gradient[k], at, *self._objective[1:], walled=wall)
+        known = extent is not None
+        if extent is None:
+            extent = extent_of(matrix, self._objective.scale)
+        covariance = none if wall else covariance_of(matrix)
+        self.found.append(_Found(k, np.asarray(np.linalg.inv(extent)), covariance, extent, known, wall))
 
     def _same(self, k: int) -> EvaluationRequests[_Found | None]:
         """The minimum at which an end lies."""
@@ -215,12 +220,6 @@ class _Looking:
         if known is not None:
             return known, False
         return (yield from hessian(self._objective, at, energy, gradient))
-
-
-def _inside(covariance: Array, at: Array, domain: Domain) -> bool:
-    """Whether a Gaussian is one, and its sds do not reach beyond the walls."""
-    reach = np.diag(np.sqrt(np.diag(covariance)))
-    return bool(np.isfinite(covariance).all() and domain.contains(np.concatenate([at + reach, at - reach])).all())
 
 
 def _left(precision: Array, gradient: Array) -> float:

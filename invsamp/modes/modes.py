@@ -37,13 +37,14 @@ class Modes:
         Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
-        Log of each mode's share of the evidence by Laplace; NaN where there is no covariance. The prior's density is as
+        Log of each mode's share of the evidence by Laplace; of one at bounds, or near them, by a Gaussian that these
+        cut (`invsamp.modes.half_spaces`); NaN where neither tells. The prior's density is as
         it was posed: within a domain that of a prior which is normalized there, as `Run.log_evidence` tells, is larger
         by minus the log of the prior's share in the domain.
     counts : ndarray, shape (k,)
         Starts that were led there.
     on_wall : ndarray, shape (k,)
-        Whether the gradient pushes a mode against the domain's walls, where Laplace's Gaussian is not what is there.
+        Whether the gradient pushes a mode against the domain's walls, where there is no Gaussian but one that is cut.
     unfinished : int
         Starts whose descents did not end.
     unsolved : int
@@ -144,10 +145,12 @@ class Modes:
     def draws(self, n: int, seed: int | None = None) -> Array:
         """Natural parameters (n, d) from the modes' Gaussians by their weights: starts for `sample`.
 
+        Those of a mode at bounds are the mode itself.
+
         Raises
         ------
         ValueError
-            If no mode has a Gaussian.
+            If no mode has a weight.
         """
         integer("n", n, least=1)
         rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
@@ -155,13 +158,16 @@ class Modes:
             raise ValueError(f"draws needs modes of the posterior, got maxima of the {self.of}")
         weights = np.nan_to_num(self.weights)
         if not weights.any():
-            raise ValueError("draws needs a mode with a covariance, got none: they lie against walls, or are flat")
+            raise ValueError("draws needs a mode with a weight, got none: they are flat in some direction")
         if self.gaussians is not None:
             which = rng.choice(len(weights), n, p=weights)
             parts = [found.draws(rng, n) for found in self.gaussians if found is not None]
             place = np.cumsum([found is not None for found in self.gaussians]) - 1
             return self.to_theta(np.stack(parts)[place[which], np.arange(n)])
-        factors = np.linalg.cholesky(self.covariances[weights > 0.0])
+        covariances = self.covariances[weights > 0.0]
+        whole = np.isfinite(covariances).all(axis=(1, 2))
+        factors = np.zeros_like(covariances)
+        factors[whole] = np.linalg.cholesky(covariances[whole])
         which = rng.choice(len(factors), n, p=weights[weights > 0.0])
         noise = np.einsum("nij,nj->ni", factors[which], rng.standard_normal((n, self.position.shape[1])))
         return self.to_theta(self.position[weights > 0.0][which] + noise)

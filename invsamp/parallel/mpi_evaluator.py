@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.signals import Interrupts
+from invsamp.engine.rungs.bound_problem import Recentering
 from invsamp.engine.rungs.initial_points import failure_message
 from invsamp.evaluate.contract import RunEvaluator
 from invsamp.evaluate.counted import CountedPotential
@@ -158,6 +159,9 @@ class Ranks(RunEvaluator):
                 if isinstance(sent, Correction):
                     assert self._engine.coarse is not None  # as on the first process
                     self._engine.coarse.correct(sent)
+                    continue
+                if isinstance(sent, Recentering):
+                    self._engine.bound.recenter(sent.centered)
                     continue
                 reply = self._solved(unpacked(sent), first=first)
                 # not by a send that blocks: it would keep the core from the first process, which may still solve

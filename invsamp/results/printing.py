@@ -78,6 +78,16 @@ def _ends_at(report: Report) -> str:
     return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
+def centering(report: Report) -> list[str]:
+    """In which form parameters that depend on others were sampled, in a line."""
+    parts = []
+    for name, form in (report.get("centering") or {}).items():
+        entries = np.asarray(form["centered"], dtype=bool)
+        which = "centered" if entries.all() else f"{entries.sum()} of {entries.size} centered"
+        parts.append(f"{name} {which if entries.any() else 'non-centered'} ({form['reason']})")
+    return [f"hierarchy: {', '.join(parts)}"] if parts else []
+
+
 def account(spent: Spent) -> str:
     """What evaluations went into, in words."""
     parts = [f"optimization {spent['descents']:,} (limit about {spent['descents_most']:,})"]
@@ -122,6 +132,7 @@ def _headline(report: Report) -> list[str]:
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     lines += report.get("decisions") or []
+    lines += centering(report)
     if spent := report.get("spent"):
         lines.append(account(spent))
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]

@@ -14,7 +14,18 @@ from invsamp.samplers.replica_exchange import (
     resgld,
     vr_resgld,
 )
-from invsamp.samplers.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
+from invsamp.samplers.single_rung import (
+    cyclic_sgld,
+    ghmc,
+    hmc,
+    infinity_hmc,
+    infinity_mams,
+    mala,
+    mams,
+    pcn,
+    sghmc,
+    sgld,
+)
 from invsamp.samplers.surrogate import surrogate_exchange, two_stage
 
 # fmt: off
@@ -28,6 +39,8 @@ __all__ = [
     "ghmc",
     "hmc",
     "icsgld",
+    "infinity_hmc",
+    "infinity_mams",
     "mala",
     "mams",
     "multi_variance_resgld",

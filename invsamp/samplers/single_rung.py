@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from invsamp.arguments import real
+from invsamp.arguments import instance, real
 from invsamp.domains.boundary import Boundary
-from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels import (
+    CrankNicolson,
+    Hamiltonian,
+    InfinityHamiltonian,
+    InfinityMicrocanonical,
+    Langevin,
+    Microcanonical,
+    Momentum,
+)
 from invsamp.kernels.contract import Kernel
+from invsamp.kernels.gaussian_reference import ModeReference
+from invsamp.kernels.rotations import QUARTER
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import Sampler
+from invsamp.ladder.preconditioner import reference_of
+from invsamp.modes import Modes
 from invsamp.samplers.options import NoisyRungOptions, RungOptions, preset
 from invsamp.samplers.shared import plain_kernel, single
 from invsamp.tempering.cooling import of_temperature
@@ -167,7 +179,11 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
 
 @preset()
 def pcn(
-    step_size: float | Schedule | None = None, *, fidelity: str | int = "finest", boundary: Boundary | str = "reflect"
+    step_size: float | Schedule | None = None,
+    *,
+    reference: Modes | None = None,
+    fidelity: str | int = "finest",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
 
@@ -181,6 +197,9 @@ def pcn(
     ----------
     step_size : float in (0, 1], Schedule or None
         s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
+    reference : Modes, optional
+        What `invsamp.maximize` found for a prior that is Gaussian in 80 unknowns or more: proposals keep the Gaussian
+        of the mode of most mass in the place of the prior's, which takes far fewer steps (generalized pCN).
 
     References
     ----------
@@ -188,7 +207,84 @@ def pcn(
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    return single(CrankNicolson(), step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
+    kernel = CrankNicolson(reference=_reference(reference))
+    return single(kernel, step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
+
+
+@preset()
+def infinity_hmc(
+    step_size: float | Schedule | None = None,
+    *,
+    length: float = 1.6,
+    reference: Modes | None = None,
+    fidelity: str | int = "finest",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Hamiltonian Monte Carlo that rotates about a Gaussian reference: for fields on meshes. Exact as MALA is.
+
+    Its acceptance does not depend on how finely a field is resolved; see `invsamp.kernels.InfinityHamiltonian`. Without
+    a ``reference`` it rotates about the prior, which takes short steps where the data say much. `invsamp.sample` finds
+    modes and takes this sampler by itself where the prior is Gaussian in 80 unknowns or more.
+
+    Parameters
+    ----------
+    step_size : float in (0, pi/2], Schedule or None
+        The angle of a step.
+    length : float, > 0
+        Mean angle of a path.
+    reference : Modes, optional
+        What `invsamp.maximize` found: the Gaussian of the mode of most mass is the reference.
+
+    References
+    ----------
+    Beskos, Pinski, Sanz-Serna and Stuart (2011), Stochastic Processes and their Applications 121.
+    """
+    kernel = InfinityHamiltonian(length, _reference(reference))
+    return _rotating(kernel, step_size, fidelity, boundary)
+
+
+@preset()
+def infinity_mams(
+    step_size: float | Schedule | None = None,
+    *,
+    length: float = 1.5,
+    reference: Modes | None = None,
+    fidelity: str | int = "finest",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""`infinity_hmc` that is microcanonical in the directions which the data inform. Exact as MALA is.
+
+    See `invsamp.kernels.InfinityMicrocanonical`. Energies mix faster by it.
+
+    Parameters
+    ----------
+    step_size : float in (0, pi/2], Schedule or None
+        The angle of a step.
+    length : float, > 0
+        Mean angle of a path.
+    reference : Modes, optional
+        What `invsamp.maximize` found: the Gaussian of the mode of most mass is the reference.
+
+    References
+    ----------
+    Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707; Beskos et al. (2011).
+    """
+    kernel = InfinityMicrocanonical(length, _reference(reference))
+    return _rotating(kernel, step_size, fidelity, boundary)
+
+
+def _rotating(
+    kernel: Kernel, step_size: float | Schedule | None, fidelity: str | int, boundary: Boundary | str
+) -> Sampler:
+    if step_size is not None and not callable(step_size):
+        step_size = real("step_size", step_size, above=0, most=QUARTER, also=", a schedule or None")
+    return single(kernel, step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
+
+
+def _reference(modes: Modes | None) -> ModeReference | None:
+    if modes is None:
+        return None
+    return reference_of(instance("reference", modes, Modes, "modes of invsamp.maximize, or None for the prior"))
 
 
 def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:

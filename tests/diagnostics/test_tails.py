@@ -10,6 +10,10 @@ from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.convergence import ERRORS
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.tails import pareto_shape, tail_shapes
+from invsamp.engine.adaptation.temperature_schedule import WarmStart
+from invsamp.engine.automatic.kernel_selection import KernelSelection
+from invsamp.kernels.metric import DiagonalMetric
+from invsamp.ladder.automatic import Automatic
 from invsamp.results.run import Run
 
 
@@ -56,8 +60,8 @@ def told(values):
     return [diagnose(summary.loc[[name]], REPORT) for name in names]
 
 
-def heavy(messages):
-    return [any(text.startswith("tails are heavy") for text in one) for one in messages]
+def heavy(messages, starts=("tails are heavy", "there is no variance")):
+    return [any(text.startswith(starts) for text in one) for one in messages]
 
 
 def ar1(rng, correlation):
@@ -81,14 +85,41 @@ def test_heavy_tails_are_told_without_a_number_of_draws_and_light_ones_are_not(w
     assert within(80 - sum(counts[:2]), 20)
     assert within(sum(counts[2:]), 10)
     assert not within(sum(counts[:2]), 10)
+    # of no variance at all one degree, and of those with two, where it just diverges, few
+    without = [sum(heavy(messages, ("there is no variance",))) for messages in found]
+    assert within(40 - without[0], 20 if correlation else 5)
+    assert within(sum(without[2:]), 1)
 
 
 def test_a_run_says_so_without_another_column_in_its_summary():
     draws = np.random.default_rng(4).standard_cauchy((1, 4, 1000, 1))
     run = Run.from_arrays(None, {"x": ()}, draws, {}, REPORT)
     (text,) = run.warnings()
-    assert "tail index below 4: x " in text and "The variance may not exist" in text and text in repr(run)
+    assert text.startswith("there is no variance, with a tail index below 2, of x ") and text in repr(run)
+    median, low, high = run.summary().loc["x", ["50%", "5%", "95%"]]
+    assert "by quantiles, which have converged. Medians and 90% intervals: " in text
+    assert f"x {median:.3g} ({low:.3g} to {high:.3g})" in text
     assert list(run.summary()) == [*("mean", "sd", "5%", "50%", "95%"), *ERRORS[:5]] and "tail_shape" not in repr(run)
+
+
+def test_quantiles_that_have_not_converged_are_said_not_to_have():
+    """Of a target without a variance whose chains are slow, and stand apart."""
+    rng = np.random.default_rng(6)
+    draws = np.repeat(rng.standard_cauchy((4, 50, 1)), 20, axis=1)
+    summary = pd.DataFrame(table(draws, None), ["x"])
+    messages = diagnose(summary, REPORT)
+    assert any(text.startswith("ess_bulk is below") for text in messages)
+    assert not any("which have converged" in text for text in messages)
+
+
+def test_a_target_without_a_variance_passes_its_trial():
+    """Independent draws do: nothing that a trial is judged by is a moment."""
+    rng, choice = np.random.default_rng(7), KernelSelection(Automatic().stages(2, 1), 2, to_prior=True)
+    for _ in range(200):
+        choice.add(rng.standard_cauchy((4, 2)), rng.standard_normal(4))
+    warm_start = WarmStart(np.zeros((4, 2)), DiagonalMetric(np.ones(2)), 0.5)
+    assert choice.judged(2, warm_start, 0.12, lambda times: False)
+    assert " passed" in choice.decisions[-1]
 
 
 def test_one_heavy_tail_takes_the_numbers_of_draws_from_all_messages():

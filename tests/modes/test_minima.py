@@ -17,17 +17,18 @@ def minima(energies, flat=()):
     extents = np.ones((k, 1, 1))
     covariances = extents.copy()
     covariances[list(flat)] = np.nan
+    known = np.isfinite(covariances[:, 0, 0])
     position = 10.0 * np.arange(k)[:, None]
-    return Minima(position, np.array(energies), covariances, extents, np.zeros(k, dtype=bool), np.ones(k, dtype=int))
+    counts = np.ones(k, dtype=int)
+    return Minima(position, np.array(energies), covariances, extents, known, np.zeros(k, dtype=bool), counts)
 
 
 @pytest.mark.parametrize(
     ("weights", "flat", "heavy", "gaussian"),
     [
         ([0.6, 0.4, 1e-8], [2], [0, 1], True),  # one of no weight has no Gaussian
-        ([0.6, 0.395, 5e-3], [2], [0, 1], True),
         ([0.6, 0.38, 2e-2], [2], [0, 1, 2], False),
-        ([0.6, 0.4, 2e-3, 1e-8], [3], [0, 1, 2], True),  # others keep their threshold
+        ([0.6, 0.4, 2e-3, 1e-8], [3], [0, 1, 2], True),
         ([0.6, 0.4, 1e-8], [0], [0, 1], False),
     ],
 )

@@ -17,7 +17,7 @@ SCRIPT = Path(layout_runs.__file__)
 #: Number of processes -> runs, of one to four rungs; `test_sharing` makes most of them, and others, by threads in place
 #: of processes, some by four and five.
 RUNS = {
-    2: ("one rung", "hmc", "four rungs", "coupled sums", "one batch for both"),
+    2: ("one rung", "hmc", "four rungs", "coupled sums", "one batch for both", "nothing chosen for a field"),
     3: (
         "shared pilot",
         "prior to posterior",

@@ -135,6 +135,15 @@ class TestInvariance:
             assert digest(run) == wanted
             assert set(run.report["processes"]["solved"].values()) == {"whole"}
 
+    def test_of_a_form_that_the_run_chooses(self):
+        prior = iv.Prior(mu=iv.Normal(0, 2), tau=iv.LogNormal(0, 0.5), x=iv.Normal("mu", "tau", shape=3))
+        same = iv.with_jacobian(lambda t: t, lambda t: np.tile(np.eye(3), (len(t), 1, 1)), parameters=("x",))
+        groups = iv.Posterior(prior, same, [-1.0, 0.5, 2.0], iv.GaussianNoise([0.05, 0.05, 9.0]))
+        wanted = digest(make(iv.mala(), problem=groups))
+        for run in threads.run(3, lambda comm: make(iv.mala(), comm, groups)):
+            assert run.report["centering"]["x"]["centered"] == [True, True, False]
+            assert digest(run) == wanted
+
     def test_another_seed_is_told_apart(self):
         assert digest(make("three fidelities")) != digest(make("three fidelities", seed=6))
 

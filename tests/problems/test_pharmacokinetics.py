@@ -45,7 +45,7 @@ def test_an_injection_is_that_of_a_general_solver() -> None:
 
 
 def test_centered_or_not_it_is_one_posterior() -> None:
-    centered, other = problem.population(), problem.population(centered=False)
+    centered, other = problem.population(centered=True), problem.population(centered=False)
     assert str(centered.prior.graph).count("(centered)") == 2 == str(other.prior.graph).count("(non-centered)")
     theta = centered.prior.pack(truth())[None]
     np.testing.assert_allclose(centered.log_prior(theta), other.log_prior(theta), rtol=1e-12)

@@ -231,6 +231,9 @@ def posing_calls() -> dict[str, Call]:
             {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
+        "Posterior.with_centering": Call(
+            posterior.with_centering, {"centered": {}}, {"centered": {"empty mapping", "mapping"}}
+        ),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.model_mistake": Call(posterior.model_mistake),
         "Posterior.log_density": Call(posterior.log_density, {"theta": theta}),
@@ -373,6 +376,10 @@ def samplers_calls() -> dict[str, Call]:
                 "pcn",
                 "prior_draws",
                 "CrankNicolson",
+                "InfinityHamiltonian",
+                "InfinityMicrocanonical",
+                "infinity_hmc",
+                "infinity_mams",
                 "DelayedAcceptance",
                 "Microcanonical",
                 "ghmc",

@@ -16,6 +16,7 @@ import warnings
 
 import numpy as np
 from bent_line import POSTERIOR
+from field_cases import bent_field
 
 import invsamp as iv
 from invsamp.engine.driver.engine import Engine
@@ -92,6 +93,7 @@ SAMPLERS = {
         THREE, estimator=NOISY, fidelities=["fine"] * 3, variance=iv.variances.running_average(), scheme=iv.swaps.seo()
     ),
     "nothing chosen": None,
+    "nothing chosen for a field": None,
     "coupled sums": iv.samplers.fast_resgld(
         THREE,
         0.01,
@@ -175,7 +177,7 @@ def run(name, **more):
         1,
     )  # of a coarse model alone: nobody judges its draws here
     try:
-        return iv.sample(POSTERIOR, (SAMPLERS | FOUND)[name], **length)
+        return iv.sample(bent_field() if "field" in name else POSTERIOR, (SAMPLERS | FOUND)[name], **length)
     finally:
         surrogate_training.STEPS, surrogate_training.MOST_ROUNDS = before
 

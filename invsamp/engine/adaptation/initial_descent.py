@@ -9,6 +9,7 @@ from invsamp.engine.adaptation.metric_from_curvature import floored
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.kernels.metric import DenseMetric, Metric
 from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
@@ -29,8 +30,11 @@ def starts_by_descent(rung: RungChains) -> bool:
     """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients.
 
     An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
+    A kernel that keeps a Gaussian distribution begins at draws of that.
     """
     settings = rung.settings
+    if isinstance(settings.kernel, AboutReference):
+        return False
     exact = isinstance(settings.estimator, Exact) and rung.remembering is None
     return settings.step_size is None and settings.kernel.gradient and exact
 

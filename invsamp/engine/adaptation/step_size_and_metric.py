@@ -71,6 +71,8 @@ AGREED = 1.15
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
 LONG_PATH = 5
+#: Of a kernel's longest step, where there is one: the first guess.
+FIRST_STEP = 0.1
 #: Probes of the rows of a Hessian, over all chains, and how often, each time in coordinates in which they were equal.
 _PROBES, _ROUNDS = 16, 3
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
@@ -121,14 +123,16 @@ class Tuner(
         The chains are led down, where they can be, if they are to be.
         """
         rung, settings = self.rung, self.rung.settings
-        self._scale = self._spread() if self._scaled or self._finds_step else np.ones(0)
+        unbounded = math.isinf(settings.kernel.longest_step)
+        self._scale = self._spread() if self._scaled or (self._finds_step and unbounded) else np.ones(0)
         if self._scaled:
             rung.metric = DiagonalMetric(self._scale) if self._given is None else self._given.metric
         if self._finds_step or self._explores_adjusted:
             # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
-            unit = 1.0 if self._scaled else float(np.min(self._scale)) ** 2
-            longest = settings.kernel.longest_step
-            first = 0.01 * unit if math.isinf(longest) else 0.1 * longest
+            if unbounded:
+                first = 0.01 if self._scaled else 0.01 * float(np.min(self._scale)) ** 2
+            else:
+                first = FIRST_STEP * settings.kernel.longest_step
             rung.step_size = np.full((len(rung.position), 1), first)
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
         self._curvature = np.zeros(len(rung.position))

@@ -11,10 +11,12 @@ from invsamp.diagnostics.draws import ess, rhat
 from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
+from invsamp.engine.automatic.field_selection import FieldSelection, field_sampler
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.kernels.contract import Kernel, Mask
+from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS
@@ -41,7 +43,7 @@ class KernelSelection(
     Lasting,
     lasting=(
         *("stage", "failed", "led", "astray", "again", "returned", "decisions", "pilot", "_positions", "_energies"),
-        *("_modes", "_lowest", "_jumps", "_tried"),
+        *("_modes", "_lowest", "_jumps", "_tried", "field"),
     ),
 ):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
@@ -68,6 +70,8 @@ class KernelSelection(
         self.led = True
         #: By how much the draws lay above the lowest minimum, where chains that began at minima had to begin again.
         self.astray: float | None = None
+        #: Of a Gaussian prior of many unknowns the Gaussian that the kernel keeps; it has no trial.
+        self.field: ModeReference | None = None
         self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
         #: Stages that failed: their numbers, what a draw was worth, and what they had come to, but for positions.
@@ -87,6 +91,8 @@ class KernelSelection(
     @property
     def sampler(self) -> Sampler:
         """Of the present stage."""
+        if self.field is not None:
+            return field_sampler(self.field)
         chosen = self._stages[self.stage]
         if self._jumps is None or chosen is self.widest:
             return chosen
@@ -101,7 +107,7 @@ class KernelSelection(
     @property
     def last(self) -> bool:
         """Whether there is no trial of this stage."""
-        return self.returned is not None or self.stage == len(self._stages) - 1
+        return self.field is not None or self.returned is not None or self.stage == len(self._stages) - 1
 
     @property
     def steps(self) -> int:
@@ -121,6 +127,13 @@ class KernelSelection(
     @property
     def _kernel(self) -> Kernel:
         return self.sampler.rungs[0].kernel
+
+    def choose_field(self, found: FieldSelection | None) -> bool:
+        """Whether a kernel about one mode's Gaussian is taken."""
+        if found is not None:
+            self.field = found.reference
+            self.decisions.append(found.decision)
+        return self.field is not None
 
     def choose(self, found: ModeSearchResult, evaluations: int, names: Sequence[str], where: str = "") -> None:
         """Choose the first stage by what descents have found.
@@ -145,8 +158,8 @@ class KernelSelection(
             self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         elif found.ridge:
             self.decisions.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or at "
-                f"bounds: one kernel, {self._kernel}"
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
+                f"{self._kernel}"
             )
         else:
             self._several(found, descents, "points there" if where else self._points)

@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.engine.adaptation.initial_descent import starts_by_descent
+from invsamp.engine.adaptation.initial_descent import spread, starts_by_descent
 from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
 from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
+from invsamp.engine.automatic.field_selection import select_field, warm_up_steps
 from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
@@ -27,6 +28,7 @@ from invsamp.engine.mode_search.multistart import (
     search_modes,
     starts_of,
 )
+from invsamp.engine.mode_search.parameterization import Parameterization
 from invsamp.engine.mode_search.search_points import Region, at_several_scales
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.bound_problem import BoundProblem
@@ -34,6 +36,7 @@ from invsamp.engine.rungs.compatibility import check_kernels, check_swaps, check
 from invsamp.engine.rungs.initial_points import place, place_again
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.model_checks import ModelChecks
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.modes.gauss_newton import walled
@@ -49,7 +52,10 @@ LEAST_SEARCH = 1500
 
 class Phases(
     Lasting,
-    lasting=(*("choice", "search", "evaluation_budget", "checks", "unlooked", "_on_trial", "ensemble", "_warm_up"),),
+    lasting=(
+        *("parameterization", "choice", "search", "evaluation_budget", "checks", "unlooked", "_on_trial", "ensemble"),
+        "_warm_up",
+    ),
 ):
     """The way to the first draw. After `begin` or `restore`, `step` by step, until one of these says that draws begin.
 
@@ -70,6 +76,8 @@ class Phases(
         For the ladder, where warm-up finds it.
     checks : ModelChecks
         What came of them.
+    parameterization : Parameterization
+        Which entries of parameters that depend on others are sampled centered.
     unlooked : bool
         Whether all chains began at one point, and no descents have looked for modes.
     evaluation_budget : EvaluationBudget
@@ -85,6 +93,7 @@ class Phases(
         self.bound, self.plan = bound, plan
         self.ensemble = Ensemble(bound, plan)
         self.checks = ModelChecks(bound)
+        self.parameterization = Parameterization(bound)
         self.choice: KernelSelection | None = None
         if isinstance(sampler, Automatic):
             self.choice = KernelSelection(bound.stages, bound.dimension, bound.path_to_prior, bound.has_prior)
@@ -145,8 +154,12 @@ class Phases(
                 self.checks.stability.before(rungs, warmed=False)
         together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
         # where nothing was chosen, or all chains are to start together
-        if self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
+        if self._choose_field(positions):
+            together = False  # its descents began at several points
+        elif self.choice is not None or (together and self.plan.warmup > 0 and starts_by_descent(rungs[0])):
             self._search_modes(positions)
+        elif self.parameterization.open and self._led_alone:
+            self._choose_form()
         self.unlooked = together and self.ensemble.mode_occupancy.mode_search_result is None
         self._begin_warm_up()
         self._warmed()
@@ -183,6 +196,7 @@ class Phases(
         """What was found and chosen, in plain types."""
         return {
             **self.checks.report(),
+            "centering": self.parameterization.report(),
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
             "unlooked": self.unlooked,
@@ -222,6 +236,20 @@ class Phases(
     def _assemble(self) -> None:
         self.ensemble.assemble(self._composition, self._streams)
 
+    def _choose_field(self, positions: Array | None) -> bool:
+        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if nobody said where."""
+        if self.choice is None:
+            return False
+        rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 2,)))
+        (found,) = self.bound.dispatch.do([select_field(self.bound, rng)])
+        if not self.choice.choose_field(found):
+            return False
+        self.evaluation_budget.looked(0)
+        self.take_stage()
+        for rung in self.ensemble.rungs:
+            place(self.bound, rung, positions, self.plan.chains)
+        return True
+
     def _search_modes(self, positions: Array | None) -> None:
         """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
         bound, ensemble, budget, choice = self.bound, self.ensemble, self.evaluation_budget, self.choice
@@ -255,6 +283,9 @@ class Phases(
             count,
         )
         (found,) = bound.dispatch.do([search])
+        if self.parameterization.open and self._led_alone:
+            ((found, scale),) = bound.dispatch.do([self.parameterization.choose_by(found, scale)])
+            self._take_given()
         budget.looked(found.looks)
         ensemble.mode_occupancy.found(found, scale)
         if choice is None:
@@ -266,6 +297,27 @@ class Phases(
             self.take_stage()
         if choice.led or not stays:
             self._begin_in(found)
+
+    @property
+    def _led_alone(self) -> bool:
+        """Whether one rung of the posterior begins where descents end, and finds all that is told in positions."""
+        rungs, finds = self.ensemble.rungs, self._preconditioner in ("diagonal", "dense")
+        cold = rungs[0].settings
+        free = cold.target.factors == (1.0, 1.0) and (self.choice is not None or not isinstance(cold.kernel, ModeJumps))
+        return finds and free and len(rungs) == 1 and starts_by_descent(rungs[0]) and self.plan.warmup > 0
+
+    def _choose_form(self) -> None:
+        """Choose the form of parameters that depend on others where descents from the chains end, and begin there."""
+        (rung,), stream = self.ensemble.rungs, np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 1,))
+        _, scale = starts_of(self.bound.problem, np.random.default_rng(stream), rung.position, SCOUTS)
+        (position,) = self.bound.dispatch.do([self.parameterization.choose_from(rung, scale)])
+        self._take_given()
+        place(self.bound, rung, position, self.plan.chains)
+
+    def _take_given(self) -> None:
+        """Starts that the user gave, in the positions of the form that was chosen."""
+        if self.parameterization.moved and self.bound.given is not None:
+            self.bound.given = self.parameterization.taken(self.bound.given)
 
     def _begin_in(self, found: ModeSearchResult) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
@@ -280,6 +332,8 @@ class Phases(
         """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
+            if self.choice.field is not None:
+                self._preconditioner = None
         self.search = self._new_search()
         self._assemble()
 
@@ -288,7 +342,17 @@ class Phases(
             self.search.begun(self.ensemble.rungs)
         self.ensemble.meet()
         self._warm_up = self._new_warm_up()
-        self._warm_up.begin(lead=self.choice is None or self.choice.led)
+        led, diagonal = self.choice is None or self.choice.led, self._preconditioner == "diagonal"
+        metric = self.parameterization.metric(diagonal=diagonal) if led else None
+        if metric is None or self.search is not None:
+            self._warm_up.begin(lead=led and metric is None)
+            return
+        # not led down: where something is centered the density may grow without end as a scale goes to 0
+        rungs = self.ensemble.rungs
+        for rung in rungs:
+            rung.metric = metric
+        self.bound.dispatch.do([spread(rung) for rung in rungs])
+        self._warm_up.begin([WarmStart(rung.position, metric, None) for rung in rungs])
 
     def _warmed(self) -> None:
         """End a warm-up that is over."""
@@ -400,6 +464,9 @@ class Phases(
         if self._following is not None:
             # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
             steps, windows = self._following[1], (1.0,)
+        elif self.choice is not None and self.choice.field is not None:
+            windows = (1.0,)
+            steps = warm_up_steps(self.plan.chains) if self.plan.stops_early else self.plan.warmup
         elif self.choice is not None and self.choice.returned is not None:
             steps, windows = SHORTEST, (1.0,)
         elif self.choice is not None and (self.choice.stage or self.choice.again) and self.search is None:

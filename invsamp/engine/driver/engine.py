@@ -18,7 +18,7 @@ from invsamp.engine.multifidelity.corrected_run import coarse_run
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.initial_points import failure_message
-from invsamp.engine.rungs.lasting_state import Lasting
+from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import RungChains, SolvesFailed
 from invsamp.evaluate.counted import Counts
 from invsamp.evaluate.requests import Answer, Queue
@@ -68,7 +68,7 @@ class Engine(
     """
 
     def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
-        self.problem, self.sampler, self.plan = problem, sampler, plan
+        self.sampler, self.plan = sampler, plan
         self.bound = BoundProblem(problem, sampler)
         self.boundary, self.potentials = self.bound.boundary, self.bound.potentials
         self.phases = Phases(self.bound, sampler, plan)
@@ -105,6 +105,15 @@ class Engine(
         if not self.learning:
             self.phases.begin(positions)
             self._turn()
+
+    @property
+    def problem(self) -> Problem:
+        """What is sampled, in the positions in which the run moves."""
+        return self.bound.problem
+
+    def take_form(self, state: LastingState) -> None:
+        """Move in the positions of a state, which is restored after."""
+        self.phases.parameterization.restore(state.phases.parameterization)
 
     @property
     def learning(self) -> bool:

@@ -85,11 +85,9 @@ def below_known(points: Array, energies: Array, minima: Minima, scale: Array) ->
     """Which points (n, d) lie far below the Gaussians of all minima, more so than their neighbors; a few of them.
 
     In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
-    Minima without a Gaussian have their rough extent instead.
     """
     expected = np.full(len(points), np.inf)
-    covariances = np.where(minima.known[:, None, None], minima.covariances, minima.extents)
-    for center, energy, covariance in zip(minima.position, minima.energies, covariances, strict=True):
+    for center, energy, covariance in zip(minima.position, minima.energies, minima.extents, strict=True):
         moved = points - center
         expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
     below = energies - expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,15 +13,22 @@ from invsamp.engine.rungs.dispatch import Dispatch, Uncounted
 from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import DelayedAcceptance
-from invsamp.kernels.contract import Whitened
+from invsamp.kernels.contract import Kernel, Whitened
+from invsamp.kernels.gaussian_reference import AboutReference, ModeReference
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.posing.expressions.variable_names import check_names, labels
 from invsamp.posing.posterior.gaussian_reference import reference_of
-from invsamp.protocols import Array, DrawablePrior, Problem, Reference, SplitPotential
+from invsamp.protocols import Array, Centerable, DrawablePrior, Problem, Reference, SplitPotential
 from invsamp.tempering.target_distribution import TargetDistribution
+
+
+class Recentering(NamedTuple):
+    """The form in which a run has chosen to move, for other processes."""
+
+    centered: dict[str, Array]  # which entries of which parameters
 
 
 class BoundProblem:
@@ -68,6 +76,8 @@ class BoundProblem:
     ) -> None:
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve may be expensive
         self.problem, self.boundary = problem, as_boundary(sampler.boundary)
+        #: As it was asked for, and whether this is a part of another run.
+        self.asked, self.part = problem, potentials is not None
         self.sampled = self.boundary.apply(problem)
         self.domain = self.sampled.sampling_domain
         self.dimension, self.fidelities = problem.dimension, problem.fidelities
@@ -80,6 +90,7 @@ class BoundProblem:
         self.given: Array | None = None
         self._reference: Reference | None = None
         self._whitened: dict[float, Whitened] = {}
+        self._about: dict[tuple[float, float, ModeReference], Whitened] = {}
 
     def fidelity(self, wanted: str | int) -> str:
         """The name of a fidelity, given by it or by its place, 0 for the finest."""
@@ -105,6 +116,15 @@ class BoundProblem:
             )
         self.draw_prior(np.random.default_rng(0), 1)  # a domain of hardly any mass is refused here
 
+    def recenter(self, centered: Mapping[str, Array]) -> None:
+        """Move in positions in which these entries are centered from now on, in this process."""
+        assert isinstance(self.asked, Centerable)  # whoever chose has seen to it
+        self.problem = self.asked.with_centering(centered)
+        self.sampled = self.boundary.apply(self.problem)
+        for name, potential in self.potentials.items():
+            potential.renew(self.sampled.potential(name))
+        self._reference, self._whitened = None, {}
+
     @property
     def path_to_prior(self) -> bool:
         """Whether a ladder can reach the prior: prior and misfit are known apart, and the prior can be drawn from."""
@@ -124,8 +144,17 @@ class BoundProblem:
         assert isinstance(self.sampled, DrawablePrior)  # `check_drawable` has seen to it
         return self.problem.to_position(self.sampled.sample_prior(rng, n))
 
-    def reference(self, target: TargetDistribution) -> Whitened:
-        """A Gaussian distribution of positions, for a rung: of the prior as often as its target takes it."""
+    def reference(self, target: TargetDistribution, kernel: Kernel) -> Whitened:
+        """A Gaussian distribution of positions, for a rung: of the prior as often as its target takes it.
+
+        Or that of a mode, where the kernel has one, for a target that takes prior and misfit so often.
+        """
+        own = kernel.reference if isinstance(kernel, AboutReference) else None
+        if own is not None:
+            prior, misfit = target.factors or (1.0, 1.0)
+            if (prior, misfit, own) not in self._about:
+                self._about[prior, misfit, own] = own.at(prior, misfit)
+            return self._about[prior, misfit, own]
         power = target.factors[0] if target.factors else 1.0
         if power not in self._whitened:
             self._reference = self._reference or reference_of(self.problem)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, EvaluationRequests, Queue, Request, Result, answered, gathered
 from invsamp.protocols import Array
-from invsamp.surrogates.learning import Correction
 
 
 class Dispatch:
@@ -22,14 +21,15 @@ class Dispatch:
     shared : bool
         Whether others evaluate: what all rungs ask for at a time is sent together.
     corrected : callable
-        Is given each `Correction` of a coarse model that warm-up learned.
+        Is given what has changed potentials here and has to elsewhere: each `Correction` of a coarse model that warm-up
+        learned, and the `Recentering` of a run.
     """
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.queue: Queue | None = None
         self.shared = False
-        self.corrected: Callable[[Correction], object] = lambda correction: None
+        self.corrected: Callable[[object], object] = lambda change: None
 
     def share(self, answer: Answer, queue: Queue | None = None) -> None:
         """Let others evaluate, all that is asked for at a time at once; or each rung by itself, in draws."""

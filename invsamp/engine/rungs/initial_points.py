@@ -12,6 +12,7 @@ from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, Rows, answered
+from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.priors.joint_prior import by_name, packed
 from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
@@ -86,8 +87,8 @@ def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains
     RuntimeError
         If the energy is not finite at any.
     """
-    rng, problem = rung.streams["start"], bound.problem
-    rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
+    problem = bound.problem
+    rung.start(_starts(bound, rung, chains) if positions is None else positions.copy())
     for attempt in range(START_TRIES):
         failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
         if not len(failed):
@@ -95,7 +96,7 @@ def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains
         check_mistake(problem, rung.fidelity, *_MISTAKES)
         if positions is not None or (attempt >= FEW_TRIES and len(failed) < chains):
             break
-        rung.position[failed] = problem.sample_start(rng, len(failed))
+        rung.position[failed] = _starts(bound, rung, len(failed))
         answered(rung.reevaluate(failed), rung.answer)
     failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
     if positions is None and 0 < len(failed) < chains:
@@ -117,6 +118,17 @@ def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains
         + (f": {message}" if message else "")
         + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
     )
+
+
+def _starts(bound: BoundProblem, rung: RungChains, n: int) -> Array:
+    """Starts of the problem (n, d), or draws of the reference that the kernel keeps, of those inside the domain."""
+    rng, kernel = rung.streams["start"], rung.settings.kernel
+    starts = bound.problem.sample_start(rng, n)
+    if isinstance(kernel, AboutReference) and kernel.reference is not None:
+        reference = bound.reference(rung.target, kernel)
+        drawn = reference.mean + reference.metric.color(rng.standard_normal(starts.shape))
+        return np.where(bound.domain.contains(drawn)[:, None], drawn, starts)
+    return starts
 
 
 def place_again(bound: BoundProblem, rung: RungChains, positions: Array) -> None:

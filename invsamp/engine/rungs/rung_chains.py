@@ -554,7 +554,7 @@ class _ActiveRung:
     def reference(self) -> Whitened:
         """A Gaussian distribution to hold proposals against."""
         assert self._of.bound is not None  # an engine's rungs have it
-        return self._of.bound.reference(self.target)
+        return self._of.bound.reference(self.target, self._of.settings.kernel)
 
     def prior_draws(self) -> Array:
         """Fresh positions (chains, d) of the prior."""

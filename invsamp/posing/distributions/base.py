@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -12,12 +12,13 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, boolean, generator, integer, wrong
+from invsamp.arguments import array, generator, integer, wrong
 from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.protocols import Array
 
+BoolArray = npt.NDArray[np.bool_]
 #: Of a parameter: a number of entries too, until it is stored.
 Shape = Any
 #: Numbers of at most this size, and at least one over it, have squares whose squares are double precision numbers.
@@ -169,17 +170,18 @@ class ScalarFamily(Distribution):
     support, numbers or names of parameters; ``positive``, the names of positive parameters; and ``standard``.
 
     A parameter may be a name, or a formula of names, of what else is in the prior. Then the density is that of a
-    `Prior` alone; ``centered`` says whether the parameter is sampled as itself there, in place of the standard member.
+    `Prior` alone; ``centered`` says whether the parameter is sampled as itself there, in place of the standard member:
+    True, False, an array of these for each entry, or None, where a run chooses by what the data say.
     """
 
-    centered: bool = field(default=False, kw_only=True, repr=False)
+    centered: bool | BoolArray | Sequence[bool] | None = field(default=None, kw_only=True, repr=False)
     family: ClassVar[Family]
     interval: ClassVar[tuple[float | str, float | str]] = (-np.inf, np.inf)
     positive: ClassVar[tuple[str, ...]] = ()
     standard: ClassVar[Standard | None] = None
 
     def __post_init__(self) -> None:
-        boolean("centered", self.centered)
+        object.__setattr__(self, "centered", _as_centering(self.centered))
         shape = as_shape(self.shape)
         for name in self.parameter_names():
             given = getattr(self, name)
@@ -308,6 +310,23 @@ def check_width(lower: Array, upper: Array) -> None:
     with np.errstate(over="ignore"):
         width = upper - lower
     check_scale(("lower and upper", np.maximum(np.abs(lower), np.abs(upper))), ("upper - lower", width))
+
+
+def _as_centering(value: object) -> Any:
+    """None, a truth value, or nested tuples of these; `ValueError` of anything else."""
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    try:
+        given = np.asarray(value)
+    except ValueError:
+        given = np.empty(0)
+    if given.dtype != np.bool_ or not given.size:
+        raise wrong("centered", "True or False, an array of these for each entry, or None for a run to choose", value)
+    return _nested(given.tolist())
+
+
+def _nested(value: Any) -> Any:
+    return tuple(_nested(entry) for entry in value) if isinstance(value, list) else value
 
 
 def as_shape(shape: object, name: str = "shape") -> tuple[int, ...]:

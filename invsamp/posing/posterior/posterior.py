@@ -31,6 +31,7 @@ from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
+from invsamp.posing.posterior.centering import Minimum, centering_at
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
@@ -230,6 +231,53 @@ class Posterior:
         return PosteriorPotential(
             self._sampled, self.coordinates, self.sampling_domain, posed.model, posed.columns, posed.noise
         )
+
+    @property
+    def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Of parameters whose ``centered`` is a run's choice: which of their entries are centered, in their shape."""
+        return self._sampled.centering
+
+    @property
+    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The same of parameters whose ``centered`` was given."""
+        return self._sampled.given_centering
+
+    def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Posterior:
+        """The same posterior, in positions in which those entries of some of these parameters are centered.
+
+        Parameters
+        ----------
+        centered : mapping from name to array_like of bool
+            By names of `centering`; the others stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If a name is another, or an array does not broadcast to the parameter's shape.
+        """
+        known = self.centering
+        for name in mapping("centered", centered):
+            one_of("centered", name, known)
+        other = copy.copy(self)
+        other._sampled = self._sampled.with_centering(centered) if centered else self._sampled  # noqa: SLF001
+        return other
+
+    def centering_at(self, position: Array, misfit_slope: Array, curvature: Array) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which entries of these parameters are better centered, by what is known at a minimum of the energy.
+
+        See `invsamp.posing.posterior.centering`.
+
+        Parameters
+        ----------
+        position : ndarray, shape (d,)
+            Of a minimum in positions in which nothing is centered, as those of this posterior have to be.
+        misfit_slope : ndarray, shape (d,)
+            Gradient of the misfit.
+        curvature : ndarray, shape (d, d)
+            Hessian of the energy.
+        """
+        minimum = Minimum(position, misfit_slope, curvature)
+        return centering_at(minimum, self._sampled, self.coordinates, self.reference(), self.log_prior_at)
 
     def without_domain(self) -> Posterior:
         """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from invsamp.expression import Value
@@ -33,7 +35,7 @@ class ColoredField:
     """
 
     def __init__(self, name: str, distribution: FieldDistribution, columns: slice, names: Names) -> None:
-        self.name, self.distribution, self.columns, self.centered = name, distribution, columns, False
+        self.name, self.distribution, self.columns, self.itself = name, distribution, columns, False
         self._formulas = [
             Formula(f"{text!r} of {name}", text, (), names, whose="a single number,")
             for text in distribution.field.names
@@ -46,6 +48,17 @@ class ColoredField:
             f"{self.name} cannot be sampled as itself, as within a domain: a field is sampled as white noise. Bound it "
             "by a link, such as LogField or LogitField of invsamp.solvers.fields"
         )
+
+    def as_itself(self) -> ColoredField:
+        """The same, as theta itself: for its density."""
+        other = copy.copy(self)
+        other.itself = True
+        return other
+
+    @property
+    def forms(self) -> str:
+        """Its form, in words."""
+        return "non-centered"
 
     @property
     def support(self) -> tuple[Array, Array]:

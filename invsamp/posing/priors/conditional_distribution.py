@@ -5,12 +5,14 @@ Most families come about from their standard member by a shift and a stretch, of
 .. math:: \\theta = a + b u \\quad\\text{or}\\quad \\log\\theta = a + b u, \\qquad u \\sim \\text{standard}.
 
 Where theta is sampled by way of u, "non-centered", a small stretch narrows nothing: the funnel that a hierarchy has in
-theta is none in u (Papaspiliopoulos, Roberts and Sköld 2007, Statistical Science 22, 59-73). The density of theta is in
-either case that of the family.
+theta is none in u. Where data say much of an entry of theta, the entry itself, or its logarithm, is the better
+coordinate, "centered": it depends little on a and b then (Papaspiliopoulos, Roberts and Sköld 2007, Statistical Science
+22, 59-73). Each entry has a form of its own. The density of theta is in either case that of the family.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +20,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import density_loops
@@ -72,7 +75,9 @@ class Conditional:
             if not set(distribution.formulas) <= {name for part in self._place for name in _names(part)}:
                 standard = None  # a parameter that changes more than place and width
         self.standard = standard
-        self.centered = distribution.centered or standard is None
+        #: Whether theta is sampled as itself, with all of its density added.
+        self.itself = standard is None
+        self.centered = self._form(False if distribution.centered is None else distribution.centered)
         if standard is None and distribution.family.kernel not in LOG_DENSITIES:
             raise ValueError(
                 f"{name} must have numbers for the parameters of {type(distribution).__name__}, got "
@@ -81,11 +86,12 @@ class Conditional:
         if standard is not None:
             values: dict[str, Value] = dict(standard.values)
             if standard.log is None:
-                self.base: ScalarFamily = replace(distribution, **values, centered=False)
+                self.base: ScalarFamily = replace(distribution, **values, centered=None)
             else:
                 self.base = standard.log(**values, shape=distribution.shape)  # type: ignore[call-arg]
             self._inside = tuple(np.ravel(end) for end in self.base.support)
-        if distribution.centered:
+            self._constants = _log_constants(self.base)
+        if self.centered.any():
             self.check_centered()
 
     def check_centered(self) -> None:
@@ -108,9 +114,51 @@ class Conditional:
         return any(isinstance(end, str) for end in self.distribution.interval)
 
     @property
+    def automatic(self) -> bool:
+        """Whether its form is left to a run, and there are two."""
+        return self.distribution.centered is None and self._has_forms
+
+    @property
+    def asked(self) -> bool:
+        """Whether its form was asked for, and there are two."""
+        return self.distribution.centered is not None and self._has_forms
+
+    @property
+    def entries(self) -> npt.NDArray[np.bool_]:
+        """Which entries are centered, in the parameter's shape."""
+        return self.centered.reshape(self.distribution.shape)
+
+    @property
+    def _has_forms(self) -> bool:
+        return not (self.itself or self._ends_move)
+
+    @property
+    def forms(self) -> str:
+        """Its form, in words."""
+        if self.automatic:
+            return "centering chosen by the run"
+        if self.itself or self.centered.all():
+            return "centered"
+        return f"{self.centered.sum()} of {self.centered.size} centered" if self.centered.any() else "non-centered"
+
+    def as_itself(self) -> Conditional:
+        """The same, sampled as theta itself."""
+        other = copy.copy(self)
+        other.itself = True
+        return other
+
+    def with_form(self, centered: npt.ArrayLike) -> Conditional:
+        """The same, with those entries centered that are True in an array of the parameter's shape."""
+        other = copy.copy(self)
+        other.centered = self._form(centered)
+        return other
+
+    @property
     def sampled(self) -> Distribution:
-        """The distribution of what is sampled in its place: u, or, centered, something with the support alone."""
-        return OfPrior(self.distribution.shape, self.support) if self.centered else self.base
+        """The distribution of what is sampled in its place: u, or something with the support alone."""
+        if self.itself:
+            return OfPrior(self.distribution.shape, self.support)
+        return PartlyCentered(self.base, self.centered) if self.centered.any() else self.base
 
     def stretch(self, theta: Array) -> Stretch:
         """Shift and stretch at theta (batch, width)."""
@@ -134,17 +182,24 @@ class Conditional:
         x = theta[:, self.columns]
         if self.standard is None:
             return self._by_shape(theta, x)
-        location, scale, by_column = self.stretch(theta)
         seen = np.log(x) if self.standard.log else x
-        u = np.broadcast_to((seen - location) / scale, x.shape)
-        value, slope = self.base.evaluate(u)
-        inside = (u >= self._inside[0]) & (u <= self._inside[1]) & (scale > 0.0)
-        value = value + self.base.log_constant - (np.log(scale) * np.ones_like(x)).sum(axis=1)
-        by_seen = slope / scale
-        by_parents = [(c, -by_seen * da - (by_seen * u + 1.0 / scale) * db) for c, da, db in by_column]
+        value, by_seen, by_parents = self.standardized_density(seen, self.stretch(theta), np.ones_like(self.centered))
         if self.standard.log:
             value = value - seen.sum(axis=1)
             by_seen = (by_seen - 1.0) / x
+        return value, by_seen, by_parents
+
+    def standardized_density(
+        self, seen: Array, stretch: Stretch, entries: npt.NDArray[np.bool_]
+    ) -> tuple[Array, Array, ByColumn]:
+        """The same of some entries of theta, or of its logarithm, ``seen`` (batch, m), as a density of that."""
+        location, scale, by_column = stretch
+        u = np.where(entries, (seen - location) / scale, 1.0)
+        value, slope = density_loops.log_density(u, np.arange(u.shape[1]), *_restricted(self.base, entries))
+        inside = ~entries | ((u >= self._inside[0]) & (u <= self._inside[1]) & (scale > 0.0))
+        value = value + self._constants[entries].sum() - np.where(entries, np.log(scale), 0.0).sum(axis=1)
+        by_seen = slope / scale
+        by_parents = [(c, -by_seen * da - (by_seen * u + entries / scale) * db) for c, da, db in by_column]
         return np.where(inside.all(axis=1), value, -np.inf), by_seen, by_parents
 
     def sample(self, rng: np.random.Generator, theta: Array) -> Array:
@@ -170,11 +225,21 @@ class Conditional:
         return self.distribution.family.draw(rng, size, *values.values())
 
     def whitened(self, theta: Array) -> Array:
-        """The u of theta (batch, width), shape (batch, m)."""
+        """What is sampled in the place of theta (batch, width), shape (batch, m)."""
         assert self.standard is not None
         location, scale, _ = self.stretch(theta)
         x = theta[:, self.columns]
-        return np.asarray(((np.log(x) if self.standard.log else x) - location) / scale)
+        seen = np.log(x) if self.standard.log else x
+        return np.where(self.centered, seen, (seen - location) / scale)
+
+    def _form(self, centered: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        shape = self.distribution.shape
+        try:
+            return np.broadcast_to(np.asarray(centered, dtype=bool), shape).ravel().copy()
+        except ValueError:
+            raise ValueError(
+                f"centered of {self.name} must broadcast to its shape {shape}, got shape {np.shape(centered)}"
+            ) from None
 
     def _parameters(self, theta: Array) -> tuple[dict[str, Array], dict[str, ByColumn]]:
         found = {parameter: formula.at_all(theta) for parameter, formula in self._formulas.items()}
@@ -222,7 +287,7 @@ def _times(slope: Value, factor: Value) -> Value:
 
 
 class OfPrior(Distribution):
-    """What a centered parameter is sampled as: itself, on its support, with a density that the prior adds."""
+    """What theta is sampled as itself by: its support, with a density that the prior adds."""
 
     def __init__(self, shape: tuple[int, ...], support: tuple[Array, Array]) -> None:
         self._shape, self._support = shape, support
@@ -248,6 +313,41 @@ class OfPrior(Distribution):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         raise NotImplementedError("what depends on others is drawn by its prior")
+
+
+class PartlyCentered(OfPrior):
+    """A standard member, less the density of the entries that are centered, which the prior adds."""
+
+    def __init__(self, base: ScalarFamily, centered: npt.NDArray[np.bool_]) -> None:
+        super().__init__(base.shape, base.support)
+        self._base, self._others = base, ~centered
+
+    @property
+    def log_constant(self) -> float:
+        return float(_log_constants(self._base)[self._others].sum())
+
+    @cached_property
+    def compiled(self) -> Coefficients:  # type: ignore[override]
+        return _restricted(self._base, self._others)
+
+    @property
+    def logarithmic(self) -> bool:
+        return self._base.logarithmic
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        points = np.ascontiguousarray(columns)
+        return density_loops.log_density(points, np.arange(points.shape[1]), *self.compiled)
+
+
+def _restricted(base: ScalarFamily, entries: npt.NDArray[np.bool_]) -> Coefficients:
+    """What the compiled loop needs for some entries of a family; it passes over the others."""
+    return base.compiled._replace(kernels=np.where(entries, base.compiled.kernels, density_loops.FLAT))
+
+
+def _log_constants(base: ScalarFamily) -> Array:
+    """Of every entry of a family, (m,)."""
+    parameters = [base.flat(name) for name in base.parameter_names()]
+    return np.asarray(base.family.log_constant(*parameters) * np.ones(math.prod(base.shape)))
 
 
 def joint_shape(name: str, distribution: ScalarFamily, names: Names) -> tuple[int, ...]:

@@ -46,9 +46,10 @@ class Prior:
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
-        posterior samples such a parameter by way of its standard family, here a standard normal one, unless its
-        distribution is ``centered=True``, or the parameters that are named are those of its shape, such as both of
-        `Beta`. Its draws, and its density, are of theta in any case.
+        posterior samples such a parameter by way of its standard family, here a standard normal one, or as itself, as a
+        run finds better for each of its entries, unless its distribution says ``centered=``, or the parameters that are
+        named are those of its shape, such as both of `Beta`, where it is sampled as itself. Draws, and the density, are
+        of theta in any case.
 
         A field such as `invsamp.solvers.fields.matern` is a vector of its values on its mesh, and is sampled as white
         noise.
@@ -94,7 +95,7 @@ class Prior:
     >>> print(schools.graph)
     mu ~ Normal(0, 5)
     tau ~ HalfCauchy(5)
-    theta[8] ~ Normal(mu, tau)  (non-centered)
+    theta[8] ~ Normal(mu, tau)  (centering chosen by the run)
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class Prior:
             part, gradient[:, columns] = distribution.evaluate(theta[:, columns])
             value += part
         if self.hierarchy is not None:
-            moved, slope = self.hierarchy.centered().forward(theta)
+            moved, slope = self.hierarchy.as_itself().forward(theta)
             value += moved.log_density
             if slope is not None:
                 gradient += moved.back(slope)
@@ -226,10 +227,8 @@ class Prior:
     @property
     def graph(self) -> Graph:
         """What depends on what; prints a line for each name."""
-        how = {}
-        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
-            if not isinstance(node, Tied):
-                how[node.name] = "centered" if node.centered else "non-centered"
+        nodes = [] if self.hierarchy is None else self.hierarchy.parameters
+        how = {node.name: node.forms for node in nodes}
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
         lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
@@ -308,11 +307,9 @@ class Prior:
         found = {
             name: distribution.support for name, distribution in self.distributions.items() if name not in self._given
         }
-        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
-            if isinstance(node, ColoredField):
-                found[node.name] = node.support
+        for node in self.hierarchy.parameters if self.hierarchy is not None else ():
+            found[node.name] = node.support
             if isinstance(node, Conditional):
-                found[node.name] = node.support
                 check_scales(node.name, node.distribution, found, self.fixed)
         return found
 
@@ -345,7 +342,7 @@ def widened(prior: Prior, theta: Array) -> Array:
     """Theta (batch, dimension) with columns of what is tied behind."""
     if prior.hierarchy is None:
         return theta
-    moved, _ = prior.hierarchy.centered().forward(theta)
+    moved, _ = prior.hierarchy.as_itself().forward(theta)
     return moved.theta
 
 
@@ -369,12 +366,31 @@ class Sampled:
         """That of a prior, with more parameters sampled as themselves than their distributions say."""
         if prior.hierarchy is None:
             return cls(prior, None)
-        hierarchy = prior.hierarchy.centered(as_themselves)
-        distributions = dict(prior.distributions)
-        for node in hierarchy.nodes:
-            if not isinstance(node, Tied):
-                distributions[node.name] = node.sampled
-        return cls(Prior(**distributions), hierarchy)
+        return cls._standing_for(prior, prior.hierarchy.as_itself(as_themselves))
+
+    @classmethod
+    def _standing_for(cls, prior: Prior, hierarchy: Hierarchy) -> Sampled:
+        sampled = {node.name: node.sampled for node in hierarchy.parameters}
+        return cls(Prior(**(dict(prior.distributions) | sampled)), hierarchy)
+
+    @property
+    def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Of parameters whose form is a run's choice: which of their entries are centered, in their shape."""
+        return {node.name: node.entries for node in self._conditionals if node.automatic}
+
+    @property
+    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The same of those that have two forms, one of which was asked for."""
+        return {node.name: node.entries for node in self._conditionals if node.asked}
+
+    @property
+    def _conditionals(self) -> list[Conditional]:
+        return [] if self.hierarchy is None else self.hierarchy.conditionals
+
+    def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Sampled:
+        """The same with those entries of some of these parameters centered that are True."""
+        assert self.hierarchy is not None
+        return self._standing_for(self.base, self.hierarchy.with_forms(centered))
 
     def theta(self, u: Array) -> Array:
         """Theta (batch, dimension) at u."""

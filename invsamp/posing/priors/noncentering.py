@@ -1,16 +1,16 @@
 """Parameters that depend on each other: the map from what is sampled to theta, and densities, along the graph.
 
 What is sampled is u: of parameters that depend on none, and of those that are sampled as themselves, theta; of the
-others the member of a standard family that theta is a shift and a stretch of
-(`invsamp.posing.priors.conditional_distribution`). Tied quantities are columns behind those of theta.
+others the member of a standard family that theta is a shift and a stretch of, or, of entries that are centered, theta
+or its logarithm (`invsamp.posing.priors.conditional_distribution`). Tied quantities are columns behind those of theta.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.expression import Value
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names
@@ -92,17 +92,32 @@ class Hierarchy:
     def __init__(self, nodes: Sequence[Node], dimension: int, width: int) -> None:
         self.nodes, self.dimension, self.width = tuple(nodes), dimension, width
 
-    def centered(self, names: Collection[str] | None = None) -> Hierarchy:
+    def as_itself(self, names: Collection[str] | None = None) -> Hierarchy:
         """The same with some more parameters sampled as themselves; by default all, so that u is theta."""
         nodes: list[Node] = []
         for node in self.nodes:
             if not isinstance(node, Tied) and (names is None or node.name in names):
                 if names is not None:
                     node.check_centered()
-                node = copy.copy(node)
-                node.centered = True
+                node = node.as_itself()
             nodes.append(node)
         return Hierarchy(nodes, self.dimension, self.width)
+
+    def with_forms(self, centered: Mapping[str, npt.ArrayLike]) -> Hierarchy:
+        """The same with those entries of some parameters centered that are True."""
+        nodes = [node.with_form(centered[node.name]) if node.name in centered else node for node in self.conditionals]
+        by_name = {node.name: node for node in nodes}
+        return Hierarchy([by_name.get(node.name, node) for node in self.nodes], self.dimension, self.width)
+
+    @property
+    def parameters(self) -> list[Conditional | ColoredField]:
+        """Those that are parameters, not tied to some."""
+        return [node for node in self.nodes if not isinstance(node, Tied)]
+
+    @property
+    def conditionals(self) -> list[Conditional]:
+        """Of these the ones with a distribution of numbers."""
+        return [node for node in self.nodes if isinstance(node, Conditional)]
 
     def forward(self, u: Array, position: Array | None = None) -> tuple[Moved, Array | None]:
         """Theta at u (batch, d), and the slope of its log density with respect to theta, (batch, width).
@@ -119,27 +134,32 @@ class Hierarchy:
                 if isinstance(node, Tied):
                     theta[:, node.columns], found = node.formula.at_all(theta)
                     steps.append(_step(node.columns, None, found, batch))
-                elif node.centered:
-                    value, own, found = node.log_density(theta)
+                    continue
+                added: tuple[Array, Value, ByColumn] | None = None
+                if node.itself:
+                    added = node.log_density(theta)
+                elif isinstance(node, ColoredField):
+                    steps.append(node.step(theta))
+                else:
+                    step, added = _stretched(node, theta, log_density)
+                    steps.append(step)
+                if added is not None:
+                    value, own, found = added
                     log_density += value
                     slope = np.zeros(theta.shape) if slope is None else slope
                     slope[:, node.columns] += own
                     for columns, derivative in found:
                         add_at(slope, columns.ravel(), _filled(derivative, (batch, columns.size)))
-                elif isinstance(node, ColoredField):
-                    steps.append(node.step(theta))
-                else:
-                    steps.append(_stretched(node, theta, log_density))
             log_density[np.isnan(theta).any(axis=1) | np.isnan(log_density)] = -np.inf
         return Moved(u if position is None else position, theta, log_density, steps), slope
 
     def whitened(self, theta: Array) -> Array:
         """The u (batch, d) of theta (batch, d)."""
-        moved, _ = self.centered().forward(theta)
+        moved, _ = self.as_itself().forward(theta)
         u = theta.copy()
         with np.errstate(all="ignore"):
-            for node in self.nodes:
-                if not isinstance(node, Tied) and not node.centered:
+            for node in self.parameters:
+                if not node.itself:
                     u[:, node.columns] = node.whitened(moved.theta)
         return u
 
@@ -186,14 +206,28 @@ def add_at(slope: Array, columns: Indices, values: AnyArray) -> None:
         np.add.at(slope, (..., columns), values)  # type: ignore[arg-type]
 
 
-def _stretched(node: Conditional, theta: Array, log_density: Array) -> Step:
-    """Theta's columns of u, in place, with their derivatives."""
+def _stretched(
+    node: Conditional, theta: Array, log_density: Array
+) -> tuple[Step, tuple[Array, Array, ByColumn] | None]:
+    """Theta's columns of what is sampled, in place, with their derivatives.
+
+    And of entries that are centered their log density, with its slope in theta's own columns and by the parents'.
+    """
     assert node.standard is not None
     u = theta[:, node.columns].copy()
-    location, scale, by_column = node.stretch(theta)
+    stretch = node.stretch(theta)
+    location, scale, by_column = stretch
+    own: Value = scale
+    added: tuple[Array, Array, ByColumn] | None = None
     x = location + scale * u
+    if node.centered.any():
+        others = ~node.centered
+        x, own = np.where(others, x, u), np.where(others, scale, 1.0)
+        by_column = [(columns, others * by_location, others * by_scale) for columns, by_location, by_scale in by_column]
+        added = node.standardized_density(u, stretch, node.centered)
     if node.standard.log:
         x = np.exp(x)
+        added = added and (added[0], added[1] / x, added[2])
     theta[:, node.columns] = x
     if not (scale > 0.0).all():
         log_density[~(np.broadcast_to(scale, u.shape) > 0.0).all(axis=1)] = -np.inf
@@ -201,10 +235,9 @@ def _stretched(node: Conditional, theta: Array, log_density: Array) -> Step:
         (columns, by_location if isinstance(by_scale, float) and by_scale == 0.0 else by_location + u * by_scale)
         for columns, by_location, by_scale in by_column
     ]
-    own: Value = scale
     if node.standard.log:
-        own, slopes = scale * x, [(columns, slope * x) for columns, slope in slopes]
-    return _step(node.columns, own, slopes, len(u))
+        own, slopes = own * x, [(columns, slope * x) for columns, slope in slopes]
+    return _step(node.columns, own, slopes, len(u)), added
 
 
 def _step(columns: slice, own: Value, by_column: ByColumn, batch: int) -> Step:

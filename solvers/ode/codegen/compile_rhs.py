@@ -241,6 +241,7 @@ def _edition() -> str:
         "compile_rhs",
         "interpolation_tables",
         "rosenbrock_jacobians",
+        "adjoint_products",
         "numpy_substitutes",
         "rebind_globals",
     )

@@ -96,7 +96,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     graph, by = traced.graph, traced.by_parameters
     in_time: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}
     everywhere = in_time | {("y", i): graph.node("y", n + i) for i in range(n)}
-    moved = _tangents(graph, traced.outputs, in_time)
+    moved = tangent_nodes(graph, traced.outputs, in_time)
     wanted = [(k, OUT, k, entry.index) for k, entry in enumerate(moved)]
     entries = [(i, j, node) for i, j, node in zip(*traced.by_states, strict=True)]
     column = {parameter: k for k, parameter in enumerate(own)}
@@ -104,7 +104,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     pairs: tuple[Pairs, Pairs] = ([], [])
     place = 0
     for group, found in ((entries, pairs[0]), (entries_own, pairs[1])):
-        slopes = _tangents(graph, [node for *_, node in group], everywhere)
+        slopes = tangent_nodes(graph, [node for *_, node in group], everywhere)
         for (i, j, _), slope in zip(group, slopes, strict=True):
             if slope.value != 0.0:
                 wanted.append((i, TABLE, place, slope.index))
@@ -113,7 +113,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     return graph, wanted, *pairs
 
 
-def _tangents(graph: Graph, nodes: Sequence[int], direction: dict[tuple[object, ...], Node]) -> list[Node]:
+def tangent_nodes(graph: Graph, nodes: Sequence[int], direction: dict[tuple[object, ...], Node]) -> list[Node]:
     """Nodes of the derivatives of some in the direction that is given for inputs."""
     slopes: dict[int, Term] = {}
     for index in reachable(graph, nodes):

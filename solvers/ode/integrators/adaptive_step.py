@@ -34,7 +34,7 @@ from invsamp.solvers.ode.integrators.event_handling import (
 from invsamp.solvers.ode.integrators.function_pointers import INNER, bound, call
 from invsamp.solvers.ode.integrators.initial_step import Stretch, first_step
 from invsamp.solvers.ode.integrators.stepper import Stepper
-from invsamp.solvers.ode.integrators.trajectories import Control, Course, Outcome
+from invsamp.solvers.ode.integrators.trajectories import HEAD, Control, Course, Outcome
 
 Array = npt.NDArray[np.float64]
 
@@ -71,6 +71,7 @@ class Row(NamedTuple):
     out: Array  # (n_times, m)
     peaks: Array  # (m,)
     needed: Array  # (n,)
+    trail: Array  # (kept, HEAD + n)
     work: Array  # (rows, m)
     q: Array  # (powers, m)
     growth: Array  # (m,)
@@ -135,7 +136,8 @@ def _march_rows(
             outcome.peaks[row],
             outcome.needed[row],
         )
-        own = Row(p, times, absolute, out, peaks, needed, work, q, growth, scratch, sides, speeds, space)
+        trail = control.trail[control.rows[row] if len(control.rows) > 0 else 0]
+        own = Row(p, times, absolute, out, peaks, needed, trail, work, q, growth, scratch, sides, speeds, space)
         for i in range(m):
             y[i] = initial[row, i]
             peaks[i] = abs(y[i])
@@ -239,7 +241,7 @@ def _stretch(
     if not is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
     step = first_step(_order, Stretch(rhs, n, p, t, target, lower, upper, rtol, absolute), y, z, k)
-    evaluations, steps, rejected = 2, 0, False
+    evaluations, steps, rejected, before_it = 2, 0, False, control.max_steps - max_steps
     stiff = other = 0
     if _EVENTFUL:
         look_ahead(events, n, t, y, k[0], p, speeds[0])
@@ -262,6 +264,11 @@ def _stretch(
         for i in range(n, len(y)):
             if not math.isfinite(z[i]):
                 return NON_FINITE, done, evaluations, steps, t, side, -1
+        if steps + before_it < len(own.trail):
+            kept = own.trail[steps + before_it]
+            kept[0], kept[1], kept[2], kept[3] = t, h, lower, upper
+            for i in range(n):
+                kept[HEAD + i] = y[i]
         _finish(n, h, k, q)
         last, status, before, interpolated, fired, low, high = t_new, OK, side, False, -1, 0.0, 1.0
         if _EVENTFUL:

@@ -53,6 +53,7 @@ def lsoda(
         np.abs(initial, dtype=float),
         control.absolute[:, : control.n_states].copy(),
     )
+    control.trail[control.rows, :1] = np.nan  # its steps are not kept
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ODEintWarning)
         for row in range(batch):

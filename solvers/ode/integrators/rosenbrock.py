@@ -24,7 +24,12 @@ from numba import njit
 from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
-from invsamp.solvers.ode.integrators.sparse_factors import Pattern, factorize_sparse, solve_sparse
+from invsamp.solvers.ode.integrators.sparse_factors import (
+    Pattern,
+    factorize_sparse,
+    solve_sparse,
+    solve_sparse_transposed,
+)
 from invsamp.solvers.ode.integrators.stage_programs import Call, Place, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
@@ -128,7 +133,7 @@ def _interpolation_errors(
 
 
 @njit(**INNER)
-def _factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
+def factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
     """1 / (h gamma) - J as L U, the diagonal inverted; with partial pivoting where it is dense."""
     slopes, factors, pivots = space.slopes, space.factors, space.pivots
     if len(pattern.starts) > 0:
@@ -181,6 +186,38 @@ def _solve(n: int, first: int, factors: Array, pivots: Integers, b: Array) -> No
 
 
 @njit(**INNER)
+def solve_factors(n: int, pattern: Pattern, space: Workspace, b: Array) -> None:
+    """Solve for b (n,), in place."""
+    if len(pattern.starts) > 0:
+        solve_sparse(pattern, space.values, space.scratch, b, 0)
+    else:
+        _solve(n, 0, space.factors, space.pivots, b)
+
+
+@njit(**INNER)
+def solve_transposed(n: int, pattern: Pattern, space: Workspace, b: Array) -> None:
+    """Solve with the transposed matrix for b (n,), in place."""
+    if len(pattern.starts) > 0:
+        solve_sparse_transposed(pattern, space.values, space.scratch, b)
+        return
+    factors, pivots = space.factors, space.pivots
+    for i in range(n):
+        total = b[i]
+        for j in range(i):
+            total -= factors[j, i] * b[j]
+        b[i] = total * factors[i, i]
+    for i in range(n - 1, -1, -1):
+        total = b[i]
+        for j in range(i + 1, n):
+            total -= factors[j, i] * b[j]
+        b[i] = total
+    for i in range(n - 1, -1, -1):
+        other = pivots[i]
+        if other != i:
+            b[i], b[other] = b[other], b[i]
+
+
+@njit(**INNER)
 def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers, b: Array) -> None:
     """The same for four blocks at once, of which the last begins at ``last`` at most."""
     second, third, fourth = min(first + n, last), min(first + 2 * n, last), min(first + 3 * n, last)
@@ -216,10 +253,7 @@ def _solve_stage(linear: Linear, n: int, begin: float, weight: float, p: Array, 
     """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
     right, moved, direction, pattern = space.extra[0], space.extra[1], space.direction, linear.pattern
     m, is_sparse = len(right), len(linear.pattern.starts) > 0
-    if is_sparse:
-        solve_sparse(pattern, space.values, space.scratch, right, 0)
-    else:
-        _solve(n, 0, space.factors, space.pivots, right)
+    solve_factors(n, pattern, space, right)
     if m > n:
         for i in range(n):
             direction[n + i] = right[i]
@@ -263,10 +297,10 @@ def _attempt() -> Jitted:
     arguments = "rhs, t, h, lower, upper, y, p, k"
     lines = [
         "n, m, linear = control.n_states, len(y), control.linear",
-        "_factorize(n, h, linear.pattern, space)",
+        "factorize(n, h, linear.pattern, space)",
         "begin, right = min(max(t, lower), upper), space.extra[0]",
     ]
-    scope: dict[str, object] = {"_factorize": _factorize, "_finish_stage": _finish_stage, "_accept": _accept}
+    scope: dict[str, object] = {"factorize": factorize, "_finish_stage": _finish_stage, "_accept": _accept}
     for s in range(STAGES):
         states: Place = ("z", 0) if s else ("y", 0)
         moved = [Sum(("z", 0), ("y", 0), "1", _row(A[s]))] if s else []

@@ -145,3 +145,20 @@ def solve_sparse(pattern: Pattern, values: Array, w: Array, b: Array, first: int
             total -= values[e] * w[indices[e]]
         w[i] = total * values[diagonal[i]]
         b[first + order[i]] = w[i]
+
+
+@njit(**INNER)
+def solve_sparse_transposed(pattern: Pattern, values: Array, w: Array, b: Array) -> None:
+    """Solve with the transposed matrix, in place; b and ``w`` (n,)."""
+    _, _, order, starts, diagonal, indices, _ = pattern
+    n = len(order)
+    for i in range(n):
+        w[i] = b[order[i]]
+    for i in range(n):
+        w[i] *= values[diagonal[i]]
+        for e in range(diagonal[i] + 1, starts[i + 1]):
+            w[indices[e]] -= values[e] * w[i]
+    for i in range(n - 1, -1, -1):
+        for e in range(starts[i], diagonal[i]):
+            w[indices[e]] -= values[e] * w[i]
+        b[order[i]] = w[i]

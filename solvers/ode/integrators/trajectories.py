@@ -27,6 +27,10 @@ class Outcome(NamedTuple):
     needed: Array  # (batch, n), absolute tolerances for which no amplified error counts: see `.amplification`
 
 
+#: Of each kept step: its beginning, its length, and the bounds of time; the states follow.
+HEAD = 4
+
+
 class Course(NamedTuple):
     """What happens on the way: times at which the integration restarts, what y becomes there, and events.
 
@@ -94,3 +98,5 @@ class Control(NamedTuple):
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
     linear: Linear = EXPLICIT  # what Rodas5P needs
     max_step: float = math.inf  # bound on the length of a step
+    trail: Array = np.empty((1, 0, HEAD))  # (rows, kept, HEAD + n): steps are written there: see `.backward_sweep`
+    rows: Integers = np.empty(0, dtype=np.int64)  # (batch,): to which rows of the trail; none writes nothing

@@ -18,6 +18,7 @@ from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.codegen.observable_functions import Function, StateFunction
 from invsamp.solvers.ode.events.parameter_functions import state_formulas
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
+from invsamp.solvers.ode.model.adjoint import has_adjoint, solve_with_adjoint
 from invsamp.solvers.ode.model.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.model.observation_base import ObservedTrajectories, checked_theta
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
@@ -25,6 +26,10 @@ from invsamp.solvers.ode.model.parameter_mapping import Naming
 from invsamp.solvers.ode.model.steady_state import SteadyStart, SteadyState
 
 Array = npt.NDArray[np.float64]
+
+
+#: Columns of sensitivities from which on gradients are those of the adjoint.
+LEAST_ADJOINT = 50
 
 
 def observe(
@@ -122,6 +127,44 @@ class OdeObservation(ObservedTrajectories):
         start = np.full(len(p), self.t0)
         solution = self.model.solve_from(p, x0, seeds, values, self.times[None], start, self.moving)
         return self.seen_with_slopes(solution, p, x0)
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations and the product of a cotangent with their Jacobian, by the adjoint of many parameters."""
+        p, x0, _ = self.begin(theta)
+        by_adjoint = self._takes_adjoint and solve_with_adjoint(
+            self.model, p, x0, self.times[None], np.full(len(p), self.t0)
+        )
+        if not by_adjoint:
+            return super().linearize(theta)
+        solution, pullback = by_adjoint
+
+        def product(cotangent: Array) -> Array:
+            n, q = len(self.model.states), p.shape[1]
+            outer = np.zeros((len(p), self.mask.size))
+            outer[:, self.mask.ravel()] = cotangent
+            outer, direct = outer.reshape(len(p), *self.mask.shape), np.zeros(q)
+            if isinstance(self.output, StateFunction):
+                slopes = self.output.jacobians(self.times, solution.states, p)
+                with np.errstate(all="ignore"):
+                    weights = np.einsum("btk,btkn->btn", outer, slopes[..., :n])
+                    direct = np.einsum("btk,btkn->bn", outer, slopes[..., n:])
+            else:
+                weights = np.zeros(solution.states.shape)
+                weights[:, :, self.output] = outer
+            by_start, by_p = np.split(pullback(weights), [n], axis=1)
+            gradient = np.zeros((len(p), q + len(self.initial.names)))
+            if self.initial.names or self.initial.parameters_read:
+                gradient += np.matmul(self.initial.slopes(p, x0), by_start[:, :, None])[:, :, 0]
+            gradient[:, :q] += by_p + direct
+            return self.naming.gathered(gradient)
+
+        return self.seen(solution, p, x0), product
+
+    @property
+    def _takes_adjoint(self) -> bool:
+        """Whether there are so many columns of sensitivities that the adjoint of the steps costs less."""
+        columns = len(self.moving) + len(self.initial.names)
+        return columns >= LEAST_ADJOINT and not isinstance(self.initial, SteadyStart) and has_adjoint(self.model)
 
     def begin(self, theta: Array) -> tuple[Array, Array, Array]:
         """The model's parameters (batch, q), initial values (batch, n), and what else of theta these are made of."""

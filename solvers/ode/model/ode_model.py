@@ -116,6 +116,9 @@ class OdeModel(OdeSolver):
     branches. Where sensitivities are asked for, the states of the two integrations are compared, and a difference of
     more than 1000 tolerances, or of what the same relative change of the parameters does, is reported in a warning.
 
+    Observations of 50 unknowns and more have gradients by the adjoint of the discrete steps, where there is one: see
+    `invsamp.solvers.ode.model.adjoint`.
+
     LSODA has the Jacobian from the same source as the sensitivities: see
     `invsamp.solvers.ode.integrators.lsoda_jacobian`.
     """

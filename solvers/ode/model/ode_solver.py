@@ -52,7 +52,7 @@ from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
-from invsamp.solvers.ode.integrators.trajectories import Array, Control, Linear, Outcome
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
 
@@ -147,7 +147,7 @@ class OdeSolver:
             For wrong shapes or times that do not increase. Never for a trajectory that fails.
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
-        outcome, switched, _ = self._solve(p, x0, grid, start)
+        outcome, switched, _, _ = self.integrated(p, x0, grid, start)
         return Solution(*outcome[:5], switched)
 
     def solve_with_sensitivities(
@@ -224,7 +224,7 @@ class OdeSolver:
                 names = (*self.states, *self.parameters)
                 set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        states, switched, atol = self._solve(p, x0, grid, start)
+        states, switched, atol, _ = self.integrated(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
         absolute = np.tile(atol, 1 + columns)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
@@ -296,26 +296,40 @@ class OdeSolver:
         return p, x0, *check_times(times, t0, len(p))
 
     def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
-        return self._solve(p, x0, times, start)[0].values
+        return self.integrated(p, x0, times, start)[0].values
 
-    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray, Array]:
-        """Trajectories, which of them an implicit method made, and their absolute tolerances (batch, n).
+    def integrated(
+        self, p: Array, x0: Array, times: Array, start: Array, trail: Array | None = None
+    ) -> tuple[Outcome, BoolArray, Array, Integers]:
+        """Trajectories, which an implicit method made, absolute tolerances (batch, n), and steps of the last solves.
 
-        They are solved again with smaller ones for as long as an error is amplified beyond the tolerance.
+        They are solved again with smaller tolerances for as long as an error is amplified beyond the tolerance; the
+        first steps of the last solve are written to ``trail``. Arguments are not checked.
         """
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
         absolute = first_tolerances(self.atol, self.rtol, x0)
-        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute)
+        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute, trail=trail)
+        last = outcome.steps.copy()
         while True:
             needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
             rows = np.flatnonzero((needed < absolute).any(axis=1))
             if not len(rows):
-                return outcome, switched, absolute
+                return outcome, switched, absolute, last
             absolute = needed
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
-                rhs, p[rows], x0[rows], common, start[rows], self.rtol, absolute[rows], switched[rows]
+                rhs,
+                p[rows],
+                x0[rows],
+                common,
+                start[rows],
+                self.rtol,
+                absolute[rows],
+                switched[rows],
+                trail=trail,
+                trail_rows=rows,
             )
+            last[rows] = again.steps
             again.evaluations[:] += outcome.evaluations[rows]
             again.steps[:] += outcome.steps[rows]
             for old, new in zip(outcome, again, strict=True):
@@ -332,6 +346,8 @@ class OdeSolver:
         absolute: Array,
         switched: BoolArray | None = None,
         own: tuple[int, ...] = (),
+        trail: Array | None = None,
+        trail_rows: npt.NDArray[np.intp] | None = None,
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
@@ -348,10 +364,11 @@ class OdeSolver:
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
+            if trail is not None:
+                own_rows = rows if trail_rows is None else trail_rows[rows]
+                settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
             if method == "Rodas5P":
-                linearized = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
-                addresses = linearized.jacobian.address, linearized.tangents.address
-                settings = settings._replace(linear=Linear(*addresses, _pattern(self.rhs, n, q)))
+                settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
@@ -359,6 +376,17 @@ class OdeSolver:
             return INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
+
+    @property
+    def method_used(self) -> str:
+        """The method that solves at first."""
+        return self._methods(self.rtol)[0]
+
+    @property
+    def moves_no_times(self) -> bool:
+        """Whether nothing happens on the way but at times that are the same for all parameters."""
+        happens = self.events or self.doses or self.breakpoints or self.stop is not None
+        return not happens and not self._explicit_time.parameters_read
 
     @property
     def _explicit_time(self) -> ExplicitTime:
@@ -393,6 +421,12 @@ _MOST_EXPLICIT = 1000
 @lru_cache(maxsize=64)
 def _pattern(rhs: Rhs, n: int, q: int) -> Pattern:
     return pattern_of(n, *jacobian_entries(rhs, n, q))
+
+
+def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> Linear:
+    """What Rodas5P needs for states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
+    linearized = prepare_linearized(rhs, n, q, columns, own)
+    return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
 
 
 def _has_factors(rhs: Rhs, n: int, q: int) -> bool:

@@ -331,7 +331,7 @@ class TestWhatIsChosen:
         run, told = sampled(iv.Posterior(prior, forward, data, iv.GaussianNoise(0.2), domain=walls), draws=1000)
         assert run.report["kernels"] == ["mams with jumps"]
         assert sum(run.report["evaluations"].values()) < 40_000
-        assert not all(run.report["modes"]["by_laplace"])
+        assert all(run.report["modes"]["by_laplace"])  # the one at the bound by a Gaussian that this cuts
         assert told == []
 
     def test_a_ridge_needs_no_ladder(self):
@@ -343,7 +343,7 @@ class TestWhatIsChosen:
 
         run, _ = sampled(iv.Target(iv.extending.FunctionPotential(ring, 2)), draws=20, warmup=100)
         found, *more = run.report["decisions"]
-        flat = "minima that are flat in some direction, as on a ridge, or at bounds: one" in found
+        flat = "minima that are flat in some direction, as on a ridge: one" in found
         # its bend, of which little is known, gives all weight to one of them at some seeds
         assert flat or "on trial, whether chains pass between them" in found or "found one mode, and" in found
         assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])

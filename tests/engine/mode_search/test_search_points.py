@@ -20,9 +20,9 @@ from invsamp.modes.minima import Minima
 def two(energies=(0.0, 1.0), position=((0.0, 0.0), (10.0, -2.0)), sds=(1.0, 0.5)):
     covariances = np.square(np.array(sds))[:, None, None] * np.eye(2)
     extents = covariances.copy()
-    return Minima(
-        np.array(position), np.array(energies), covariances, extents, np.zeros(2, dtype=bool), np.ones(2, dtype=int)
-    )
+    known = np.ones(2, dtype=bool)
+    counts = np.ones(2, dtype=int)
+    return Minima(np.array(position), np.array(energies), covariances, extents, known, ~known, counts)
 
 
 def test_the_box_holds_all_modes_with_their_widths():

@@ -189,14 +189,14 @@ class TestDeep:
 
     def test_graph(self) -> None:
         assert str(DEEP.graph).splitlines() == [
-            "y[3] ~ Normal(level + slope * z, exp(log_sd))  (non-centered)",
+            "y[3] ~ Normal(level + slope * z, exp(log_sd))  (centering chosen by the run)",
             "level[3] ~ Normal(top, spread)  (centered)",
             "z[3] = [-1.0, 0.0, 2.0]",
             "slope ~ Normal(0, 1)",
             "log_sd ~ Normal(-1, 0.3)",
-            "spread ~ HalfCauchy(2 * width)  (non-centered)",
+            "spread ~ HalfCauchy(2 * width)  (centering chosen by the run)",
             "width ~ Gamma(4, 4)",
-            "top ~ Normal(0, width)  (non-centered)",
+            "top ~ Normal(0, width)  (centering chosen by the run)",
             "ratio = top / (1 + spread)",
             "both[3] = y + ratio",
         ]

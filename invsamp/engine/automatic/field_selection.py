@@ -1,0 +1,86 @@
+"""What is chosen where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
+
+One mode and its Gaussian of low rank are found by Newton descents; the kernel rotates about that Gaussian. Its step
+size alone is left to warm-up, and what all this takes does not depend on the number of unknowns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.evaluate.requests import EvaluationRequests
+from invsamp.kernels import InfinityHamiltonian
+from invsamp.kernels.gaussian_reference import ModeReference
+from invsamp.ladder import Rung, Sampler
+from invsamp.modes.field_modes import FieldModes, field_reference, search_field, starts_of_field
+from invsamp.protocols import Reference
+
+#: Descents at the most, and energy that they leave to gain.
+STARTS, TOLERANCE = 8, 1e-3
+#: Directions of a Gaussian at the most, and of the unknowns: where data inform more, nothing is of low rank.
+DIRECTIONS, SHARE = 400, 0.5
+#: Evaluations of a warm-up, and steps of it at the least: all chains together find one step size.
+WARM_UP, LEAST = 800, 25
+#: Steps of a path, about.
+PATH = 7
+
+
+@dataclass(frozen=True)
+class FieldSelection:
+    """What came of the search: the reference that was found, or none; and why, in words."""
+
+    reference: ModeReference | None
+    decision: str
+
+
+def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationRequests[FieldSelection | None]:
+    """Look for a mode of low rank; None where the prior is another one."""
+    prior = field_reference(bound.problem, bound.domain)
+    if prior is None:
+        return None
+    d, potentials = bound.dimension, list(bound.potentials.values())
+    before = sum(potential.evaluations for potential in potentials)
+    most = min(DIRECTIONS, d)
+    starts = starts_of_field(bound.problem, prior, STARTS, rng)
+    found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, TOLERANCE)
+    spent = sum(potential.evaluations for potential in potentials) - before
+    products = sum(potential.products for potential in potentials)
+    said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")
+    if not potentials[-1].tangents:
+        said += ", as the model has no tangents: two gradients for each product"
+    return _judged(found, prior, min(most, int(SHARE * d)), said)
+
+
+def field_sampler(reference: ModeReference) -> Sampler:
+    """One rung whose kernel rotates about the mode's Gaussian."""
+    return Sampler((Rung(kernel=InfinityHamiltonian(reference=reference)),), preconditioner=None)
+
+
+def warm_up_steps(chains: int) -> int:
+    """Of a warm-up that finds the step size alone."""
+    return max(LEAST, WARM_UP // (PATH * chains))
+
+
+def _judged(found: FieldModes, prior: Reference, most: int, said: str) -> FieldSelection:
+    descents = f"Newton descents from the prior ({said})"
+    if len(found.modes) != 1 or found.unfinished or found.unsolved:
+        return FieldSelection(
+            None,
+            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} came to no end, and "
+            f"{found.unsolved} could not be solved: the general search follows",
+        )
+    gaussian = found.modes[0].gaussian
+    d = len(prior.mean)
+    if gaussian is None or gaussian.informed >= most:
+        informed = "no Gaussian" if gaussian is None else f"at least {most} of {d} directions informed"
+        return FieldSelection(None, f"{descents} found one mode with {informed}: the general search follows")
+    reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
+    return FieldSelection(
+        reference,
+        f"{descents} found one mode of a Gaussian prior of {d:,} unknowns, of which the data inform "
+        f"{gaussian.informed} directions more than the prior does: one "
+        f"kernel, {InfinityHamiltonian(reference=reference)}",
+    )

@@ -1,0 +1,101 @@
+"""Where the prior is Gaussian in many unknowns: a kernel about one mode's Gaussian, chosen without a trial."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from field_cases import Bent, bent_field, moments, truth
+
+import invsamp as iv
+from invsamp.engine.automatic import field_selection
+
+
+def sampled(posterior, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return iv.sample(posterior, **({"draws": 40, "seed": 1, "progress": False} | settings))
+
+
+class Plain:
+    """Without a Jacobian."""
+
+    def __call__(self, theta):
+        return Bent()(theta)
+
+    def linearize(self, theta):
+        return Bent().linearize(theta)
+
+
+class Square(Bent):
+    """Two modes."""
+
+    def __call__(self, theta):
+        return np.stack([theta[:, 0] ** 2, theta[:, 1]], axis=1)
+
+    def jacobian(self, theta):
+        jacobian = np.zeros((len(theta), 2, theta.shape[1]))
+        jacobian[:, 0, 0], jacobian[:, 1, 1] = 2.0 * theta[:, 0], 1.0
+        return self(theta), jacobian
+
+
+def posed(model, d=90, prior=None):
+    return iv.Posterior(prior or iv.Prior(x=iv.Normal(0.0, np.ones(d))), model, [0.8, 0.4], iv.GaussianNoise(0.3))
+
+
+class TestWhatIsChosen:
+    def test_a_kernel_about_the_mode(self, agrees):
+        run = sampled(bent_field(), chains=128, draws=40)
+        assert run.report["kernels"] == ["infinity_hmc"]
+        (decision,) = run.report["decisions"]
+        assert "found one mode of a Gaussian prior of 90 unknowns, of which the data inform 2" in decision
+        assert agrees(moments(run), truth())
+
+    @pytest.mark.parametrize("d", [90, 2000])
+    def test_warm_up_does_not_grow_with_the_number_of_unknowns(self, d):
+        run = sampled(bent_field(d), draws=10)
+        spent = run.report["spent"]
+        assert spent["descents"] + spent["warm-up"] <= 1000 and not spent["failed"]
+        assert run.report["acceptance"][0] > 0.5
+
+    def test_without_tangents_it_says_what_that_costs(self):
+        run = sampled(posed(Plain()), draws=10)
+        assert run.report["kernels"] == ["infinity_hmc"]
+        assert "as the model has no tangents: two gradients for each product" in run.report["decisions"][0]
+
+    def test_given_starts_are_kept(self):
+        run = sampled(bent_field(), draws=4, start=np.full(90, 0.1))
+        assert run.report["kernels"] == ["infinity_hmc"]
+        assert not any("began at one point" in line for line in run.warnings())
+
+    @pytest.mark.parametrize(
+        ("posterior", "why"),
+        [
+            (posed(Square()), "the general search follows"),
+            (posed(Bent(), d=40), None),
+            (posed(Bent(), prior=iv.Prior(x=iv.Uniform(-3.0, 3.0, shape=90))), None),
+            (posed(Bent(), prior=iv.Prior(x=iv.Normal(0.0, np.ones(90)))), "directions informed"),
+        ],
+        ids=["two modes", "few unknowns", "another prior", "all informed"],
+    )
+    def test_others_are_searched_as_before(self, posterior, why, monkeypatch):
+        if why == "directions informed":
+            monkeypatch.setattr(field_selection, "SHARE", 0.02)
+        run = sampled(posterior, draws=10, warmup=100)
+        assert run.report["kernels"][0] != "infinity_hmc"
+        assert (why in run.report["decisions"][0]) if why else not any("general" in d for d in run.report["decisions"])
+
+
+class TestItIsARun:
+    def test_the_same_draws_in_a_directory_and_resumed(self, tmp_path):
+        alone = sampled(bent_field(), draws=30).theta
+        kept = sampled(bent_field(), draws=12, directory=tmp_path / "run", segment=5)
+        np.testing.assert_array_equal(kept.theta, alone[:, :12])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            more = iv.resume(tmp_path / "run", bent_field(), draws=30, progress=False)
+        np.testing.assert_array_equal(more.theta, alone)
+
+    def test_another_seed_gives_others(self):
+        assert not np.array_equal(sampled(bent_field(), draws=4).theta, sampled(bent_field(), draws=4, seed=2).theta)
