@@ -18,6 +18,7 @@ from invsamp.engine.driver.checkpoint_loop import begin_run
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.loop import in_memory
 from invsamp.engine.driver.recorded_variables import as_record
+from invsamp.engine.driver.running_moments import within_memory
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.rungs.initial_points import given_start
 from invsamp.evaluate.contract import Evaluator
@@ -30,7 +31,7 @@ from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem, no_derivatives
-from invsamp.results.partial_results import announce, handed_back
+from invsamp.results.partial_results import announce, handed_back, warn
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
@@ -119,7 +120,9 @@ def sample(
         warnings know them as they know parameters. Choose ``thin`` so that they cost little beside the steps.
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs; none, or those that are named, of the posterior's draws
-        alone. Very many parameters (the weights of a network) would fill the memory.
+        alone. Where all draws would take more than 256 MiB of memory, and there is no directory, blocks of more than
+        2,000 numbers (a field's values, the weights of a network) are not kept: `Run.moments` has their means and sds,
+        and 50 numbers of each are recorded; a warning says so.
     evaluations : int, optional
         Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
         quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
@@ -175,7 +178,10 @@ def sample(
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
     engine = Engine(problem, sampler, asked)
-    engine.record = as_record(problem, record, keep)
+    engine.record, less = as_record(problem, record, keep), None
+    if directory is None and keep is True:
+        rungs = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.max_rungs
+        engine.record, less = within_memory(engine.record, problem, rungs * chains * draws)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
     optional(integer, "segment", segment, least=1)
@@ -188,6 +194,8 @@ def sample(
             load_arviz()  # which may fail, and must not do so when the draws are made
         run = evaluated(engine, evaluator, partial(_made, engine, progress, path, segment))
     if evaluator.drives:
+        if less is not None:
+            warn(less, stacklevel=2)
         announce(run, stacklevel=2)
     return run
 

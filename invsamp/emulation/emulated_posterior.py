@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,22 +117,29 @@ class EmulatedPosterior(Posterior):
         fidelity = posterior.fidelities[-1]
         alone = posterior.alone(fidelity).with_forward({EMULATOR: EmulatedModel(emulator)})
         vars(self).update(vars(alone))
-        self.emulator, self.of = emulator, posterior
-        scales = emulator.scales if uncertain else np.zeros_like(emulator.scales)
-        noise = posterior._posed[fidelity].noise  # noqa: SLF001 (its base class)
-        self.likelihood = EmulatedLikelihood(noise, emulator.components, scales)
+        self.emulator, self.of, self._uncertain = emulator, posterior, uncertain
+
+    @property
+    def likelihood(self) -> EmulatedLikelihood:
+        """Of the data, with the emulator's variance."""
+        scales = self.emulator.scales if self._uncertain else np.zeros_like(self.emulator.scales)
+        return EmulatedLikelihood(self._posed[EMULATOR].noise, self.emulator.components, scales)
+
+    def with_forward(self, forward: Mapping[str, object]) -> Posterior:
+        """The posterior of other forward models, not emulated."""
+        return self.of.with_forward(forward)
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, with the emulator's variance."""
-        posed = self._posed[self._fidelity(fidelity)]
-        model = GuardedModel(_PackedModel(self.emulator), self.likelihood.outputs, EMULATOR)
+        posed, likelihood = self._posed[self._fidelity(fidelity)], self.likelihood
+        model = GuardedModel(_PackedModel(self.emulator), likelihood.outputs, EMULATOR)
         return PosteriorPotential(
             self._sampled,
             self.coordinates,
             self.sampling_domain,
             model,
             posed.columns,
-            self.likelihood,  # type: ignore[arg-type]  # what an energy asks of a noise, it has
+            likelihood,  # type: ignore[arg-type]  # what an energy asks of a noise, it has
         )
 
     def misfit_errors(self, position: Array) -> Array:

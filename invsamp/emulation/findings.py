@@ -54,6 +54,7 @@ def _told(one: Round, held: float) -> dict[str, object]:
         "predicted": one.predicted,
         "held_out": held if np.isfinite(held) else None,
         "wide": one.wide,
+        "unsure": one.unsure if np.isfinite(one.unsure) else None,
         "ratio": one.ratio if np.isfinite(one.ratio) else None,
         "mean": one.mean.tolist(),
         "sd": one.sd.tolist(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.emulation.emulated_posterior import EmulatedPosterior, Emulator
 from invsamp.emulation.emulator_fit import fit_emulator
@@ -24,6 +25,8 @@ LEAST_NEAR = 3
 POOL = 64
 #: Energies up to this far above nearly all of the posterior's count as within it.
 WITHIN = 1.0
+#: Sd of the misfit's error above which the emulator does not know a draw's energy.
+UNSURE = 1.0
 
 
 class Round(NamedTuple):
@@ -36,7 +39,9 @@ class Round(NamedTuple):
     near : int
         Simulations that the emulator has learned from.
     predicted : float
-        Sd of the misfit's error by the emulator itself, over the posterior.
+        Sd of the misfit's error by the emulator itself, over the posterior; of no draw more than 1 counts.
+    unsure : float
+        What draws change of means, in sds, and of logs of sds whose misfit the emulator does not know to within 1.
     errors : ndarray
         True energies of the batch's posterior draws, less those of the emulator.
     wide : float
@@ -54,6 +59,7 @@ class Round(NamedTuple):
     simulations: int
     near: int
     predicted: float
+    unsure: float
     errors: Array
     wide: float
     ratio: float
@@ -127,14 +133,17 @@ class Rounds:
         good = np.isfinite(truth)
         error = np.where(good, truth - emulated, 0.0)
         draws, others = np.arange(len(position)) < half, np.arange(len(position)) >= half
-        within = others & good & (truth < np.quantile(fitted.population.energy, 0.99) + WITHIN)
+        # a region that the emulator alone takes for the posterior's counts, and so does one that it has missed
+        lower = np.minimum(truth, emulated)
+        within = others & good & (lower < np.quantile(fitted.population.energy, 0.99) + WITHIN)
         ratio = np.sqrt(np.mean(np.square(error[good] / np.maximum(sd[good], 1e-12)))) if good.any() else np.inf
         some = fitted.population.draws[:: max(1, len(fitted.population.draws) // 500)]
-        predicted = np.minimum(fitted.posterior.misfit_errors(some), 1.0)
+        predicted = fitted.posterior.misfit_errors(some)
         return Round(
             before,
             len(fitted.emulator.process.inputs),
-            float(np.sqrt(np.mean(np.square(predicted)))),
+            float(np.sqrt(np.mean(np.square(np.minimum(predicted, 1.0))))),
+            _effect(some, predicted > UNSURE),
             error[draws & good],
             float(np.abs(error[within]).max(initial=0.0)),
             float(ratio),
@@ -170,3 +179,14 @@ class Rounds:
             chosen.append(pool[best])
             taken.append(x[best])
         return np.array(chosen)
+
+
+def _effect(draws: Array, unsure: npt.NDArray[np.bool_]) -> float:
+    """By how much the means, in sds, or the logs of sds change at the most without some of the draws (n, dimension)."""
+    if not unsure.any():
+        return 0.0
+    rest = draws[~unsure]
+    if len(rest) < 10:
+        return np.inf
+    means = np.abs(rest.mean(axis=0) - draws.mean(axis=0)) / rest.std(axis=0)
+    return float(max(means.max(), np.abs(np.log(rest.std(axis=0) / draws.std(axis=0))).max()))

@@ -4,8 +4,9 @@ The rule is stated in advance, and looks at true simulations. Energies of poster
 emulator had predicted them have errors. With an sd of these, over the last two batches, of at most `HELD_OUT` no
 posterior mean moves by more than that many sds, whatever the errors depend on (Cauchy and Schwarz), and in practice by
 much less. Besides, the emulator's own sd of the misfit has to be below `PREDICTED`, no error at a point of large
-variance within the posterior's mass may be larger than `WIDE`, chains have to agree, and the posterior may not have
-changed since the round before. Where all errors are small, `TINY`, one batch is enough.
+variance within the posterior's mass may be larger than `WIDE`, and no mean or sd may depend, by more than `UNKNOWN`, on
+draws whose energy the emulator does not know. Chains have to agree, and the posterior may not have changed since the
+round before. Where all errors are small, `TINY`, one batch is enough.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from invsamp.emulation.rounds import Round
 
 #: Sd of the errors at posterior draws; by the emulator itself; largest error elsewhere within the mass.
 HELD_OUT, PREDICTED, WIDE = 0.1, 0.3, 0.5
+#: Change of a mean, in sds, or of the log of an sd by draws whose energy the emulator does not know.
+UNKNOWN = 0.05
 #: What one batch has to stay below to be enough.
 TINY = 0.1
 #: Changes of means, in sds, and of logs of sds from round to round.
@@ -38,7 +41,8 @@ def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
         return ["no round was made"]
     last = rounds[-1]
     sd = held_out(rounds, noise)
-    if len(last.errors) > 2 and max(np.abs(last.errors).max(), last.wide, last.predicted) < TINY and last.settled:
+    known = last.settled and last.unsure <= UNKNOWN and len(last.errors) > 2
+    if known and max(np.abs(last.errors).max(), last.wide, last.predicted) < TINY:
         return []
     found = []
     if len(rounds) < 2:
@@ -47,6 +51,11 @@ def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
         found.append(f"the errors of held-out energies have an sd of {sd:.2g}, not at most {HELD_OUT}")
     if last.predicted > PREDICTED:
         found.append(f"the emulator's own sd of the misfit is {last.predicted:.2g}, not at most {PREDICTED}")
+    if last.unsure > UNKNOWN:
+        found.append(
+            f"draws whose energy the emulator does not know change a mean or an sd by {last.unsure:.2g}, not at most "
+            f"{UNKNOWN}"
+        )
     if last.wide > WIDE + 2.0 * noise:
         found.append(f"an energy within the posterior's mass is off by {last.wide:.2g}, not at most {WIDE}")
     if last.failed:

@@ -33,7 +33,8 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     report = faults.tried("the report", engine.report, lambda: _planned(engine))
     positions = draws.positions
     if positions is None:
-        return _recorded(engine, draws, faults.added_to(report))
+        moments = {name: np.stack([own.mean, own.sd]) for name, own in kept.moments.items()}
+        return _recorded(engine, draws, faults.added_to(report), moments)
     theta = faults.tried("the conversion to natural parameters", lambda: _natural(problem, positions), lambda: None)
     if theta is None:
         faults.messages[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
@@ -73,11 +74,13 @@ def warn(message: str, stacklevel: int) -> None:
             print(f"warning: {message}", file=sys.stderr)
 
 
-def _recorded(engine: Engine, draws: Segment, report: Report) -> Run:
+def _recorded(engine: Engine, draws: Segment, report: Report, moments: dict[str, Array]) -> Run:
     """The run of which not all parameters are kept: those that are stand among what was recorded."""
     problem, kept = engine.problem, engine.record.kept(engine.problem)
     groups = groups_of(None, {}, draws.statistics, draws.recorded)
     groups |= constants(problem, dict(problem.shapes), report.get("seed"), kept)
+    if moments:
+        groups["moments"] = {name: own.reshape(2, *problem.shapes[name]) for name, own in moments.items()}
     shapes = {name: values.shape[2:] for name, values in draws.recorded.items() if name not in kept}
     return Run(Arrays(groups, attributes_of(kept, report, None, shapes)))
 

@@ -51,7 +51,8 @@ def _shown(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def _more(summary: pd.DataFrame) -> list[str]:
-    return [f"... and {len(summary) - SHOWN} more parameters: see summary()"] * (len(summary) > SHOWN)
+    entries = summary.attrs.get("entries", len(summary))
+    return [f"... and {entries - SHOWN} more parameters: see summary()"] * (entries > SHOWN)
 
 
 def verdict(messages: Sequence[str]) -> str:

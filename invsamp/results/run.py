@@ -58,6 +58,8 @@ _JUDGED = 100_000
 _JUDGED_OF_CHAIN = 1000
 #: Parameters that are looked at for modes.
 _SEPARATED = 500
+#: Entries of a block from which on so many of them, evenly spread, are judged and printed.
+_LARGE, _OF_LARGE = 2000, 50
 #: Bytes of draws that a summary reads at a time.
 _AT_ONCE = 32 * 2**20
 
@@ -84,6 +86,7 @@ class Run(Pictures):
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._summaries: dict[tuple[int, bool], pd.DataFrame] = {}
 
     @property
     def data(self) -> InferenceData:
@@ -291,7 +294,29 @@ class Run(Pictures):
         values = derived(name, function, self.theta, predict)
         check_quantities("name", self.shapes, others | {name: values.shape[2:]})
         self._source.add(name, values)
+        self._summaries.clear()
         return values
+
+    def moments(self, name: str) -> tuple[Array, Array]:
+        """Mean and standard deviation of every entry of a parameter, or of a quantity, each of its shape.
+
+        Over all draws of the cold rung, with their weights where they have some. Also of blocks whose draws the run
+        does not keep, as they would not fit into memory (`invsamp.sample`).
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, and no such quantity.
+        """
+        if self._source.holds("moments", name):
+            mean, sd = self._source.read("moments", name)
+            return mean, sd
+        shape, weight = self._quantities[one_of("name", name, self._quantities)], self._weights(0)
+        parts = [values.reshape(-1, values.shape[-1]).T for values in self._columns(name, 1)]
+        mean, sd = (
+            np.concatenate([of(part, weight) for part in parts]).reshape(shape) for of in (weights.mean, weights.sd)
+        )
+        return mean, sd
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
@@ -306,16 +331,17 @@ class Run(Pictures):
             standard errors), ess_bulk, ess_tail, r_hat. Where there is no answer (fewer than 4 draws; R-hat of
             one chain) it is NaN. Chains that depend on each other, ``report["ensemble_size"]`` of them, count as one.
         """
-        return self._summary().drop(columns=list(TAIL_SHAPES))
+        return self._summary().drop(columns=list(TAIL_SHAPES))  # a copy
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws, in words that say what to do; empty if there are none.
 
-        Judged from 100,000 evenly spaced draws where there are more, but from at least 1000 of each chain.
+        Judged from 100,000 evenly spaced draws where there are more, but from at least 1000 of each chain. Of blocks of
+        more than 2,000 entries 50 are judged, evenly spread, and the energy beside them.
         """
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return self._diagnosed(self._summary(every), self.report, every)
+        return self._diagnosed(self._summary(every, few=True), self.report, every)
 
     @property
     def verdict(self) -> str:
@@ -695,34 +721,60 @@ class Run(Pictures):
     def _diagnosed(self, summary: pd.DataFrame, report: Report, every: int = 1) -> list[str]:
         """What is wrong by the summary of every n-th draw."""
         found = diagnose(self._judged(summary), report, self._weights(0, every))
-        found += pilot_warnings(summary[: len(self.labels)], report, every)
+        found += pilot_warnings(summary[: self._own(summary)], report, every)
         return found + self._fit(every)
 
-    def _summary(self, every: int = 1) -> pd.DataFrame:
-        """Summary of every n-th draw, with shapes of tails."""
+    def _summary(self, every: int = 1, few: bool = False) -> pd.DataFrame:
+        """Summary of every n-th draw, with shapes of tails, made once; ``few``: of some entries of large blocks."""
         import pandas as pd
 
-        weight, size = self._weights(0, every), self.report.get("ensemble_size", 1)
-        parts = [table(columns, weight, size) for name in self._quantities for columns in self._columns(name, every)]
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return pd.DataFrame(columns, list(labels(self._quantities)))
+        few = few and any(math.prod(shape) > _LARGE for shape in self._quantities.values())
+        if (every, few) not in self._summaries:
+            weight, size = self._weights(0, every), self.report.get("ensemble_size", 1)
+            found = (columns for name in self._quantities for columns in self._columns(name, every, few))
+            parts = [table(columns, weight, size) for columns in found]
+            names = [one for name in self._quantities for one in self._names(name, few)]
+            if few and (energy := self._statistic("energy", 0, every)) is not None and "energy" not in names:
+                parts.append(table(energy[..., None], weight, size))
+                names.append("energy")
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            made = self._summaries[every, few] = pd.DataFrame(columns, names)
+            made.attrs["entries"] = sum(math.prod(shape) for shape in self._quantities.values())
+        return self._summaries[every, few]
+
+    def _own(self, summary: pd.DataFrame) -> int:
+        """Rows of a summary that are of parameters, not of what was recorded; they come first."""
+        few = len(summary) != sum(math.prod(shape) for shape in self._quantities.values())
+        return sum(len(self._entries(name, few)) for name in self.shapes)
 
     def _judged(self, summary: pd.DataFrame) -> pd.DataFrame:
         """A summary without recorded entries that are constant: of a parameter that means a chain which is stuck."""
-        own = np.arange(len(summary)) < len(self.labels)
+        own = np.arange(len(summary)) < self._own(summary)
         return summary[own | (summary["sd"] != 0.0)]
+
+    def _entries(self, name: str, few: bool) -> npt.NDArray[np.intp]:
+        """Numbers of the entries of a parameter, in C order; ``few``: of a large block some."""
+        size = math.prod(self._quantities[name])
+        count = min(size, _OF_LARGE) if few and size > _LARGE else size
+        return np.linspace(0, size - 1, count).astype(np.intp) if count < size else np.arange(size)
+
+    def _names(self, name: str, few: bool) -> list[str]:
+        """Labels of these entries."""
+        every = list(labels({name: self._quantities[name]}))
+        return [every[k] for k in self._entries(name, few)]
 
     @property
     def _quantities(self) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters, and of what was recorded."""
         return self.shapes | self.recorded
 
-    def _columns(self, name: str, every: int) -> Iterator[Array]:
+    def _columns(self, name: str, every: int, few: bool = False) -> Iterator[Array]:
         """Every n-th draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
         shape, (chains, draws) = self._quantities[name], self._source.size
-        index = [axis.ravel() for axis in np.indices(shape)]
+        entries = self._entries(name, few)
+        index = np.unravel_index(entries, shape) if shape else ()
         some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
-        for begin in range(0, math.prod(shape), some):
+        for begin in range(0, len(entries), some):
             rest = tuple(axis[begin : begin + some] for axis in index)
             values = np.asarray(self._source.read("posterior", name, slice(None, None, every), rest), dtype=float)
             yield values if shape else values[..., None]
@@ -757,6 +809,6 @@ class Run(Pictures):
 
     def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
         """Table, report, warnings and modes."""
-        summary, report = self._summary(), self.report
+        summary, report = self._summary(few=True), self.report
         messages = self._diagnosed(summary, report)
         return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}

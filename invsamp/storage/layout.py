@@ -23,6 +23,7 @@ LEADING: dict[str, tuple[str, ...]] = {
     "coarse": ("chain", "draw", "step"),
     "prior": ("chain", "draw"),
     "observed_data": (),
+    "moments": ("moment",),
 }
 
 

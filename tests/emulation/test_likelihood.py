@@ -96,3 +96,14 @@ def test_uncertainty_never_makes_a_bad_fit_a_good_one() -> None:
     far = np.array([[40.0, 3.0], [-30.0, -4.0]])
     near = target.to_position(np.array([[0.0, 1.0]]))
     assert (target.potential().energy(far) > target.potential().energy(near) + 10.0).all()
+
+
+def test_other_data_are_those_of_the_likelihood() -> None:
+    target = emulated(posterior(iv.GaussianNoise(0.2)))
+    position = target.sample_start(np.random.default_rng(2), 5)
+    moved = target.with_data(target.data + 0.3)
+    certain = EmulatedPosterior(target.of, target.emulator, uncertain=False).with_data(target.data + 0.3)
+    assert (moved.potential().energy(position) != target.potential().energy(position)).all()
+    theta = target.to_theta(position)
+    energy = certain.misfit(theta, certain.predict(theta)) - certain.log_prior_at(position)
+    assert certain.potential().energy(position) == pytest.approx(energy, rel=1e-8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.engine.driver.engine import Engine
+from invsamp.engine.driver.running_moments import RunningMoments
 from invsamp.engine.rungs.kernel_contract_check import check_statistics
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.contract import Info
@@ -59,6 +61,8 @@ class Draws:
             name: np.full((len(rungs), chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
             for name, kind in kinds_of(engine).items()
         }
+        shapes = engine.problem.shapes
+        self.moments = {name: RunningMoments(math.prod(shapes[name])) for name in engine.record.moments}
         shape = None if engine.between is None or not whole else engine.between.shape
         self._between = None if shape is None else np.empty((*shape[:2], capacity, d))
 
@@ -76,6 +80,8 @@ class Draws:
         made = self._engine.drawn
         if made == 0:
             self._counts = [0] * len(self._counts)
+            for moments in self.moments.values():
+                moments.begin()
         elif made % self._engine.plan.thin == 0:
             self.append()
 
@@ -117,7 +123,8 @@ class Draws:
 
     def _record(self, i: int) -> None:
         engine = self._engine
-        for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items():
+        found = engine.record.of(engine.problem, engine.rungs[0].position, lambda name, x: self.moments[name].add(x))
+        for name, values in found.items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
                 shapes = f"{values.shape[1:]} after {room.shape[2:]}"

@@ -21,19 +21,23 @@ Values = dict[str, AnyArray]
 class Record:
     """Which parameters of the draws are kept, and which functions of them. Made by `as_record`.
 
-    ``parameters``: those that are kept of the cold rung alone; None: all of them, of all rungs.
+    ``parameters``: those that are kept of the cold rung alone; None: all of them, of all rungs. ``moments``: those of
+    which running moments are kept.
     """
 
     functions: Mapping[str, Callable[[Array], object]] = field(default_factory=dict)
     parameters: tuple[str, ...] | None = None
+    moments: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether all parameters are kept."""
         return self.parameters is None
 
-    def of(self, problem: Problem, position: Array) -> Values:
+    def of(self, problem: Problem, position: Array, seen: Callable[[str, Array], None] | None = None) -> Values:
         """What is kept of positions (chains, d), beside them where all parameters are kept.
+
+        ``seen`` is given the values (chains, size) of each block of which moments are kept, by its name.
 
         Raises
         ------
@@ -49,6 +53,8 @@ class Record:
             size = math.prod(shape)
             if self.parameters is not None and name in self.parameters:
                 found[name] = theta[:, first : first + size].reshape(len(theta), *shape).copy()
+            if seen is not None and name in self.moments:
+                seen(name, theta[:, first : first + size])
             first += size
         for name, function in self.functions.items():
             try:

@@ -1,0 +1,83 @@
+"""Running moments of blocks whose draws would not fit into memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.engine.driver.recorded_variables import Record
+from invsamp.protocols import Array, Problem
+
+#: Bytes of draws from which on blocks of more numbers than that are not kept whole; and how many of them are.
+MOST_BYTES, LARGE, KEPT = 2**28, 2000, 50
+
+
+class RunningMoments:
+    """Mean and sum of squared deviations of each number of a block, over all draws of all chains.
+
+    References
+    ----------
+    Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician 37,
+    eq. (2.1).
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all draws."""
+        self.count, self.mean, self._squares = 0, np.zeros(self._size), np.zeros(self._size)
+
+    def add(self, values: Array) -> None:
+        """Values (chains, size) of one draw of each chain."""
+        own = values.mean(axis=0)
+        apart, new = own - self.mean, len(values)
+        total = self.count + new
+        self._squares += np.square(values - own).sum(axis=0) + np.square(apart) * (self.count * new / total)
+        self.mean += apart * (new / total)
+        self.count = total
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation of each number (size,)."""
+        return np.sqrt(self._squares / max(1, self.count - 1))
+
+
+@dataclass(frozen=True)
+class SomeValues:
+    """Some columns of theta."""
+
+    columns: npt.NDArray[np.intp]
+
+    def __call__(self, theta: Array) -> Array:
+        """Those (batch, k) of theta (batch, d)."""
+        return theta[:, self.columns]
+
+
+def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record, str | None]:
+    """What is kept of so many draws of all rungs and chains, and what is said of it where that is not all.
+
+    Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments and
+    `KEPT` of their numbers.
+    """
+    sizes = {name: math.prod(shape) for name, shape in problem.shapes.items()}
+    large = tuple(name for name, size in sizes.items() if size > LARGE)
+    if not record.whole or not large or 8 * draws * sum(sizes.values()) <= MOST_BYTES:
+        return record, None
+    first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    some = {
+        f"{name}_some": SomeValues(first[name] + np.linspace(0, sizes[name] - 1, KEPT).astype(np.intp))
+        for name in large
+    }
+    rest = tuple(name for name in sizes if name not in large)
+    room = 8e-9 * draws * sum(sizes.values())
+    said = (
+        f"draws of {', '.join(large)} would take {room:.2g} GB of memory: the run keeps their means and sds "
+        f"(run.moments), and draws of {KEPT} numbers of each, {', '.join(some)}. record= keeps functions of them, "
+        "directory= all of them on disk"
+    )
+    return replace(record, functions=dict(record.functions) | some, parameters=rest, moments=large), said
