@@ -43,6 +43,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import _battery_geometry
 import _battery_hard
 import _battery_hierarchies
 import _battery_own
@@ -262,7 +263,7 @@ def cases(folder: Path | None, only: list[str]) -> list[Callable[[], Case]]:
     if folder is not None:
         for name in _battery_published.BUILDERS:
             found[name] = lambda name=name: _battery_published.published(folder, name)
-    found |= _battery_hard.BUILDERS | _battery_hierarchies.BUILDERS | _battery_own.BUILDERS
+    found |= _battery_hard.BUILDERS | _battery_geometry.BUILDERS | _battery_hierarchies.BUILDERS | _battery_own.BUILDERS
     if unknown := [name for name in only if name not in found]:
         raise SystemExit(f"--only must name some of {', '.join(found)}; got {', '.join(unknown)}")
     return [found[name] for name in only or found]

@@ -78,6 +78,7 @@ from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
 from invsamp.interop.bridgestan_model import from_bridgestan
 from invsamp.interop.pymc_model import from_pymc
+from invsamp.ladder.preconditioner import transport_map
 from invsamp.maximizing import maximize
 from invsamp.noise import (
     BinomialNoise,
@@ -137,6 +138,6 @@ __all__ = [
     "from_bridgestan", "from_jax", "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information",
     "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld",
     "results", "resume", "sample", "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering",
-    "truncated", "variances", "with_jacobian",
+    "transport_map", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

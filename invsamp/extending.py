@@ -15,7 +15,16 @@ from invsamp.kernels.schedules import Schedule
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
-from invsamp.protocols import ForwardModel, Potential, Problem, TangentForwardModel, Terms, TermwisePotential
+from invsamp.protocols import (
+    FinishedRun,
+    ForwardModel,
+    Potential,
+    Problem,
+    RunsRows,
+    TangentForwardModel,
+    Terms,
+    TermwisePotential,
+)
 from invsamp.swaps.rules import Stage, SwapRule, Weights
 from invsamp.swaps.schemes import SwapScheme
 from invsamp.tempering.target_distribution import TargetDistribution
@@ -30,6 +39,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Evaluator",
+    "FinishedRun",
     "ForwardModel",
     "FunctionPotential",
     "Info",
@@ -42,6 +52,7 @@ __all__ = [
     "Reflection",
     "Remembering",
     "Request",
+    "RunsRows",
     "Schedule",
     "Source",
     "Stage",

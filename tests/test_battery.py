@@ -21,7 +21,8 @@ def battery():
 
 
 def test_gradients_are_those_of_the_energies(battery):
-    for name, build in (battery._battery_hard.BUILDERS | battery._battery_hierarchies.BUILDERS).items():
+    hard, bent, levels = battery._battery_hard, battery._battery_geometry, battery._battery_hierarchies
+    for name, build in (hard.BUILDERS | bent.BUILDERS | levels.BUILDERS).items():
         told = battery.check(build())
         assert told.startswith(f"{name}: ")
         assert float(told.split()[-1]) < 1e-6, told

@@ -27,6 +27,8 @@ BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
 EXCHANGE = iv.samplers.surrogate_exchange(exchange_interval=2)
 #: They need two fidelities.
 OF_A_SURROGATE = {"surrogate_exchange", "two_stage"}
+#: Walkers of an ensemble cannot have other data each: see tests/kernels/test_stretch.py.
+OF_ENSEMBLES = {"stretch"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
 ALLOWED = 0.15
 
@@ -102,6 +104,7 @@ EXACT = {
     "hmc": iv.hmc(),
     "mams": iv.mams(),
     "pcn": iv.pcn(),
+    "differential_evolution": iv.samplers.differential_evolution(),
     "parallel_tempering": iv.samplers.parallel_tempering(),
     "contour_exchange": iv.samplers.contour_exchange(),  # its cold rung is that of mala
 }
@@ -169,7 +172,7 @@ def of_unadjusted(found):
 def plan_of(name):
     if name in UNADJUSTED:
         return {"warmup": 150, "thin": 14}
-    if name == "pcn":  # of heavy tails its draws forget slowly
+    if name in ("pcn", "differential_evolution"):  # of heavy tails its draws forget slowly
         return {"warmup": 300, "thin": 24}
     return {"warmup": 500 if name == "contour_exchange" else 150, "thin": 6}
 
@@ -187,7 +190,7 @@ def case(name, family):
 
 
 def test_every_preset_is_here():
-    assert {*EXACT, *UNADJUSTED, *CONTOURS, *BATCHES, *BASELINES, *OF_A_SURROGATE} == {
+    assert {*EXACT, *UNADJUSTED, *CONTOURS, *BATCHES, *BASELINES, *OF_A_SURROGATE, *OF_ENSEMBLES} == {
         n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n))
     }
 

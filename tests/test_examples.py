@@ -7,7 +7,11 @@ import inspect
 import json
 import re
 import runpy
+import shutil
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,9 +20,10 @@ import pytest
 from outbreak import by_quadrature
 from scipy.stats import f as fisher
 
-from invsamp import diagnostics
+from invsamp import Prior, diagnostics, load
 from invsamp.problems import heat_source, lotka_volterra
 from invsamp.problems.pharmacokinetics import patients
+from invsamp.simulations import SimulationDatabase
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,6 +106,55 @@ def test_hare_lynx(example, within) -> None:
     assert {path.stem for path in out.glob("*.png")} == {
         *("populations", "marginals", "pairs", "trace", "ladder", "swaps")
     }
+
+
+def killed(script: Path, out: Path, simulations: int) -> None:
+    """Start an example, and kill it as soon as its database has so many simulations."""
+    command = [sys.executable, "-W", "ignore", str(script), "--out", str(out), "--seed", "1", "--draws", "1500"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while sum(file.read_bytes().count(b"\n") for file in out.glob("simulations/*.jsonl")) < simulations:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+
+
+def fin_moments(fin: Callable, prior: Prior, data: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Means of conductivity, heat transfer and noise, and of their squares, by the exact solution on a grid of logs."""
+    axes = [np.log(130.0) + 0.4 * np.linspace(0, 1, 81), np.log(27.0) + 0.2 * np.linspace(0, 1, 81)]
+    axes.append(np.linspace(np.log(0.08), np.log(3.0), 81))
+    points = np.exp(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3))
+    away = (fin(points) - data) / points[:, 2:]
+    log_density = prior.log_density(points) - (0.5 * away**2 + np.log(points[:, 2:])).sum(axis=1)
+    weight = np.exp((log_density - log_density.max()) / temperature) * points.prod(axis=1)
+    return np.concatenate([weight @ points**k / weight.sum() for k in (1, 2)])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # draws are few
+def test_simulator(example, within, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    for simulations in (500, 1500):  # killed, resumed, killed, resumed
+        killed(ROOT / "examples" / "simulator.py", tmp_path, simulations)
+    summary, out = example("simulator", 1500)
+    database = SimulationDatabase.open(out / "simulations", version="1")
+    theta = database.table().theta
+    assert len(theta) == len(np.unique(theta, axis=0)) == summary["simulations"]
+    assert 1000 < summary["by_this_process"] <= summary["simulations"] - 1500
+    run = load(out / "run")
+    script = runpy.run_path(str(ROOT / "examples" / "simulator.py"))
+    # the same run without a kill finds all its simulations in the database, and has the same draws to the bit
+    posterior = script["posed"](out)
+    (out / "run").rename(out / "killed")
+    whole = script["sampled"](posterior, 1500, 1, out)
+    assert posterior.forward["model"].simulated == 0
+    np.testing.assert_array_equal(whole.theta, run.theta)
+    values = np.concatenate([run.theta, run.theta**2], axis=2)
+    error = diagnostics.mcse(values)
+    for temperature, right in ((1.0, True), (3.0, False)):
+        truth = fin_moments(script["fin"], script["PRIOR"], script["data"](), temperature)
+        # six comparisons at about 1e-5, with errors of some 10% by as many effective draws
+        assert bool(within(np.abs(values.mean(axis=(0, 1)) - truth) / error, 5.0)) is right
 
 
 @pytest.mark.slow

@@ -169,6 +169,15 @@ class LearntCorrection(LearnedLevel, total=False):
     between: list[LearnedLevel]
 
 
+class Coordinates(TypedDict):
+    """The coordinates of a rung's steps: see `invsamp.engine.rungs.coordinate_quality.CoordinateQuality`."""
+
+    family: str
+    divergence: float
+    largest: list[str]  # the parameters that contribute most to it
+    windows: list[tuple[str, float]]  # family and divergence in each window of warm-up
+
+
 class Report(TypedDict, total=False):
     """Settings, counts and figures of a run."""
 
@@ -209,6 +218,7 @@ class Report(TypedDict, total=False):
     descents: list[Descents | None]
     uncovered_variance: list[float | None]
     stationarity: list[Stationarity | None]
+    coordinates: list[Coordinates | None]
     step_stability: list[StepStability | None]
     reflections: list[int]
     cliffs: list[int]

@@ -22,6 +22,7 @@ def sampler_warnings(report: Report) -> list[str]:
         *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
         *_stationarity_warnings(report),
+        *_coordinate_warnings(report),
         *_step_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
@@ -195,6 +196,26 @@ def _stationarity_warnings(report: Report) -> list[str]:
                 "be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...))."
             )
     return found
+
+
+def _coordinate_warnings(report: Report) -> list[str]:
+    """A target that is far from normal in the coordinates that its chains move in, where nothing else moves them.
+
+    Between modes swaps or jumps do; what J is there says nothing of that.
+    """
+    rungs, kernels = report.get("coordinates") or [], report.get("kernels") or []
+    found = rungs[0] if len(rungs) == 1 and not any("jumps" in kernel for kernel in kernels) else None
+    if found is None or found["divergence"] <= limits.DIVERGENCE_LIMIT:
+        return []
+    names = ", ".join(found["largest"]) or "many parameters alike"
+    remedy = "Reparametrize them (as a product, a ratio or a logarithm), or compare with a longer run"
+    if found["family"] == "linear" and report.get("sampler") and not report.get("decisions"):
+        remedy = "Use preconditioner=iv.transport_map(), or reparametrize them"
+    return [
+        f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
+        f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are bent "
+        f"or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}."
+    ]
 
 
 def _step_warnings(report: Report) -> list[str]:

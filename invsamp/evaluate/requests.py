@@ -85,7 +85,8 @@ class Estimate(NamedTuple):
     (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``prior`` is the part of the
     energy that is the prior's, None where a potential does not separate it (`invsamp.protocols.SplitPotential`);
     ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
-    failed; its gradient is 0.
+    failed; its gradient is 0. ``mapped`` are coordinates (chains, d) of a transport map, within a step of a rung
+    that has one.
     """
 
     energy: Array
@@ -95,11 +96,12 @@ class Estimate(NamedTuple):
     prior: Array | None = None
     prior_gradient: Array | None = None
     failed: bool = False
+    mapped: Array | None = None
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
-        """All but ``failed``."""
-        return self[:-1]
+        """What a model tells: all but the last two."""
+        return self[:6]
 
     @property
     def failures(self) -> int:
@@ -108,13 +110,13 @@ class Estimate(NamedTuple):
 
     def take(self, rows: Rows) -> Estimate:
         """The estimate of the chains ``rows`` alone."""
-        return Estimate(*[None if part is None else part[rows] for part in self[:-1]])  # type: ignore[arg-type]
+        return Estimate(*[None if part is None else part[rows] for part in self.arrays])  # type: ignore[arg-type]
 
     def replaced(self, rows: Rows, new: Estimate) -> Estimate:
         """A copy in which the chains ``rows`` have the estimate ``new``."""
         parts = [
             None if old is None or part is None else _replaced(old, rows, part)
-            for old, part in zip(self[:-1], new[:-1], strict=True)
+            for old, part in zip(self.arrays, new.arrays, strict=True)
         ]
         return Estimate(*parts)  # type: ignore[arg-type]
 
@@ -321,7 +323,8 @@ def guarded(found: Estimate) -> Estimate:
     # sums of moduli are enough to see that all is well
     if isfinite(sum([moduli(part.ravel()) for part in found.arrays if part is not None])):
         return found
-    energy, gradient, *variances, prior, slope, _ = found
+    energy, gradient, *variances, prior, slope = found.arrays
+    assert energy is not None
     if (energy == -np.inf).any():
         raise ModelError("energies must be finite, or +inf where there is no density, got -inf: a log density of +inf")
     without = _not_finite(prior, slope)

@@ -79,15 +79,15 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             value, slope = value.copy(), slope.copy()
             if prior is None:
                 if _finite(value, slope, value):
-                    return new(Estimate, (value, slope, None, None, None, None, False))
+                    return new(Estimate, (value, slope, None, None, None, None, False, None))
             elif type(prior) is array and prior.dtype is real:
                 prior = prior.copy()
                 if _finite(value, slope, prior):
-                    return new(Estimate, (value, slope, None, None, prior, None, False))
+                    return new(Estimate, (value, slope, None, None, prior, None, False, None))
         elif usual and gradient is False and prior is None:
             value = value.copy()
             if _finite(value, value, value):
-                return new(Estimate, (value, None, None, None, None, None, False))
+                return new(Estimate, (value, None, None, None, None, None, False, None))
         owned = _owned(request, value, slope, prior, prior_slope)
         if (endless := owned.energy == -np.inf).any():
             at = request.position[endless][0].tolist()

@@ -135,6 +135,9 @@ class ActiveRung(Protocol):
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies v (chains,)."""
 
+    def position_energy(self, estimate: Estimate) -> Array:
+        """The same with respect to positions (chains,): another one where a transport map is between them and w."""
+
     def gradient(self, estimate: Estimate) -> Array:
         """Gradients of v with respect to w (chains, d)."""
 
@@ -253,6 +256,7 @@ def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None
             _chosen(accept, new.energy_variance, old.energy_variance),
             prior=_chosen(accept, new.prior, old.prior),
             prior_gradient=_chosen(by_row, new.prior_gradient, old.prior_gradient),
+            mapped=_chosen(by_row, new.mapped, old.mapped),
         ),
     )
 

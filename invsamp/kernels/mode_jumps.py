@@ -117,7 +117,7 @@ class ModeJumps(Wrapping):
         there = Point(end, (yield from rung.evaluate(end)))
         volumes = self._volumes[second] - self._volumes[first]
         with np.errstate(invalid="ignore"):
-            log_ratio = rung.energy(moved.estimate) - rung.energy(there.estimate) + volumes
+            log_ratio = rung.position_energy(moved.estimate) - rung.position_energy(there.estimate) + volumes
             log_ratio += self._shares(end)[second, chains] - shares[first, chains]
         log_ratio[~inside | np.isnan(log_ratio)] = -np.inf
         jumped: npt.NDArray[np.bool_] = rung.log_uniform() < log_ratio

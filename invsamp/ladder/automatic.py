@@ -7,7 +7,7 @@ from dataclasses import field
 
 from invsamp.kernels import Hamiltonian, Microcanonical
 from invsamp.kernels.contract import Kernel
-from invsamp.ladder.preconditioner import Given
+from invsamp.ladder.preconditioner import MOST_MAPPED, Given, LearnedMap
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
@@ -28,14 +28,16 @@ class Automatic(Sampler):
     """
 
     rungs: Sequence[Rung] = field(default_factory=lambda: (Rung(kernel=Microcanonical()),))
-    preconditioner: str | Modes | Given | None = "auto"
+    preconditioner: str | Modes | Given | LearnedMap | None = "auto"
 
     def __str__(self) -> str:
         return "chosen by what descents find and trials tell"
 
-    def stages(self, dimension: int, fidelities: int) -> tuple[Sampler, ...]:
-        """For so many unknowns and fidelities, in the order in which they are tried."""
-        single = [Sampler((Rung(kernel=_kernel(dimension, n)),), preconditioner="auto") for n in LENGTHS]
+    def stages(self, dimension: int, fidelities: int, bounded: bool = False) -> tuple[Sampler, ...]:
+        """For so many unknowns and fidelities, in the order in which they are tried; ``bounded``: walls reflect."""
+        mapped = dimension <= MOST_MAPPED and not bounded
+        metric = LearnedMap() if mapped else "auto"
+        single = [Sampler((Rung(kernel=_kernel(dimension, n)),), preconditioner=metric) for n in LENGTHS]
         count = max(2, fidelities)
         rungs = [Rung(TemperedLikelihood(0.5**k), k, kernel=_kernel(dimension, LENGTHS[0])) for k in range(count)]
         return (*single, Sampler(rungs, preconditioner="auto", ladder=AutoLadder()))

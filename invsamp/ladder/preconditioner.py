@@ -1,4 +1,4 @@
-"""A preconditioner that is known before a run: the Gaussian of a mode."""
+"""Preconditioners beside those by name: the Gaussian of a mode, known before a run, and transport maps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.kernels.metric import DenseMetric, LowRankMetric
 from invsamp.modes import Modes
-from invsamp.stored import stored
+from invsamp.stored import stored, stored_dataclass
+
+#: Unknowns up to which a transport map is learned: its coefficients grow as their square.
+MOST_MAPPED = 50
 
 
 @stored
@@ -46,6 +49,70 @@ class Given:
 
     def __str__(self) -> str:
         return "given (a mode's Gaussian)"
+
+
+@stored_dataclass
+class LearnedMap:
+    """A transport map that warm-up learns, for each rung, with a linear metric in its coordinates."""
+
+    def __str__(self) -> str:
+        return "transport map"
+
+    def check(self, dimension: int) -> None:
+        """`ValueError` if there are too many unknowns."""
+        if dimension > MOST_MAPPED:
+            raise ValueError(
+                f"preconditioner must not be transport_map() for more than {MOST_MAPPED} unknowns, got {dimension}: "
+                "the draws of warm-up do not determine it. Use 'auto', a linear one"
+            )
+
+
+#: What a run may be asked for, once "auto" has come to one of these.
+Preconditioner = str | Given | LearnedMap | None
+
+
+def transport_map() -> LearnedMap:
+    r"""Let warm-up learn a nonlinear transport map as the preconditioner of each rung.
+
+    Kernels then move in coordinates z, with positions :math:`x = T(z)`, in which the target is closer to a normal
+    distribution. The map is fitted to the draws that chains have made in warm-up and to the gradients there, at no
+    further gradient. It is frozen after warm-up, and its exact Jacobian is part of the density, so that draws are
+    exact however good it is. Families are a triangular map, for bent targets and funnels, the same with Student's
+    tails, and a radial map; each is judged on chains that were left out, by the Fisher divergence J
+    (`invsamp.transport.fisher_divergence`). Where none is better than a linear metric, that is used.
+
+    Returns
+    -------
+    LearnedMap
+        For the argument ``preconditioner`` of `mams`, `hmc`, `mala` and `ghmc`, with one temperature or several.
+
+    Raises
+    ------
+    ValueError
+        In a run: for more than 50 unknowns, for parameters with bounds at which moves are reflected, for noisy energies
+        or gradients, and for other kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def banana(x):
+    ...     away = x[:, 1] - x[:, 0] ** 2
+    ...     return 0.5 * x[:, 0] ** 2 + 5 * away**2, np.stack([x[:, 0] - 20 * x[:, 0] * away, 10 * away], 1)
+    >>> target = iv.Target(iv.extending.FunctionPotential(banana, 2))
+    >>> sampler = iv.mams(preconditioner=iv.transport_map())
+    >>> run = iv.sample(target, sampler, draws=200, warmup=300, seed=1, progress=False)
+    >>> run.report["coordinates"][0]["family"]
+    'triangular'
+
+    References
+    ----------
+    Triangular maps of this kind: Marzouk, Moselhy, Parno and Spantini (2016), "Sampling via measure transport: an
+    introduction", section 3; as preconditioners of MCMC: Parno and Marzouk (2018), SIAM/ASA Journal on Uncertainty
+    Quantification 6, 645-682. Score matching: Hyvarinen (2005), Journal of Machine Learning Research 6, 695-709; here
+    scores are known, and their mismatch is weighed robustly.
+    """
+    return LearnedMap()
 
 
 def given(modes: Modes) -> Given:

@@ -12,7 +12,7 @@ from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators.exact_energies import Exact
 from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.ladder.approximations import approximations
-from invsamp.ladder.preconditioner import Given, given
+from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner, given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
@@ -98,7 +98,7 @@ class Sampler:
         The target of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
     swap : Swap
         Ignored with a single rung.
-    preconditioner : None, "auto", "diagonal", "dense" or Modes
+    preconditioner : None, "auto", "diagonal", "dense", Modes or LearnedMap
         Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
         parameters, dense up to `MOST_DENSE` and diagonal above. What `invsamp.maximize` found: the Gaussian of the mode
         of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
@@ -120,7 +120,7 @@ class Sampler:
 
     rungs: Sequence[Rung]
     swap: Swap = field(default_factory=Swap)
-    preconditioner: str | Modes | Given | None = None
+    preconditioner: str | Modes | Given | LearnedMap | None = None
     boundary: Boundary | str = field(default_factory=lambda: Reflect())
     ladder: AutoLadder | None = None
 
@@ -131,7 +131,7 @@ class Sampler:
         instance("swap", self.swap, Swap, "a Swap")
         if isinstance(self.preconditioner, Modes):
             store(self, preconditioner=given(self.preconditioner))
-        elif not isinstance(self.preconditioner, Given):
+        elif not isinstance(self.preconditioner, Given | LearnedMap):
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         kernels = [rung.kernel for rung in self.rungs if rung.kernel.gradient]
         rotating = next((kernel for kernel in kernels if isinstance(kernel, AboutReference)), None)
@@ -172,13 +172,13 @@ class Sampler:
                 "target together"
             )
 
-    def preconditioner_at(self, dimension: int) -> str | Given | None:
+    def preconditioner_at(self, dimension: int) -> Preconditioner:
         """The preconditioner of that many parameters: what "auto" comes to.
 
         Raises
         ------
         ValueError
-            If one that is given is of other unknowns.
+            If one that is given is of other unknowns, or there are too many for a transport map.
         """
         assert not isinstance(self.preconditioner, Modes)  # it is kept as a `Given`
         if isinstance(self.preconditioner, Given) and self.preconditioner.dimension != dimension:
@@ -186,6 +186,8 @@ class Sampler:
                 f"preconditioner must be modes of the problem's {dimension} unknowns, got some of "
                 f"{self.preconditioner.dimension}"
             )
+        if isinstance(self.preconditioner, LearnedMap):
+            self.preconditioner.check(dimension)
         if self.preconditioner != "auto":
             return self.preconditioner
         return "dense" if dimension <= MOST_DENSE else "diagonal"

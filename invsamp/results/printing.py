@@ -140,6 +140,12 @@ def _headline(report: Report) -> list[str]:
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])
         lines.append(f"step sizes {', '.join(f'{size:.3g}' for size in sizes)}" + "".join(f", {s}" for s in sources))
+    if (coordinates := (report.get("coordinates") or [None])[0]) is not None:
+        windows = ", ".join(f"{divergence:.2g}" for _, divergence in coordinates["windows"])
+        lines.append(
+            f"coordinates: {coordinates['family']}, Fisher divergence J {coordinates['divergence']:.2g} of a normal "
+            f"distribution (windows of warm-up: {windows})"
+        )
     solves = [
         f"{count:,} of {name!r}" + (f" ({', '.join(more)})" if (more := solved(report, name)) else "")
         for name, count in (report.get("evaluations") or {}).items()

@@ -5,6 +5,7 @@ The help of each names all its arguments; those that several presets share are d
 
 from invsamp.samplers.baselines import deo_sgd, psgld, sgd, svgd
 from invsamp.samplers.contour import awsgld, contour_exchange, csgld, icsgld
+from invsamp.samplers.gradient_free import differential_evolution, stretch
 from invsamp.samplers.replica_exchange import (
     fast_resgld,
     multi_variance_resgld,
@@ -35,6 +36,7 @@ __all__ = [
     "csgld",
     "cyclic_sgld",
     "deo_sgd",
+    "differential_evolution",
     "fast_resgld",
     "ghmc",
     "hmc",
@@ -53,6 +55,7 @@ __all__ = [
     "sgd",
     "sghmc",
     "sgld",
+    "stretch",
     "surrogate_exchange",
     "svgd",
     "two_stage",

@@ -18,6 +18,7 @@ from invsamp.domains.boundary import Boundary
 from invsamp.estimators.contract import Estimator
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import GradientNoise
+from invsamp.ladder.preconditioner import LearnedMap
 from invsamp.ladder.sampler import SwapEnergies
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.modes import Modes
@@ -35,7 +36,7 @@ Preset = TypeVar("Preset", bound=Callable[..., object])
 class MoveOptions(TypedDict, total=False):
     """How chains move, and what they do at the boundary of a domain."""
 
-    preconditioner: str | Modes | None
+    preconditioner: str | Modes | LearnedMap | None
     boundary: Boundary | str
 
 
@@ -83,7 +84,7 @@ class SwapOptions(TypedDict, total=False):
 
     swap_fraction: float | None
     scheme: SwapScheme | None
-    preconditioner: str | Modes | None
+    preconditioner: str | Modes | LearnedMap | None
 
 
 class FixedLadderOptions(SwapOptions, MoveOptions, total=False):
@@ -192,10 +193,11 @@ DESCRIPTIONS: Mapping[str, tuple[str, str]] = {
         "from one minibatch for both chains.",
     ),
     "preconditioner": (
-        '"auto", None, "diagonal", "dense" or Modes',
+        '"auto", None, "diagonal", "dense", Modes or transport_map()',
         '"auto": None where a step size is given; otherwise "dense" up to 1000 parameters and "diagonal" above, whose\n'
         "memory and work are linear in their number. A result of `invsamp.maximize`: the Gaussian of its mode of most\n"
-        "mass, from the first step on; warm-up then finds step sizes only.",
+        "mass, from the first step on; warm-up then finds step sizes only. `invsamp.transport_map` lets warm-up learn\n"
+        "a nonlinear map for bent targets, funnels and heavy tails.",
     ),
     "boundary": (
         '"reflect", "ignore", "project" or a penalty',

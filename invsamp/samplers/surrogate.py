@@ -13,6 +13,7 @@ from invsamp.kernels.contract import Kernel
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
+from invsamp.ladder.preconditioner import LearnedMap
 from invsamp.ladder.rung import ESTIMATOR, VARIANCE_MODEL, as_fidelity
 from invsamp.modes import Modes
 from invsamp.samplers.options import MoveOptions, preset
@@ -44,7 +45,7 @@ def surrogate_exchange(
     energy_variance: VarianceModel | None = None,
     kernel: Kernel | None = None,
     coarse: str | int = "coarsest",
-    preconditioner: str | Modes | None = "auto",
+    preconditioner: str | Modes | LearnedMap | None = "auto",
 ) -> Sampler:
     r"""Few fine solves: a coarse model does the moving, the fine one only decides. Exact.
 

@@ -370,10 +370,15 @@ def samplers_calls() -> dict[str, Call]:
             name: {}
             for name in (
                 "mala",
+                "transport_map",
                 "hmc",
                 "Hamiltonian",
                 "mams",
                 "pcn",
+                "stretch",
+                "differential_evolution",
+                "Stretch",
+                "DifferentialEvolution",
                 "prior_draws",
                 "CrankNicolson",
                 "InfinityHamiltonian",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.engine.adaptation.metric_estimation import far
-from invsamp.engine.adaptation.metric_from_curvature import floored
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored, metric_of
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
+from invsamp.kernels.contract import Point
 from invsamp.kernels.gaussian_reference import AboutReference
-from invsamp.kernels.metric import DenseMetric, Metric
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
@@ -52,6 +54,29 @@ def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[Descent
     return DescentResult(
         end.energy, int(np.count_nonzero(~near)), unfinished, end.position[lowest], end.gradient[lowest]
     )
+
+
+def log_mass(energy: float, metric: Metric, step_scale: float) -> float:
+    """Log of the mass around a point of that energy, by the Gaussian of a metric, less d log(2 pi) / 2."""
+    factor = metric.factor if isinstance(metric, DenseMetric) else np.diag(np.sqrt(np.asarray(metric.matrix)))
+    return -energy + float(np.linalg.slogdet(factor)[1]) + 0.5 * len(factor) * float(np.log(step_scale))
+
+
+def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -> EvaluationRequests[Metric | None]:
+    """The metric at the lowest start, if there is more mass around it than ``least``; None: there is not.
+
+    A minimum may have next to no mass, as that of a funnel has: chains would have to climb out of it.
+    """
+    if rung.bounded:  # of what walls cut off a Gaussian knows nothing
+        return None
+    energies, slopes = rung.reduced_energy(starts.estimate), rung.reduced_gradient(starts.estimate)
+    lowest = int(np.argmin(energies))
+    energy = float(energies[lowest])
+    if not log_mass(energy, DiagonalMetric(WIDEST * scale), 1.0) > least:
+        return None
+    found, _ = yield from hessian(objective_of(rung, scale), starts.position[lowest], energy, slopes[lowest])
+    metric = metric_of(found * rung.step_scale, scale)
+    return metric if metric is not None and log_mass(energy, metric, rung.step_scale) > least else None
 
 
 def shortened_along_axes(

@@ -1,14 +1,7 @@
 r"""What the chains of a rung teach its metric in a window of warm-up: their draws, and the gradients there.
 
-With A the covariance of the draws and B that of the gradients, both are those of a Gaussian's metric where the target
-is Gaussian, :math:`A = B^{-1}`; elsewhere their geometric mean
-
-.. math:: A \mathbin{\#} B^{-1} = A^{1/2} (A^{-1/2} B^{-1} A^{-1/2})^{1/2} A^{1/2}
-
-is the metric in which draws and gradients spread alike (Seyboldt, Carlson and Carpenter 2026, "Preconditioning
-Hamiltonian Monte Carlo by minimizing Fisher divergence"). Both are taken in coordinates whitened by the present metric
-and shrunk to a multiple of the identity (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional
-covariance matrices", section 3.3), so that few draws change little.
+The metric is the one in which these spread alike (`invsamp.transport.linear`), in coordinates whitened by the present
+one, so that few draws change little.
 """
 
 from __future__ import annotations
@@ -24,9 +17,12 @@ from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.stationarity import Stationarity
 from invsamp.kernels.metric import DenseMetric, Metric
 from invsamp.protocols import Array
+from invsamp.transport.linear import matched_factor
 
 #: Numbers in the draws of a window that are kept, and as many in their gradients.
 MOST = 4_000_000
+#: Of those that a diagonal metric is learned from, whose sums are kept, one in so many of these is.
+SPARING = 10
 #: Chains whose means are so far apart, in variances within them, are in modes of their own: what is between them is no
 #: width.
 APART = 4.0
@@ -46,8 +42,26 @@ def far(d: int) -> float:
 class _MetricEstimator(Lasting, ABC):
     """What is common to lessons for a dense and for a diagonal metric: who teaches."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int, chains: int, d: int) -> None:
+        self.dimension = d
+        self._every, self._seen = max(1, -(-length * chains * d // MOST)), 0
+        self._positions: list[Array] = []
+        self._gradients: list[Array] = []
         self._energies: list[Array] = []
+
+    def sample(self) -> tuple[Array, Array]:
+        """Positions and gradients (steps, chains, d) that were kept, of the chains that teach."""
+        teach = self.arrived_chains()
+        return np.array(self._positions)[:, teach], np.array(self._gradients)[:, teach]
+
+    def _keep(self, position: Array, gradient: Array) -> bool:
+        """Keep a step for the sample, if it is one of those that are; so many that memory has room."""
+        self._seen += 1
+        if (self._seen - 1) % self._every:
+            return False
+        self._positions.append(position.copy())
+        self._gradients.append(gradient.copy())
+        return True
 
     def stationarity(self) -> Stationarity:
         """Whether these chains are where the target is; its virial is that of those that teach."""
@@ -100,8 +114,6 @@ class _MetricEstimator(Lasting, ABC):
         medians = np.median(self._energies, axis=0)
         return np.asarray(medians <= medians.min() + far(self.dimension))
 
-    dimension: int
-
 
 class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_positions", "_gradients", "_energies")):
     """Draws of a window, and the dense metric that comes of them.
@@ -113,20 +125,10 @@ class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_posit
     chains, d : int
     """
 
-    def __init__(self, length: int, chains: int, d: int) -> None:
-        super().__init__()
-        self.dimension = d
-        self._every, self._seen = max(1, -(-length * chains * d // MOST)), 0
-        self._positions: list[Array] = []
-        self._gradients: list[Array] = []
-
     def add(self, position: Array, gradient: Array, energy: Array) -> None:
         """Positions and gradients of v (chains, d), and v (chains,), after a step."""
-        if self._seen % self._every == 0:
-            self._positions.append(position.copy())
-            self._gradients.append(gradient.copy())
+        if self._keep(position, gradient):
             self._energies.append(energy.copy())
-        self._seen += 1
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
         """As of all lessons: halves of the chains."""
@@ -145,24 +147,26 @@ class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_posit
 
         ``scale`` (d,) is the spread of the starting points; the metric is that of v times the step scale.
         """
-        arrived_chains = self.arrived_chains()
-        positions, slopes = np.array(self._positions)[:, arrived_chains], np.array(self._gradients)[:, arrived_chains]
+        positions, slopes = self.sample()
         moved = present.uncolor(positions - positions.mean(axis=(0, 1)))
         own = moved.mean(axis=0)
         if (np.square(own).mean(axis=0) > APART * moved.var(axis=0).mean(axis=0)).any():
             moved -= own
         moved /= math.sqrt(step_scale)
         pull = present.whiten(slopes) * math.sqrt(step_scale)
-        factor = _mean_factor(_shrunk(moved) if draws else None, _shrunk(pull) if gradients else None)
+        factor = matched_factor(moved if draws else None, pull if gradients else None)
         return floored(present.color(factor.T).T, _widest(present, scale))
 
 
-class DiagonalMetricEstimator(_MetricEstimator, lasting=("_origin", "_energies", "_sums", "_product")):
+class DiagonalMetricEstimator(
+    _MetricEstimator,
+    lasting=("_every", "_seen", "_positions", "_gradients", "_origin", "_energies", "_sums", "_product"),
+):
     """Sums over the draws of a window, and the diagonal metric that comes of them; memory is linear in d."""
 
     def __init__(self, length: int, chains: int, d: int) -> None:
-        super().__init__()
-        self.dimension = d
+        super().__init__(length, chains, d)
+        self._every *= SPARING
         self._origin = np.zeros((chains, d))
         self._sums = np.zeros((4, chains, d))
         self._product = np.zeros(chains)
@@ -175,6 +179,7 @@ class DiagonalMetricEstimator(_MetricEstimator, lasting=("_origin", "_energies",
         self._sums += (moved, moved * moved, gradient, gradient * gradient)
         self._product += (moved * gradient).sum(axis=1)
         self._energies.append(energy.copy())
+        self._keep(position, gradient)
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
         """As of all lessons: the chains."""
@@ -204,6 +209,10 @@ class DiagonalMetricEstimator(_MetricEstimator, lasting=("_origin", "_energies",
         return floored(np.sqrt(np.where(known, variance, own**2)), WIDEST * np.maximum(scale, own))
 
 
+#: Of either kind.
+MetricEstimator = DenseMetricEstimator | DiagonalMetricEstimator
+
+
 def narrowed(metric: Metric, points: Array | None, scale: Array) -> Metric:
     """A metric that is nowhere wider than points (n, d) of a domain are spread, where there are enough of them."""
     if points is None or len(points) < 2 * points.shape[1]:
@@ -227,39 +236,3 @@ def change(old: Metric, new: Metric, d: int) -> float:
 def _widest(present: Metric, scale: Array) -> Array:
     own = np.sqrt(np.square(present.color(np.eye(len(scale)))).sum(axis=0))
     return np.asarray(WIDEST * np.maximum(scale, own))
-
-
-def _mean_factor(wide: Array | None, steep: Array | None) -> Array:
-    """F (d, d) with F F^T the geometric mean of a covariance of draws and the inverse of one of gradients."""
-    if wide is None:
-        assert steep is not None
-        values, vectors = np.linalg.eigh(steep)
-        return np.asarray(vectors / np.sqrt(values))
-    root = np.asarray(np.linalg.cholesky(wide))
-    if steep is None:
-        return root
-    values, vectors = np.linalg.eigh(root.T @ steep @ root)
-    return np.asarray(root @ (vectors / np.maximum(values, 1e-300) ** 0.25))
-
-
-def _shrunk(values: Array) -> Array:
-    """Second moments (d, d) of values (steps, chains, d), shrunk to a multiple of the identity.
-
-    Successive draws are worth as many independent ones as their first autocorrelation says.
-    """
-    d = values.shape[-1]
-    together, steps = float((values[1:] * values[:-1]).sum()), float((values[1:] * values[1:]).sum())
-    correlation = min(max(together / steps, 0.0), 0.999) if steps > 0.0 else 0.0
-    values = values.reshape(-1, d)
-    n = len(values)
-    moments = values.T @ values / n
-    mean = float(np.trace(moments)) / d
-    if not mean > 0.0:
-        return np.eye(d)
-    far = float(np.square(moments - mean * np.eye(d)).sum())
-    noise = float(np.square(np.square(values).sum(axis=1)).mean() - np.square(moments).sum())
-    noise *= (1.0 + correlation) / ((1.0 - correlation) * n)
-    share = min(max(noise, 0.0) / far, 1.0) if far > 0.0 else 1.0
-    # never singular
-    share = max(share, 1e-6)
-    return np.asarray(share * mean * np.eye(d) + (1.0 - share) * moments)

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
-from invsamp.ladder.preconditioner import Given
+from invsamp.ladder.preconditioner import Preconditioner
 from invsamp.protocols import Array
 
 #: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
@@ -19,7 +19,7 @@ FLAT = 1e-9
 _OF_A_RUNG, _OF_A_CHAIN, _OTHERS = 4, 3, 6
 
 
-def check_memory(preconditioner: str | Given | None, rungs: int, chains: int, dimension: int) -> None:
+def check_memory(preconditioner: Preconditioner, rungs: int, chains: int, dimension: int) -> None:
     """`ValueError` if the matrices of a dense preconditioner are larger than the machine's memory."""
     if preconditioner != "dense" or not hasattr(os, "sysconf"):
         return

@@ -33,9 +33,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.engine.adaptation.coordinate_learning import learned, quality
 from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
     descend_chains,
+    heavier_start,
+    log_mass,
     objective_of,
     shortened_along_axes,
     spread,
@@ -45,25 +48,30 @@ from invsamp.engine.adaptation.metric_estimation import (
     REFLECTED,
     DenseMetricEstimator,
     DiagonalMetricEstimator,
+    MetricEstimator,
     change,
     narrowed,
 )
 from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
+from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
-from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.rung_chains import Mapped, RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
-from invsamp.ladder.preconditioner import Given
+from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner
 from invsamp.modes.curvature import hessian
 from invsamp.protocols import Array, Problem, StartsAround
 from invsamp.tempering.checks import noise_room
+from invsamp.transport.fitting import GAUSSIAN
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
 #: Part of a window that is left out of what its draws teach, and the fewest draws of a chain that teach.
 FIRST_PART, FEWEST = 0.3, 10
+#: Step size in the first coordinates of a map, in which a posterior is about one wide: paths of 0.7 and less.
+MAPPED_STEP = 0.25
 #: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
 UNCHANGED = 0.5
 #: A window has shown nothing new only if the chains' R-hats in it are below this.
@@ -86,20 +94,19 @@ class Tuner(
     Lasting,
     lasting=(
         *("_scale", "_direction", "_curvature", "_arrived_chains", "_metric_estimator", "settled", "_median_energy"),
-        *("_reflected", "_length", "_tail", "_last", "_moves", "_budget"),
+        *("_reflected", "_length", "_tail", "_last", "_moves", "_budget", "_before"),
     ),
 ):
     """Warm-up of one rung."""
 
-    def __init__(
-        self, problem: Problem, rung: RungChains, preconditioner: str | Given | None, alone: bool = True
-    ) -> None:
+    def __init__(self, problem: Problem, rung: RungChains, preconditioner: Preconditioner, alone: bool = True) -> None:
         self.rung, self._diagonal, self._alone = rung, preconditioner == "diagonal", alone
         settings = rung.settings
         self._problem = problem
         self._finds_step = settings.step_size is None
         self._scaled = preconditioner is not None
         self._given = preconditioner if isinstance(preconditioner, Given) else None
+        self._maps = isinstance(preconditioner, LearnedMap)
         self._finds_metric = self._scaled and settings.kernel.gradient and self._given is None
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which cannot
         # blow up on the way: a step that was given is one in the metric that is to be found, and may be far too long
@@ -108,13 +115,15 @@ class Tuner(
         # of noisy energies a given step is held back in the first window alone
         given = not (self._finds_step or callable(settings.step_size))
         self._holds_back = given and self._finds_metric and not (exact or settings.kernel.adjusted)
-        self._metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator | None = None
+        self._metric_estimator: MetricEstimator | None = None
         #: Whether the metric has come to rest, and the energies with it; what it is judged by.
         self.settled, self._median_energy = False, math.inf
         self._reflected = 0
         self._starts: Array | None = None
         self._tail: list[float] = []
         self._last, self._moves = False, 0
+        #: The draws and gradients of the window before, where maps are learned.
+        self._before: list[Array] = []
         self._budget = NoiseBudget(rung)
 
     def begin(self, lead: bool = True) -> EvaluationRequests[None]:
@@ -141,11 +150,11 @@ class Tuner(
             yield from self._descend()
         self._starts = None
 
-    def inherit(self, metric: Metric, step_size: float | None) -> None:
-        """Go on from what another warm-up has found, after `begin`; None: no step size."""
-        rung = self.rung
+    def inherit(self, warm_start: WarmStart) -> None:
+        """Go on from what another warm-up has found, after `begin`."""
+        rung, step_size = self.rung, warm_start.step_size
         if self._finds_metric:
-            rung.metric = metric
+            rung.metric, rung.mapped = warm_start.metric, warm_start.mapped
         if self._finds_step and step_size is not None and rung.settings.kernel.adjusted:
             rung.step_size = np.full((len(rung.position), 1), min(step_size, rung.settings.kernel.longest_step))
 
@@ -160,7 +169,7 @@ class Tuner(
         rung, settings = self.rung, self.rung.settings
         self._moves, self._last, self._length = 0, last, length
         self._reflected = rung.counts.reflected + rung.counts.cliffs
-        teaches = self._finds_metric and rung.estimator.exact and not (last and settings.kernel.adjusted)
+        teaches = self._finds_metric and rung.estimator.exact
         self._metric_estimator = self._new_metric_estimator() if teaches else None
         rung.exploring = self._explores_adjusted and not last
         if not (rung.exploring or settings.step_size is None or callable(settings.step_size)):
@@ -203,6 +212,7 @@ class Tuner(
     def close(self, last: bool) -> EvaluationRequests[None]:
         """End a window."""
         rung = self.rung
+        self._measure()
         if not last:
             if self._finds_metric and self._length:
                 yield from self._renew_metric()
@@ -210,7 +220,8 @@ class Tuner(
                 yield from self._measure_curvature(iterations=5)
             return
         rung.exploring = False
-        if self._metric_estimator is not None and len(self._metric_estimator) >= FEWEST:
+        unadjusted = not rung.settings.kernel.adjusted
+        if unadjusted and self._metric_estimator is not None and len(self._metric_estimator) >= FEWEST:
             rung.stationarity = self._metric_estimator.stationarity()
         if not self._finds_step:
             return
@@ -242,13 +253,13 @@ class Tuner(
                 raise
             return self._problem.sample_inside(rng, count, self.rung.position)
 
-    def _new_metric_estimator(self) -> DenseMetricEstimator | DiagonalMetricEstimator:
+    def _new_metric_estimator(self) -> MetricEstimator:
         chains, d = self.rung.position.shape
         return (DiagonalMetricEstimator if self._diagonal else DenseMetricEstimator)(self._length, chains, d)
 
     def _descend(self) -> EvaluationRequests[None]:
         """Lead the chains down, and take the first metric from the curvature there."""
-        rung = self.rung
+        rung, starts = self.rung, self.rung.point
         rung.led = led = yield from descend_chains(rung, self._scale)
         if self._given is not None:
             yield from spread(rung)
@@ -261,6 +272,10 @@ class Tuner(
             found, _ = yield from hessian(objective, led.best, lowest, led.gradient)
             metric = metric_of(found * rung.step_scale, self._scale, at_minimum=not rung.bounded) or rung.metric
             metric = narrowed(metric, self._starts, self._scale) if rung.bounded else metric
+            before = yield from heavier_start(rung, starts, self._scale, log_mass(lowest, metric, rung.step_scale))
+            if before is not None:
+                rung.point, rung.metric = starts, before
+                return
             rung.metric = yield from shortened_along_axes(rung, led, metric, self._scale)
         yield from spread(rung)
 
@@ -283,34 +298,60 @@ class Tuner(
 
     def _renew_metric(self) -> EvaluationRequests[None]:
         rung, metric_estimator = self.rung, self._metric_estimator
-        old = rung.metric
+        old, before = rung.metric, rung.mapped
         # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
         # decides, and the distance between modes must not be in the metric of a ladder
         adjusted = rung.settings.kernel.adjusted
         turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
         turned = adjusted and turns > REFLECTED * self._length * len(rung.position)
         uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
-        if metric_estimator is None or len(metric_estimator) < FEWEST or metric_estimator.falling():
-            yield from self._take_hessians()
+        enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
+        rung.mapped = None
+        if self._maps and metric_estimator is not None and enough:
+            rung.mapped = self._mapped(metric_estimator, before)
+        if metric_estimator is None or not enough or metric_estimator.falling():
+            if rung.mapped is None:
+                yield from self._take_hessians()
         elif not uses["draws"] and metric_estimator.stationarity().disturbed:
             # gradients alone are curvature where chains have arrived, and nothing else
             yield from self._take_hessians(metric_estimator.lower())
         else:
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
-            self._settle_down(old, metric_estimator)
-        if (self._finds_step or rung.exploring) and rung.adjusted:
+            self._settle_down(old, before, metric_estimator)
+        if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
+            # nothing is known of the new coordinates but that the target is one wide there
+            rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
+        elif (self._finds_step or rung.exploring) and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = size(old) / size(rung.metric)
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _settle_down(self, old: Metric, metric_estimator: DenseMetricEstimator | DiagonalMetricEstimator) -> None:
+    def _mapped(self, metric_estimator: MetricEstimator, before: Mapped | None) -> Mapped | None:
+        """A transport map that makes the target more normal than linear coordinates do, and the metric behind it."""
+        sample = metric_estimator.sample()
+        window, self._before = self._before, list(sample)
+        if not window or window[0].shape[1] != sample[0].shape[1]:
+            return before
+        both = [np.concatenate(parts) for parts in zip(window, sample, strict=True)]
+        return learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
+
+    def _measure(self) -> None:
+        """Note how normal the target has been in the coordinates of the window that ends."""
+        estimator, rung = self._metric_estimator, self.rung
+        if estimator is not None and len(estimator) >= FEWEST and rung.settings.kernel.adjusted:
+            found = quality(rung, *estimator.sample())
+            rung.coordinates += () if found is None else (found,)
+
+    def _settle_down(self, old: Metric, mapped: Mapped | None, metric_estimator: MetricEstimator) -> None:
         """Whether this window has shown nothing new."""
-        before, self._median_energy = self._median_energy, metric_estimator.median_energy()
+        earlier, self._median_energy = self._median_energy, metric_estimator.median_energy()
         d = metric_estimator.dimension
-        still = abs(before - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
+        still = abs(earlier - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
         same = change(old, self.rung.metric, d) < UNCHANGED
+        if mapped is not None:  # coordinates that make the target normal are as good as they need be
+            same = self.rung.coordinates[-1].divergence <= GAUSSIAN
         # chains that move slowly teach little, and little changes: they have to agree as well
         self.settled = still and same and bool(self._arrived_chains.all()) and metric_estimator.disagreement() < AGREED
 

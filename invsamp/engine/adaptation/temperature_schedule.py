@@ -12,7 +12,7 @@ import numpy as np
 from invsamp.diagnostics.report import FoundLadder, Round
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.lasting_state import Lasting
-from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.engine.rungs.rung_chains import Mapped, RungChains
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Rung, Sampler
@@ -35,6 +35,7 @@ class WarmStart(NamedTuple):
     position: Array  # (chains, d)
     metric: Metric
     step_size: float | None  # None: to be found from the beginning
+    mapped: Mapped | None = None
 
 
 class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_rounds", "_start_energy")):

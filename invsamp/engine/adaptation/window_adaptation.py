@@ -17,7 +17,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Rung
-from invsamp.ladder.preconditioner import Given
+from invsamp.ladder.preconditioner import Preconditioner
 from invsamp.protocols import Problem
 from invsamp.tempering.contours import Contour
 from invsamp.variances.kernel_ridge_model import KernelRidge
@@ -46,7 +46,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
     exchange : Exchange or None
     steps : int
         Length of warm-up, at the most.
-    preconditioner : None, "diagonal" or "dense"
+    preconditioner : None, "diagonal", "dense", Given or LearnedMap
     do : callable
         What comes of some generators that ask and do not depend on each other (`Engine.do`).
     windows : sequence of float
@@ -61,7 +61,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
         rungs: list[RungChains],
         exchange: Exchange | None,
         steps: int,
-        preconditioner: str | Given | None,
+        preconditioner: Preconditioner,
         do: Callable[[Sequence[EvaluationRequests[Any]]], list[Any]],
         windows: Sequence[float] = WINDOWS,
         may_stop: bool = False,
@@ -92,7 +92,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
             rung.warming = True
         self._do([tuner.begin(lead=lead and not warm_starts) for tuner in self._tuners])
         for tuner, warm_start in zip(self._tuners, warm_starts, strict=bool(warm_starts)):
-            tuner.inherit(warm_start.metric, warm_start.step_size)
+            tuner.inherit(warm_start)
         self._open()
         self._turn()
 
@@ -180,7 +180,7 @@ def _alone(rungs: Sequence[RungChains]) -> bool:
     return len(rungs) == 1 and not isinstance(rungs[0].settings.kernel, ModeJumps)
 
 
-def check_length(rungs: Sequence[Rung], preconditioner: str | Given | None, steps: int, chains: int) -> None:
+def check_length(rungs: Sequence[Rung], preconditioner: Preconditioner, steps: int, chains: int) -> None:
     """`ValueError` if warm-up has something to find and is too short for it."""
     learns = any(rung.learns_variance for rung in rungs)
     if steps < SHORTEST and (learns or preconditioner is not None or any(rung.step_size is None for rung in rungs)):

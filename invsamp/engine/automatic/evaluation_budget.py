@@ -21,9 +21,6 @@ PURPOSES = ("descents", "looks", "failed", "warm-up")
 #: short to see what is slow; and shares of an independent draw that one has to be worth, at the least and most.
 MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
-#: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
-LEAST_STEPS = 1000
-
 #: Evaluations per step of a chain that the default budget allows for. On easy posteriors a path takes 3 to 5, on the
 #: hardest of the battery (a funnel, a bent ridge) 20 to 60.
 ALLOWED = 32
@@ -68,7 +65,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
             self.descents_most = min(self.descents_most, max(1, plan.evaluations // 4))
             self.points_most = min(self.points_most, max(1, plan.evaluations // 8))
         self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
-        self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
+        self._potentials = potentials
         self._by = dict.fromkeys(PURPOSES, 0)
 
     @property
@@ -94,14 +91,11 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         self._by |= {"failed": self._by["failed"] + self._by["warm-up"] + self._unbooked, "warm-up": 0}
 
     def affords(self, steps: int, trial: int, longer: float) -> bool:
-        """Whether a stage may follow whose warm-up and trial are so many steps.
+        """Whether a stage may follow whose warm-up and trial are so many steps: whether warm-up would not end in it.
 
-        Each is ``longer`` times as expensive as those of the ``trial`` that ends now. All stages that fail may together
-        spend as much as its draws would, or `LEAST_STEPS` of them.
+        Each is ``longer`` times as expensive as those of the ``trial`` that ends now.
         """
-        each = longer * self._unbooked / trial
-        spent = self._by["failed"] + self._by["warm-up"] + self._unbooked
-        return spent + steps * each <= self._steps * each
+        return self.total + longer * self._unbooked / trial * steps <= WARMUP_SHARE * self.budget
 
     @property
     def noticeable(self) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from invsamp.diagnostics.report import Report
-from invsamp.engine.adaptation.initial_descent import spread, starts_by_descent
+from invsamp.engine.adaptation.initial_descent import heavier_start, spread, starts_by_descent
 from invsamp.engine.adaptation.metric_from_curvature import check_memory
 from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmStart
 from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
@@ -39,6 +39,7 @@ from invsamp.engine.rungs.model_checks import ModelChecks
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
+from invsamp.ladder.preconditioner import LearnedMap, Preconditioner
 from invsamp.modes.gauss_newton import walled
 from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
@@ -96,11 +97,11 @@ class Phases(
         self.parameterization = Parameterization(bound)
         self.choice: KernelSelection | None = None
         if isinstance(sampler, Automatic):
-            self.choice = KernelSelection(bound.stages, bound.dimension, bound.path_to_prior, bound.has_prior)
+            steps = plan.draws * plan.thin
+            self.choice = KernelSelection(bound.stages, bound.dimension, bound.path_to_prior, bound.has_prior, steps)
         #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
         self._chosen, widest = bound.stages[0], bound.stages[-1]
         check_swaps(widest, [bound.fidelity(rung.fidelity) for rung in widest.rungs])
-        self._preconditioner = widest.preconditioner_at(bound.dimension)
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.max_rungs
         check_memory(self._preconditioner, most, plan.chains, bound.dimension)
         self.evaluation_budget = EvaluationBudget(plan, bound.potentials, self._allowed(most))
@@ -177,7 +178,6 @@ class Phases(
     def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int, every: int) -> None:
         """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
         self.choice, self.search, self._chosen = None, None, sampler
-        self._preconditioner = sampler.preconditioner_at(self.bound.dimension)
         self._following = streams, steps, every
         self.evaluation_budget.allow(len(sampler.rungs) * every * self.plan.draws * self.plan.thin)
         self._assemble()
@@ -223,6 +223,12 @@ class Phases(
     def _composition(self) -> Sampler:
         """The sampler itself, or what its ladder has come to by now."""
         return self._chosen if self.search is None else self.search.sampler()
+
+    @property
+    def _preconditioner(self) -> Preconditioner:
+        if self.choice is not None and self.choice.field is not None:
+            return None
+        return self._chosen.preconditioner_at(self.bound.dimension)
 
     @property
     def _streams(self) -> tuple[int, ...]:
@@ -291,17 +297,30 @@ class Phases(
         if choice is None:
             return
         where = described_region(searched_region(problem, found))
-        choice.choose(found, budget.total - before, bound.names, where)
+        heavier = self._heavier_starts(found, scale)
+        choice.choose(found, budget.total - before, bound.names, where, heavier)
         stays = choice.sampler == self._chosen
         if not stays:
             self.take_stage()
         if choice.led or not stays:
             self._begin_in(found)
 
+    def _heavier_starts(self, found: ModeSearchResult, scale: Array) -> bool:
+        """Whether there is more mass around the chains' starts than at all minima, by their Gaussians."""
+        cold, heavy, minima = self.ensemble.rungs[0], found.heavy, found.minima
+        known = np.isfinite(minima.extents[heavy]).all(axis=(1, 2))
+        if not known.all() or not len(heavy) or self.parameterization.moved:  # then starts are of the form before
+            return False
+        volumes = 0.5 * np.linalg.slogdet(minima.extents[heavy])[1]
+        least = float(np.max(volumes - minima.energies[heavy]))
+        (metric,) = self.bound.dispatch.do([heavier_start(cold, cold.point, scale, least)])
+        return metric is not None
+
     @property
     def _led_alone(self) -> bool:
         """Whether one rung of the posterior begins where descents end, and finds all that is told in positions."""
-        rungs, finds = self.ensemble.rungs, self._preconditioner in ("diagonal", "dense")
+        rungs, metric = self.ensemble.rungs, self._preconditioner
+        finds = isinstance(metric, LearnedMap) or metric in ("diagonal", "dense")
         cold = rungs[0].settings
         free = cold.target.factors == (1.0, 1.0) and (self.choice is not None or not isinstance(cold.kernel, ModeJumps))
         return finds and free and len(rungs) == 1 and starts_by_descent(rungs[0]) and self.plan.warmup > 0
@@ -332,8 +351,6 @@ class Phases(
         """Assemble the sampler that is chosen now, if one is, with the search for its ladder."""
         if self.choice is not None:
             self._chosen = self.choice.sampler
-            if self.choice.field is not None:
-                self._preconditioner = None
         self.search = self._new_search()
         self._assemble()
 
@@ -368,6 +385,9 @@ class Phases(
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
+        if self.choice is not None and self._on_trial:
+            coordinates = self.ensemble.rungs[0].coordinates
+            self.choice.begin(coordinates[-1].divergence if coordinates else None)
         self.evaluation_budget.warmed()
 
     def _try(self) -> None:
@@ -377,14 +397,15 @@ class Phases(
         self.bound.dispatch.do([rung.moves() for rung in rungs])
         cold = rungs[0]
         choice.add(cold.position, cold.estimate.energy)
-        if not choice.complete(self.evaluation_budget.worth) or (
-            self._may_stop and self.evaluation_budget.ends_warm_up
-        ):
+        if not choice.complete or (self._may_stop and self.evaluation_budget.ends_warm_up):
             return
-        self._on_trial, led = False, choice.led
-        warm_start = WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)))
+        led, warm_start = choice.led, WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)
         affords = partial(self.evaluation_budget.affords, self._shortened + TRIAL, choice.steps)
-        if choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords):
+        passed = choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords)
+        self._on_trial = passed and not choice.over
+        if passed:
+            if choice.over:
+                choice.finish()
             return
         self.evaluation_budget.failed()
         self.take_stage()
@@ -469,7 +490,7 @@ class Phases(
             steps = warm_up_steps(self.plan.chains) if self.plan.stops_early else self.plan.warmup
         elif self.choice is not None and self.choice.returned is not None:
             steps, windows = SHORTEST, (1.0,)
-        elif self.choice is not None and (self.choice.stage or self.choice.again) and self.search is None:
+        elif self.choice is not None and self.choice.stage and self.search is None:
             steps = self._shortened
         elif self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from invsamp.diagnostics.report import Descents, Misfit, Report, Stationarity
+from invsamp.diagnostics.report import Coordinates, Descents, Misfit, Report, Stationarity
 from invsamp.engine.adaptation.step_size_and_metric import STABILITY_FRACTION
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.exchange.swap_scheduler import Exchange
@@ -54,6 +54,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
         "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
         "stationarity": [_stationarity(r) for r in rungs],
+        "coordinates": [_coordinates(r) for r in rungs],
         "reflections": [r.counts.reflected for r in rungs],
         "cliffs": [r.counts.cliffs for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
@@ -116,6 +117,20 @@ def _descents(rung: RungChains) -> Descents | None:
 def _stationarity(rung: RungChains) -> Stationarity | None:
     found = rung.stationarity
     return None if found is None else {"virial": found.virial, "stray": found.stray}
+
+
+def _coordinates(rung: RungChains) -> Coordinates | None:
+    """The coordinates that steps are made in, by how normal the target was in them in the last window of warm-up."""
+    if not rung.coordinates:
+        return None
+    last, names = rung.coordinates[-1], () if rung.bound is None else rung.bound.names
+    known = len(names) == rung.position.shape[1]
+    return {
+        "family": last.family,
+        "divergence": last.divergence,
+        "largest": [names[k] if known else f"unknown {k}" for k in last.largest],
+        "windows": [(found.family, found.divergence) for found in rung.coordinates],
+    }
 
 
 def _step_size_source(rung: RungChains) -> str:

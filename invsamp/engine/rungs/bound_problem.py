@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.domains import Unbounded
 from invsamp.domains.boundary import Ignore, Reflect, as_boundary
 from invsamp.engine.rungs.dispatch import Dispatch, Uncounted
 from invsamp.estimators.coupled_sums import CoupledSum
@@ -84,7 +85,8 @@ class BoundProblem:
         self.names, self.has_prior = labels(problem.shapes), isinstance(problem, DrawablePrior)
         self.stages: tuple[Sampler, ...] = (sampler,)
         if isinstance(sampler, Automatic):
-            self.stages = sampler.stages(self.dimension, len(self.fidelities))
+            bounded = not isinstance(self.domain, Unbounded)
+            self.stages = sampler.stages(self.dimension, len(self.fidelities), bounded)
         self.potentials = self._new_potentials(self.stages[-1]) if potentials is None else potentials
         self.dispatch = Dispatch(next(iter(self.potentials.values())).answer_all) if dispatch is None else dispatch
         self.given: Array | None = None

@@ -12,10 +12,14 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.kernels import DelayedAcceptance
+from invsamp.kernels import DelayedAcceptance, Langevin, Momentum
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import Kernel
+from invsamp.kernels.mode_jumps import ModeJumps
+from invsamp.kernels.paths import Paths
+from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
+from invsamp.ladder.preconditioner import LearnedMap
 from invsamp.tempering.cooling import Annealed
 
 
@@ -48,9 +52,32 @@ def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) 
             )
 
 
+def _check_mapped(sampler: Sampler, domain: Domain) -> None:
+    """`ValueError` where steps cannot be made in the coordinates of a transport map."""
+    if not isinstance(domain, Unbounded):
+        raise ValueError(
+            f"preconditioner must not be transport_map() where moves are reflected at bounds, got {domain}: the map "
+            "would bend the bounds, too. Let parameters be sampled without bounds, or use preconditioner='dense'"
+        )
+    for rung in sampler.rungs:
+        kernel = rung.kernel.kernel if isinstance(rung.kernel, ModeJumps) else rung.kernel
+        moves = isinstance(kernel, Paths | Langevin | Momentum) and kernel.adjusted
+        if not (moves or isinstance(kernel, PriorDraws)):
+            raise ValueError(
+                f"preconditioner must not be transport_map() for the kernel {rung.kernel}: it is for mams, hmc, mala "
+                "and ghmc, whose acceptance step makes draws exact whatever the map is. Use preconditioner='auto'"
+            )
+        if not isinstance(rung.estimator, Exact):
+            raise ValueError(
+                f"preconditioner must not be transport_map() for noisy energies, got {rung.estimator}: use 'auto'"
+            )
+
+
 def check_kernels(sampler: Sampler, domain: Domain, chains: int) -> None:
     """`ValueError` where a kernel does not fit the domain, the number of rungs or the number of chains."""
     ensemble_size([rung.kernel for rung in sampler.rungs], chains)
+    if isinstance(sampler.preconditioner, LearnedMap):
+        _check_mapped(sampler, domain)
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.domains import Unbounded
 from invsamp.domains.contract import Domain
 from invsamp.engine.rungs.bound_problem import BoundProblem
+from invsamp.engine.rungs.coordinate_quality import CoordinateQuality
 from invsamp.engine.rungs.dispatch import Dispatch
 from invsamp.engine.rungs.kernel_contract_check import check_memory, checked_step, steps_to_check
 from invsamp.engine.rungs.lasting_state import Lasting
@@ -51,11 +52,15 @@ from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
 from invsamp.protocols import Array, Facts, Gradients
 from invsamp.tempering.target_distribution import LocallyScaledTarget, ScheduledTarget, TargetDistribution
+from invsamp.transport import TransportMap
+from invsamp.transport.triangular import Image
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
 #: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
 RUNAWAY = 100.0
+#: A path that a transport map takes farther than this is given up: squares of such positions overflow.
+FARTHEST = 1e150
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
 #: The cycle does not look at the state, so the target stays exact.
@@ -87,6 +92,8 @@ class StepCounts:
     failing_in_a_row: int = field(default=0, repr=False)
 
 
+#: A transport map, and the metric in its coordinates.
+Mapped = tuple[TransportMap, Metric]
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
 EXPLORER: Kernel = Langevin(adjusted=True)
@@ -96,8 +103,8 @@ class RungChains(
     Lasting,
     lasting=(
         *("streams", "_counted", "noise", "point", "memory", "estimator_memory", "iteration", "acceptance", "bounces"),
-        *("exploring", "warming", "_own_target", "target_memory", "metric", "step_size", "longest_step", "uncovered"),
-        *("led", "stationarity", "_moves", "_thresholds"),
+        *("exploring", "warming", "_own_target", "target_memory", "metric", "mapped", "step_size", "longest_step"),
+        *("uncovered", "led", "stationarity", "coordinates", "_moves", "_thresholds"),
     ),
 ):
     """The chains of one rung: state, streams, counts. `step` moves them once.
@@ -150,7 +157,11 @@ class RungChains(
         self._active = _ActiveRung(self)
         self.target: TargetDistribution = settings.target
         self.target_memory: Memory = self.target.init()
-        self.metric: Metric = IdentityMetric()
+        self._metric: Metric = IdentityMetric()
+        self._mapped: Mapped | None = None
+        self.metric = self._metric
+        #: How normal the target is in the coordinates of each window of warm-up.
+        self.coordinates: tuple[CoordinateQuality, ...] = ()
         self._shortens = settings.step_size is None
         self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
         self.step_size: StepSize = 0.0
@@ -204,13 +215,28 @@ class RungChains(
 
     @property
     def metric(self) -> Metric:
-        """The preconditioner."""
-        return self._active.metric
+        """The preconditioner of positions."""
+        return self._metric
 
     @metric.setter
     def metric(self, metric: Metric) -> None:
-        self._active.metric = metric
-        self._active.free = not self.bounded and isinstance(metric, IdentityMetric)
+        self._metric = metric
+        self._active.move_by(None if self.mapped is None else self.mapped[0], self.own_metric)
+
+    @property
+    def mapped(self) -> Mapped | None:
+        """A transport map that steps are made in the coordinates of, and the preconditioner of these."""
+        return self._mapped
+
+    @mapped.setter
+    def mapped(self, mapped: Mapped | None) -> None:
+        self._mapped = mapped
+        self.metric = self._metric
+
+    @property
+    def own_metric(self) -> Metric:
+        """The preconditioner of the coordinates that steps are made in."""
+        return self.metric if self.mapped is None else self.mapped[1]
 
     @property
     def variance_ready(self) -> bool:
@@ -317,6 +343,9 @@ class RungChains(
         active.step_size = step_size * self._step_scale
         potential = self.potential
         before = potential.failed + sum([other.failed for other in others]) if others else potential.failed
+        mapped = active.transport is not None
+        if mapped:
+            here = active.entered(here)
         try:
             if self._unchecked and not exploring:
                 self._unchecked -= 1
@@ -329,6 +358,8 @@ class RungChains(
             if error is not self._raised:
                 error.add_note(f"in a step of the kernel {kernel!r}")
             raise
+        if mapped:
+            point = Point(point.position, point.estimate._replace(mapped=None))
         self.point, self.info = point, info
         if not exploring:
             self.memory = memory
@@ -521,13 +552,17 @@ class _ActiveRung:
 
     __slots__ = (
         *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
-        *("free", "target", "target_memory", "metric", "step_size"),
+        *("free", "target", "target_memory", "metric", "step_size", "transport", "_last"),
     )
 
     target: TargetDistribution
     target_memory: Memory
     metric: Metric
     free: bool
+    transport: TransportMap | None
+    _last: tuple[Array, Image] | None
+    evaluate: Callable[..., EvaluationRequests[Estimate]]
+    follow: Callable[..., Path]
     normal: Callable[[], Array]
     log_uniform: Callable[[], Array]
 
@@ -535,8 +570,7 @@ class _ActiveRung:
         self._of = of
         self.step_size: StepSize = 0.0
         # one of somebody's own that is derived from `Exact` may say something else
-        self.evaluate = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
-        self.follow, self.contains, self.solve = of.follow, of.domain.contains, of.solve
+        self.contains, self.solve = of.domain.contains, of.solve
         spends = of.settings.gradient_noise is not None and not of.estimator.exact
         self.gradient_noise = self._gradient_noise if spends else _no_noise
 
@@ -562,13 +596,67 @@ class _ActiveRung:
         assert of.bound is not None
         return of.bound.draw_prior(of.streams["kernel"], len(of.position))
 
+    def move_by(self, transport: TransportMap | None, metric: Metric) -> None:
+        """Let steps be made in the coordinates of a transport map, or in positions, with their preconditioner."""
+        of, self.transport, self.metric, self._last = self._of, transport, metric, None
+        self.free = not of.bounded and transport is None and isinstance(metric, IdentityMetric)
+        plain = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
+        self.evaluate, self.follow = (plain, of.follow) if transport is None else (self._evaluate, self._follow)
+
+    def entered(self, here: Point) -> Point:
+        """A point with its coordinates, by the position alone: a resumed run knows no more."""
+        self._last = None
+        return Point(here.position, here.estimate._replace(mapped=self._coordinates(here.position)))
+
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies (chains,)."""
+        found = self.target.energy(estimate, self.target_memory)
+        return found if estimate.mapped is None else found - self._image(estimate.mapped).log_det
+
+    def position_energy(self, estimate: Estimate) -> Array:
+        """The same with respect to positions (chains,)."""
         return self.target.energy(estimate, self.target_memory)
 
     def gradient(self, estimate: Estimate) -> Array:
         """Their gradients in whitened coordinates (chains, d)."""
-        return self.metric.whiten(self.target.gradient(estimate, self.target_memory))
+        found = self.target.gradient(estimate, self.target_memory)
+        if estimate.mapped is not None:
+            assert self.transport is not None  # who made the estimate
+            found = self.transport.pull_back(self._image(estimate.mapped), found)
+        return self.metric.whiten(found)
+
+    def _evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
+        of = self._of
+        plain = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
+        found = yield from plain(position, rows)
+        return found._replace(mapped=self._coordinates(position))
+
+    def _follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
+        assert self.transport is not None
+        before = self._coordinates(position)
+        z = before + self.metric.color(straight)
+        image = self.transport.forward(z)
+        lost = ~(np.abs(image.u) < FARTHEST).all(axis=1)
+        if failed := bool(lost.any()):
+            z[lost] = before[lost]
+            image = self.transport.forward(z)
+        self._last = z, image
+        return image.u, straight, np.asarray(lost) if failed else None
+
+    def _coordinates(self, position: Array) -> Array:
+        """Of the map, at positions (chains, d)."""
+        assert self.transport is not None
+        if self._last is None or self._last[1].u is not position:
+            z = self.transport.inverse(position)
+            self._last = z, self.transport.forward(z)._replace(u=position)
+        return self._last[0]
+
+    def _image(self, z: Array) -> Image:
+        """Positions at coordinates of the map; the last ones are kept, as energies and gradients ask again."""
+        assert self.transport is not None
+        if self._last is not None and self._last[0] is z:
+            return self._last[1]
+        return self.transport.forward(z)
 
     def step_factor(self, estimate: Estimate) -> Array:
         """How much longer steps may be where each chain is (chains,)."""

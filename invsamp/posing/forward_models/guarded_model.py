@@ -22,13 +22,14 @@ from invsamp.protocols import (
     function_calls,
     no_derivatives,
 )
+from invsamp.simulations.rows import not_finite
 
 FLOAT = np.dtype(float)
 #: How a model comes by derivatives, or does without.
 WAYS = (
     "Take them by differences, iv.finite_differences(function), give its Jacobian, iv.with_jacobian(function, "
-    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients, such as "
-    "iv.pcn()"
+    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients: "
+    "iv.samplers.differential_evolution(), iv.samplers.stretch() or iv.pcn()"
 )
 #: What to do with functions that do not take a batch.
 ONE_THETA = (
@@ -106,6 +107,12 @@ class GuardedModel:
     def message(self) -> str | None:
         """What the last failure said: the last exception, or the model's own ``message`` if it has one."""
         return self._message if self._message is not None else getattr(self.model, "message", None)
+
+    def look(self, y: Array) -> None:
+        """Keep in words which observations (batch, m) are not finite, unless the model has a message of its own."""
+        failed = np.flatnonzero(~np.isfinite(y).all(axis=1))
+        if len(failed) and self.message is None:
+            self._message = not_finite(y[failed[-1]])
 
     def function_calls(self, columns: int) -> FunctionCalls:
         """Calls of the model's function for one row of theta of so many columns."""

@@ -272,8 +272,12 @@ class PosteriorPotential:
         prior, selected = -value, theta if self._whole else np.ascontiguousarray(theta[:, self._columns])
         if not gradient:
             unused = slope if self._hierarchy is None else np.zeros(theta.shape)
-            self._noise.accumulate(theta, self._model(selected), value, unused)
-            return Parts(np.where(np.isfinite(value), -value, np.inf), None, prior, None)
+            y = self._model(selected)
+            self._noise.accumulate(theta, y, value, unused)
+            known = np.isfinite(value)
+            if not known.all():
+                self._model.look(y)
+            return Parts(np.where(known, -value, np.inf), None, prior, None)
         prior_slope = -(slope * derivative + jacobian_slope) if gradient == "apart" else None
         y, vjp = self._model.linearize(selected, (self._noise.cotangent, theta))
         # what the data say is yet to be brought to the coordinates of vectors, and of what depends on others

@@ -165,6 +165,7 @@ class Posterior:
         base = self._sampled.base
         self.coordinates = choose_coordinates(base, self.domain, optional(mapping, "transforms", transforms) or {})
         self.sampling_domain = _with_support(base, self.coordinates, self.domain)
+        self._warn_of_unused(constrained)
 
     def __setstate__(self, state: Plain) -> None:
         """From a pickle, as a run keeps one; of 0.2.0, which kept other things of the models, too."""
@@ -764,6 +765,25 @@ class Posterior:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
         shape = self._data_shape
         self._posed = {n: posed_model(n, model, noises[n], self.prior, shape) for n, model in self.forward.items()}
+
+    def _warn_of_unused(self, constrained: npt.NDArray[np.bool_]) -> None:
+        """Of parameters that reach neither a model nor the noise; ``constrained`` are columns that the domain uses."""
+        noises, parents = self._noises(), self.prior.graph.parents
+        reached = list(self._bound.names)
+        for name, model in self.forward.items():
+            reached += input_shapes(name, model, noises[name][0], self.prior)
+        used: set[str] = set()
+        while reached:  # with all that they depend on
+            if (name := reached.pop()) not in used:
+                used.add(name)
+                reached += parents.get(name, ())
+        unused = [name for name in self.names if name not in used and not constrained[self.prior.slices[name]].any()]
+        if unused:
+            warnings.warn(
+                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
+                f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                stacklevel=3,
+            )
 
     def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""

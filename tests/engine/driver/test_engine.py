@@ -22,6 +22,7 @@ from invsamp.ladder import GradientNoise
 from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.samplers import (
     cyclic_sgld,
+    differential_evolution,
     fast_resgld,
     ghmc,
     mala,
@@ -49,6 +50,7 @@ SAMPLERS = {
     "mala": mala(),
     "mala, diagonal": mala(preconditioner="diagonal"),
     "crank nicolson": pcn(),
+    "differential evolution": differential_evolution(),
     "prior to posterior": layout_runs.SAMPLERS["prior to posterior"],
     "parallel_tempering, three fidelities": parallel_tempering((1.0, 2.0, 4.0)),
     "parallel_tempering, adjacent pairs": parallel_tempering(
@@ -83,6 +85,7 @@ QUICK = {
         "adjusted momentum",
         "mala, diagonal",
         "crank nicolson",
+        "differential evolution",
         "prior to posterior",
     ),
     *("parallel_tempering, adjacent pairs", "multi-variance", "fast, running average", "fast, shared pilot"),

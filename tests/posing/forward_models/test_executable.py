@@ -187,6 +187,11 @@ class TestPosterior:
         with pytest.raises(ValueError, match=r"forward\['model'\].parameters.*'c'"):
             iv.Posterior(PRIOR, model, np.zeros(2), iv.GaussianNoise(1.0))
 
+    def test_a_parameter_that_the_program_does_not_get(self):
+        model = iv.executable(["echo", "{{a}}"], printed)
+        with pytest.warns(UserWarning, match="neither a model nor the noise uses 'b': the data say nothing about it"):
+            iv.Posterior(PRIOR, model, np.zeros(1), iv.GaussianNoise(1.0))
+
     def test_a_database_of_its_runs(self, tmp_path):
         log = tmp_path / "calls"
         model = shell(f"echo x >> {log}; echo $1 $2; test $1 != 0.5", workers=2, version="7")

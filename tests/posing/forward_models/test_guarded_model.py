@@ -9,6 +9,7 @@ import pytest
 from flaky_models import derivatives as jacobian
 from flaky_models import observations as function
 
+import invsamp as iv
 from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.posing.forward_models.guarded_model import GuardedModel, same_order
@@ -189,3 +190,15 @@ def test_what_a_model_raises_is_kept_until_it_returns() -> None:
     products = GuardedModel(Fragile("vjp"), 3, "fine")
     products.linearize(THETA[BAD])[1](COTANGENT[BAD])
     assert isinstance(products.error, RuntimeError)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+def test_outputs_that_are_not_finite_are_named():
+    def model(theta):
+        return np.stack([theta[:, 0], np.where(theta[:, 0] > 0.0, np.nan, 1.0)], axis=1)
+
+    posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), model, [0.0, 1.0], iv.GaussianNoise(1.0))
+    assert posterior.failure_message() is None
+    run = iv.sample(posterior, iv.pcn(0.5), draws=20, warmup=0, seed=1, progress=False)
+    assert posterior.failure_message() == "1 of 2 outputs are not finite: output 1 is nan"
+    assert any("output 1 is nan" in warning for warning in run.warnings())

@@ -1,0 +1,26 @@
+"""How normal the target of a rung is in the coordinates in which its kernel moves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from invsamp.stored import stored
+
+
+@stored
+class CoordinateQuality(NamedTuple):
+    """What a window of warm-up has shown of the coordinates that it was made in.
+
+    Attributes
+    ----------
+    family : str
+        Of the coordinates: "linear", or that of a transport map.
+    divergence : float
+        J of `invsamp.transport.fisher_divergence`: 0 where the target is a normal distribution there.
+    largest : tuple of int
+        Numbers of the unknowns that contribute most to it.
+    """
+
+    family: str
+    divergence: float
+    largest: tuple[int, ...]

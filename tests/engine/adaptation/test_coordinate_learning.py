@@ -1,0 +1,138 @@
+"""Runs whose steps are made in the coordinates of transport maps: draws are exact, and runs go on to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp.engine.driver import serialization
+from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.run_settings import Plan
+from invsamp.kernels import Microcanonical
+from invsamp.kernels.mode_jumps import ModeJumps
+from invsamp.posing.posterior.function_potential import FunctionPotential
+from invsamp.posing.posterior.target import Target
+from invsamp.samplers import parallel_tempering
+from invsamp.transport import TransportMap
+from invsamp.transport.triangular import Image
+
+pytestmark = pytest.mark.filterwarnings("ignore:(R-hat|ess_|the sd of|rungs|no replica)")
+
+
+def funnel(x):
+    """v ~ N(0, 1), two numbers N(0, e^2v)."""
+    v, rest = x[:, 0], x[:, 1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.square(rest).sum(axis=1) * np.exp(-2.0 * v)
+        slope = np.column_stack([v - squares + 2.0, rest * np.exp(-2.0 * v)[:, None]])
+        energy = 0.5 * v**2 + 0.5 * squares + 2.0 * v
+    failed = ~(np.isfinite(energy) & np.isfinite(slope).all(axis=1))
+    slope[failed] = 0.0
+    return np.where(failed, np.inf, energy), slope
+
+
+FUNNEL = Target(FunctionPotential(funnel, 3), names=("v", "a", "b"))
+MAPPED = iv.transport_map()
+#: Of v, v^2, v^3, and of the squares of the others, whose logs are v and that of a squared normal number.
+TRUTH = (0.0, 1.0, 0.0, -1.2703628454614782, 1.0 + np.pi**2 / 8.0)
+
+
+def moments(run):
+    """Of each chain."""
+    v, half_log = run.theta[..., 0], 0.5 * np.log(np.square(run.theta[..., 1:]))
+    half_log = half_log.mean(axis=2)
+    mean = half_log.mean(axis=1)
+    return np.stack(
+        [*((v**k).mean(axis=1) for k in (1, 2, 3)), 2.0 * mean, (v * half_log).mean(axis=1) + np.pi**2 / 8.0], axis=1
+    )
+
+
+def mapped_last(run, rung=0):
+    return run.report["coordinates"][rung]["family"]
+
+
+SAMPLERS = {"mams": iv.mams, "hmc": iv.hmc, "mala": iv.mala, "ghmc": iv.samplers.ghmc}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SAMPLERS if name != "mams"]
+
+
+class TestDraws:
+    def run(self, draw, name, **more):
+        settings = {"draws": 60, "warmup": 200} | more
+        return draw(FUNNEL, SAMPLERS[name](preconditioner=MAPPED), **settings)
+
+    @pytest.mark.parametrize("name", ["mams", *SLOW])
+    def test_are_those_of_a_funnel(self, draw, agrees, name):
+        run = self.run(draw, name)
+        assert mapped_last(run) == "triangular"
+        assert agrees(moments(run), TRUTH)
+
+    def test_of_a_wrong_jacobian_are_not(self, draw, agrees, monkeypatch):
+        right = TransportMap.forward
+
+        def wrong(self, z):
+            image = right(self, z)
+            return Image(image.u, 0.8 * image.log_det, image.kept)
+
+        monkeypatch.setattr(TransportMap, "forward", wrong)
+        assert not agrees(moments(self.run(draw, "mams")), TRUTH)
+
+    def test_of_a_ladder(self, draw, agrees):
+        """Swaps exchange positions, so each rung may have a map of its own."""
+        run = draw(FUNNEL, parallel_tempering((1.0, 1.5, 2.0), preconditioner=MAPPED), draws=60, warmup=200)
+        assert {mapped_last(run, k) for k in range(3)} == {"triangular"}
+        assert agrees(moments(run), TRUTH)
+
+    def test_with_jumps_between_modes(self, draw, agrees):
+        """Jumps are made in positions: what they are accepted by is the energy there."""
+        centers = np.array([[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+        factors = np.stack([np.diag([0.7, 0.4, 0.4]), np.diag([0.7, 2.5, 2.5])])
+        kernel = ModeJumps(Microcanonical(), centers, factors)
+        sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel)], preconditioner=MAPPED)
+        run = draw(FUNNEL, sampler, draws=60, warmup=200)
+        assert run.data.sample_stats["jumped"].mean() > 0.1
+        assert agrees(moments(run), TRUTH)
+
+
+@pytest.mark.parametrize(
+    "sampler", [iv.mams(preconditioner=MAPPED), parallel_tempering((1.0, 2.0), preconditioner=MAPPED)]
+)
+def test_goes_on_bit_for_bit(sampler):
+    plan, kept, expected = Plan(draws=20, warmup=160, thin=1, chains=4, seed=3), {}, []
+    whole = Engine(FUNNEL, sampler, plan)
+    whole.begin()
+    for k in range(plan.steps):
+        if k in (10, 90, 130, 165):
+            kept[k] = serialization.encode(whole.state())
+        whole.step()
+        expected.append([rung.position for rung in whole.rungs])
+    assert whole.rungs[0].mapped is not None
+    for k, data in kept.items():
+        again = Engine(FUNNEL, sampler, plan)
+        again.restore(serialization.decode(data))
+        for k_next in range(k, plan.steps):
+            again.step()
+            np.testing.assert_equal([rung.position for rung in again.rungs], expected[k_next])
+
+
+def test_normal_targets_keep_linear_coordinates(draw):
+    target = Target(FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 3))
+    run = draw(target, iv.mams(preconditioner=MAPPED), draws=20, warmup=150, chains=16)
+    assert mapped_last(run) == "linear" and run.report["coordinates"][0]["divergence"] < 0.05
+    assert "coordinates: linear, Fisher divergence J" in str(run)
+
+
+class TestRefused:
+    def test_other_kernels(self):
+        with pytest.raises(ValueError, match="for the kernel Langevin"):
+            iv.sample(FUNNEL, iv.samplers.sgld(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
+
+    def test_bounds(self):
+        walls = Target(FunctionPotential(funnel, 3), domain=iv.domains.Box([-5.0] * 3, [5.0] * 3))
+        with pytest.raises(ValueError, match=r"transport_map\(\) where moves are reflected at bounds"):
+            iv.sample(walls, iv.mams(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
+
+    def test_many_unknowns(self):
+        many = Target(FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 51))
+        with pytest.raises(ValueError, match="more than 50 unknowns, got 51"):
+            iv.sample(many, iv.mams(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
