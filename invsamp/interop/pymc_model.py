@@ -218,13 +218,14 @@ class _Densities:
 
     @cached_property
     def _slopes(self) -> Callable[[Array], Any]:
-        return _compiled(self._model, self._parts, lambda parts, x: [_gradient(parts[0] + parts[1], x)])
+        prior, likelihood = self._parts
+        return _compiled(self._model, [prior, likelihood, _gradient(self._model, prior + likelihood)])
 
     @cached_property
     def _slopes_apart(self) -> Callable[[Array], Any]:
-        return _compiled(
-            self._model, self._parts, lambda parts, x: [_gradient(parts[0] + parts[1], x), _gradient(parts[0], x)]
-        )
+        prior, likelihood = self._parts
+        slopes = _gradient(self._model, prior + likelihood), _gradient(self._model, prior)
+        return _compiled(self._model, [prior, likelihood, *slopes])
 
 
 def from_pymc(model: Any) -> PymcPosterior:
@@ -279,9 +280,7 @@ def from_pymc(model: Any) -> PymcPosterior:
     return found
 
 
-def _compiled(
-    model: Any, outputs: Sequence[Any], more: Callable[[Any, Any], list[Any]] | None = None
-) -> Callable[[Array], Any]:
+def _compiled(model: Any, outputs: Sequence[Any]) -> Callable[[Array], Any]:
     """Function of one joined unconstrained position (d,)."""
     import pymc
     import pytensor
@@ -290,13 +289,14 @@ def _compiled(
 
     wanted = [as_tensor_variable(output) for output in outputs]
     joined, x = join_nonshared_inputs(model.initial_point(), wanted, model.value_vars)
-    joined = list(joined)
-    function = pymc.compile([x], joined + (more(joined, x) if more else []), on_unused_input="ignore")
+    function = pymc.compile([x], list(joined), on_unused_input="ignore")
     function.trust_input = x.dtype == pytensor.config.floatX == "float64"
     return function if function.trust_input else lambda position: function(position.astype(x.dtype))
 
 
-def _gradient(output: Any, x: Any) -> Any:
+def _gradient(model: Any, output: Any) -> Any:
+    """Gradient (d,) by the unconstrained values, taken before these are joined: it has no assignments to slices then."""
     import pytensor
 
-    return pytensor.grad(output, x, disconnected_inputs="ignore")
+    slopes = pytensor.grad(output, model.value_vars, disconnected_inputs="ignore")
+    return pytensor.tensor.concatenate([slope.ravel() for slope in slopes])

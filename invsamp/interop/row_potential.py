@@ -77,21 +77,24 @@ class SplitRowPotential:
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; see `invsamp.protocols.SplitPotential`."""
         n = len(position)
-        energy, prior = np.full(n, np.inf), np.full(n, np.inf)
+        prior, likelihood = np.full(n, -np.inf), np.full(n, -np.inf)
         slope = np.zeros(position.shape) if gradient else None
         prior_slope = np.zeros(position.shape) if gradient == "apart" else None
+        targets = [part for part in (prior, likelihood, slope, prior_slope) if part is not None]
         function = self.slopes_apart if gradient == "apart" else self.slopes if gradient else self.values
         for k, x in enumerate(np.ascontiguousarray(position)):
             found = _tried(function, x)
-            if found is None:
-                continue
-            if np.isfinite(found[0]):
-                prior[k] = -found[0]
-            if all(np.isfinite(part).all() for part in found):
-                energy[k] = -found[0] - found[1]
-                for target, part in zip((slope, prior_slope), found[2:], strict=False):
-                    if target is not None:
-                        target[k] = -part
+            for target, part in zip(targets, found or (), strict=False):
+                target[k] = part
+        # what is not finite anywhere is a failed evaluation
+        energy, lost = -(prior + likelihood), ~np.isfinite(prior + likelihood)
+        for part in targets[2:]:
+            np.negative(part, out=part)
+            lost |= ~np.isfinite(part).all(axis=1)
+        energy[lost] = np.inf
+        for part in targets[2:]:
+            part[lost] = 0.0
+        prior = np.where(np.isfinite(prior), -prior, np.inf)
         return Parts(energy, slope, prior, prior_slope)
 
 
