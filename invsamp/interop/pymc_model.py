@@ -295,7 +295,7 @@ def _compiled(model: Any, outputs: Sequence[Any]) -> Callable[[Array], Any]:
 
 
 def _gradient(model: Any, output: Any) -> Any:
-    """Gradient (d,) by the unconstrained values, taken before these are joined: it has no assignments to slices then."""
+    """Gradient (d,), taken before the unconstrained values are joined: then it has no assignments to slices."""
     import pytensor
 
     slopes = pytensor.grad(output, model.value_vars, disconnected_inputs="ignore")
