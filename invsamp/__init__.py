@@ -67,6 +67,7 @@ from invsamp.distributions import (
     Normal,
     StudentT,
     Uniform,
+    from_scipy,
     truncated,
 )
 from invsamp.domains.box import Box
@@ -75,6 +76,8 @@ from invsamp.emulation.emulate import emulate
 from invsamp.errors import ModelError
 from invsamp.identifiability.fisher import information
 from invsamp.identifiability.profiles import profile
+from invsamp.interop.bridgestan_model import from_bridgestan
+from invsamp.interop.pymc_model import from_pymc
 from invsamp.ladder.preconditioner import transport_map
 from invsamp.maximizing import maximize
 from invsamp.noise import (
@@ -97,6 +100,7 @@ from invsamp.posing.forward_models.adapters import (
     with_jacobian,
 )
 from invsamp.posing.forward_models.executable import executable
+from invsamp.posing.forward_models.jax_model import from_jax
 from invsamp.posing.forward_models.log_density import LogDensity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.forward_models.umbridge_client import from_umbridge
@@ -130,9 +134,10 @@ __all__ = [
     "ModelError", "MultivariateNormal", "NegativeBinomialNoise", "Normal", "Outputs", "PoissonNoise", "Population",
     "Posterior", "Prior", "Run", "StudentT", "StudentTNoise", "Target", "TruncatedNoise", "Uniform", "__version__",
     "approximate_derivatives", "calibrate", "constraint", "correct", "diagnostics", "distributions", "domains",
-    "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences", "from_torch",
-    "from_umbridge", "hmc", "information", "kernels", "ladder", "load", "mala", "mams", "maximize", "noise",
-    "parallel", "pcn", "profile", "resgld", "results", "resume", "sample", "samplers", "scalar_function",
-    "simulations", "surrogates", "swaps", "tempering", "transport_map", "truncated", "variances", "with_jacobian",
+    "emulate", "estimators", "evaluate", "executable", "extending", "fidelities", "finite_differences",
+    "from_bridgestan", "from_jax", "from_pymc", "from_scipy", "from_torch", "from_umbridge", "hmc", "information",
+    "kernels", "ladder", "load", "mala", "mams", "maximize", "noise", "parallel", "pcn", "profile", "resgld",
+    "results", "resume", "sample", "samplers", "scalar_function", "simulations", "surrogates", "swaps", "tempering",
+    "transport_map", "truncated", "variances", "with_jacobian",
 ]
 # fmt: on

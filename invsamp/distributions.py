@@ -1,5 +1,8 @@
 """Distributions for priors. The common ones are also names of `invsamp` itself."""
 
+from invsamp.posing.distributions.custom import Custom
+from invsamp.posing.distributions.from_scipy import from_scipy
+from invsamp.posing.distributions.gaussian_mixture import GaussianMixture
 from invsamp.posing.distributions.multivariate import LKJ, Dirichlet, Flat, Ordered
 from invsamp.posing.distributions.truncated import truncated
 from invsamp.posing.distributions.univariate import (
@@ -27,8 +30,9 @@ from invsamp.posing.distributions.univariate_more import (
 
 # fmt: off
 __all__ = [
-    "LKJ", "Beta", "Cauchy", "Dirichlet", "Exponential", "Flat", "Gamma", "HalfCauchy", "HalfNormal", "HalfStudentT",
-    "InverseGamma", "Laplace", "LogLaplace", "LogNormal", "LogUniform", "MultivariateNormal", "Normal", "Ordered",
-    "StudentT", "Triangular", "Uniform", "Weibull", "truncated",
+    "LKJ", "Beta", "Cauchy", "Custom", "Dirichlet", "Exponential", "Flat", "Gamma", "GaussianMixture", "HalfCauchy",
+    "HalfNormal", "HalfStudentT", "InverseGamma", "Laplace", "LogLaplace", "LogNormal", "LogUniform",
+    "MultivariateNormal", "Normal", "Ordered", "StudentT", "Triangular", "Uniform", "Weibull", "from_scipy",
+    "truncated",
 ]
 # fmt: on

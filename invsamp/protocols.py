@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+#: Labels along each axis of an array, by the name of the axis and in the order of the axes.
+AxisLabels = dict[str, list[Any]]
 #: Of any type of numbers.
 AnyArray = npt.NDArray[Any]
 #: Values by name that are read as they come: reports, settings and saved states, mostly of types that JSON has.
@@ -547,6 +549,24 @@ class KnowsAxes(Protocol):
     @property
     def axes(self) -> Plain:
         """``members`` of a population, ``times``, whether they are of ``sensors``; each where it is known."""
+
+
+@runtime_checkable
+class LabelsAxes(Protocol):
+    """A problem that may know names and labels of the axes of its data and parameters."""
+
+    @property
+    def axis_labels(self) -> Mapping[str, AxisLabels]:
+        """By parameter, and of the data by ``"data"``: ArviZ's dimensions and coordinates."""
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A problem that knows between which ends each parameter lies."""
+
+    @property
+    def limits(self) -> Mapping[str, tuple[Array, Array] | None]:
+        """Lower and upper ends of the support by name; None of vectors whose entries constrain each other."""
 
 
 @runtime_checkable

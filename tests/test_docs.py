@@ -7,7 +7,10 @@ import importlib
 import inspect
 import pkgutil
 import re
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -16,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launch import wait_for
 from public_names import public
 from scipy import optimize, stats
 
@@ -205,6 +209,84 @@ def moments(posterior: iv.Posterior) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(weights @ (theta - mean) ** 2 / weights.sum())
 
 
+class TestBringYourModel:
+    """Each block of the page poses the problem of the first, and gives its energy."""
+
+    PAGE = "bring-your-model.md"
+
+    def block(self, text: str, names: dict | None = None, **changes: str) -> dict:
+        (code,) = (one for one in blocks(self.PAGE) if text in one)
+        return run(code, self.PAGE, {} if names is None else names, **changes)
+
+    @pytest.fixture
+    def names(self) -> dict:
+        return self.block("slopes(theta):", self.block("TIMES ="))
+
+    @pytest.mark.parametrize(
+        ("text", "library"),
+        [("iv.from_torch", "torch"), ("iv.from_jax", "jax"), ("iv.from_pymc", "pymc"), ("equation.observe", "scipy")],
+    )
+    @pytest.mark.filterwarnings("ignore:PyTensor could not link:UserWarning")
+    def test_one_problem_in_many_forms(self, names: dict, text: str, library: str) -> None:
+        pytest.importorskip(library, reason=f"{library} is not installed")
+        first = names["posterior"]
+        other = self.block(text, names)["posterior"]
+        theta = np.array([[2.0, 0.5, 0.1], [1.0, 0.7, 0.2]])
+        found = [np.diff(one.potential().energy(one.to_position(theta))) for one in (first, other)]
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-5)  # an ODE is solved to its tolerance
+        assert other.check_gradient().passed
+
+    def test_differences_are_those_of_the_function(self, names: dict) -> None:
+        assert names["by_differences"].check_gradient().passed
+
+    @pytest.mark.skipif(shutil.which("awk") is None, reason="there is no awk")
+    def test_a_program(self, names: dict) -> None:
+        posterior = self.block("iv.executable(", names)["posterior"]
+        theta = np.array([[2.0, 0.5, 0.1], [1.0, 0.7, 0.2]])
+        np.testing.assert_allclose(posterior.predict(theta), names["decay"](theta[:, :2]), rtol=1e-12)
+
+    @pytest.mark.slow  # a server starts
+    def test_a_server(self, names: dict, tmp_path: Path) -> None:
+        (code,) = (one for one in blocks(self.PAGE) if "server.py" in one)
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = str(free.getsockname()[1])
+        (tmp_path / "server.py").write_text(code.replace("4242", port))
+        server = subprocess.Popen([sys.executable, str(tmp_path / "server.py")], stdout=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: answers(port))
+            posterior = self.block("iv.from_umbridge(", names, **{"4242": port})["posterior"]
+            theta = np.array([[2.0, 0.5]])
+            np.testing.assert_allclose(posterior.forward["model"](theta), names["decay"](theta))
+        finally:
+            server.terminate()
+            server.wait()
+
+    def test_sbml_and_petab(self) -> None:
+        assert self.block("from_sbml", {"iv": iv})["posterior"].dimension == 9
+
+    @pytest.mark.dolfinx
+    def test_ufl(self) -> None:
+        (code,) = (one for one in blocks(self.PAGE) if "import ufl" in one)
+        assert in_dolfinx(code, self.PAGE)["posterior"].check_gradient().passed
+
+    def test_other_software(self, names: dict, capsys: pytest.CaptureFixture) -> None:
+        names = self.block("optimize.minimize", names)
+        best = names["posterior"].to_theta(names["best"].x)
+        assert np.all(np.abs(best - [2.1, 0.5, 0.05]) < 0.1) and "[" in capsys.readouterr().out
+        if find_spec("blackjax"):
+            state = self.block("import blackjax", names)["state"]
+            assert np.isfinite(state.logdensity) and state.position.shape == (3,)
+        if find_spec("nutpie"):
+            draws = np.asarray(self.block("import nutpie", names)["trace"].posterior["theta"])
+            assert draws.shape == (2, 200, 3) and np.all(np.abs(np.median(draws, axis=(0, 1)) - best) < 0.2)
+
+
+def answers(port: str) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("localhost", int(port))) == 0
+
+
 @pytest.mark.dolfinx
 def test_a_residual_in_ufl() -> None:
     names = in_dolfinx(blocks("pde.md")[1], "pde.md")
@@ -234,22 +316,29 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
-    names = run(blocks("posing.md")[0], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
+    names = run(blocks("posing.md")[1], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
     assert "theta[8] ~ Normal(mu, tau)  (centering chosen by the run)" in capsys.readouterr().out
     assert names["schools"].check_gradient().passed
+    run(blocks("posing.md")[2], "posing.md", names)
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
     found = names["run"].summary()["mean"]
     assert abs(found["mu"] - 4.4) < 1.0 and found["theta[0]"] > found["theta[4]"]
 
 
 def test_a_population_of_three() -> None:
-    names = run(blocks("posing.md")[1], "posing.md", {"iv": iv})
+    names = run(blocks("posing.md")[3], "posing.md", {"iv": iv})
     assert names["patients"].check_gradient().relative_error < 1e-3
     assert names["patients"].predict(names["prior"].sample(np.random.default_rng(0), 2)).shape == (2, 3, 5)
 
 
+def test_priors_of_your_own() -> None:
+    names = run(blocks("posing.md")[0], "posing.md", {})
+    assert names["prior"].labels == ("rate", "order", "offset")
+    assert names["posterior"].check_gradient().passed
+
+
 def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
-    likelihood, target = blocks("posing.md")[2:]
+    likelihood, target = blocks("posing.md")[4:]
     names = run(likelihood, "posing.md", {})
     assert "passed" in capsys.readouterr().out
     theta = np.array([[1.2, 0.9]])

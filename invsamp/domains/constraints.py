@@ -1,4 +1,4 @@
-"""Linear constraints on parameters by name, such as ``"sigma > 1 + beta"``."""
+"""Inequalities between parameters by name, such as ``"sigma > 1 + beta"`` or ``"a * b < 1"``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.domains.contract import Domain
+from invsamp.domains.formula_level import FormulaLevel
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.intersection import Intersection, intersect
+from invsamp.domains.level_set import LevelSet
 from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
+from invsamp.expression import entry_label
 
 #: What problems take as ``domain=``.
 DomainLike = Union[Domain, "Constraint", str, Sequence[Union[Domain, "Constraint", str]]]
@@ -27,48 +30,61 @@ Linear = dict[str, float]
 
 @dataclass(frozen=True)
 class Constraint:
-    """Linear inequalities between parameters; made by `constraint`, combined with ``&``.
+    """Inequalities between parameters; made by `constraint`, combined with ``&``.
 
     Attributes
     ----------
     texts : tuple of str
         As they were written.
     rows : tuple
-        For each inequality the pairs of a label and its coefficient, and the offset: sum <= offset.
+        For each linear inequality the pairs of a label and its coefficient, and the offset: sum <= offset.
+    levels : tuple of FormulaLevel
+        One for each inequality that is not linear.
     """
 
     texts: tuple[str, ...]
     rows: tuple[tuple[tuple[tuple[str, float], ...], float], ...]
+    levels: tuple[FormulaLevel, ...] = ()
 
     def __and__(self, other: Constraint) -> Constraint:
         """Both constraints; ValueError for a domain, as the columns of the names are not known yet."""
         if not isinstance(other, Constraint):
             raise ValueError(f"a constraint and a domain go together as a list, domain=[{self!r}, {other!r}]")
-        return Constraint(self.texts + other.texts, self.rows + other.rows)
+        return Constraint(self.texts + other.texts, self.rows + other.rows, self.levels + other.levels)
 
-    def bind(self, columns: Mapping[str, tuple[int, ...]], dimension: int) -> HalfSpaces:
-        """The half-spaces in the columns of theta; `columns` maps every name and every label to its columns.
+    def bind(self, columns: Mapping[str, tuple[int, ...]], dimension: int) -> Domain:
+        """The domain in the columns of theta; `columns` maps every name and every label to its columns.
 
         Raises
         ------
         ValueError
-            If a name is unknown, a vector is used without an index, or no point satisfies all inequalities.
+            If a name is unknown, a vector is used without an index, or no point satisfies all linear inequalities.
         """
+        parts: list[Domain] = [self._half_spaces(columns, dimension)] if self.rows else []
+        for level in self.levels:
+            curved = LevelSet(level, level.gradient, len(level.names))
+            parts.append(Product({tuple(self._column(name, columns) for name in level.names): curved}))
+        return reduce(intersect, parts)
+
+    def _half_spaces(self, columns: Mapping[str, tuple[int, ...]], dimension: int) -> HalfSpaces:
         normals = np.zeros((len(self.rows), dimension))
         for row, (terms, _) in zip(normals, self.rows, strict=True):
             for label, coefficient in terms:
-                if label not in columns:
-                    raise ValueError(f"constraint {self} names {label!r}, which is none of {list(columns)}")
-                if len(columns[label]) != 1:
-                    raise ValueError(
-                        f"constraint {self} needs single numbers, but {label!r} has {len(columns[label])} entries: "
-                        f"write {label}[0] or another index"
-                    )
-                row[columns[label][0]] += coefficient
+                row[self._column(label, columns)] += coefficient
         try:
             return HalfSpaces(normals, [offset for _, offset in self.rows])
         except ValueError:
             raise ValueError(f"constraint {self} leaves no room: no parameters satisfy it") from None
+
+    def _column(self, label: str, columns: Mapping[str, tuple[int, ...]]) -> int:
+        if label not in columns:
+            raise ValueError(f"constraint {self} names {label!r}, which is none of {list(columns)}")
+        if len(columns[label]) != 1:
+            raise ValueError(
+                f"constraint {self} needs single numbers, but {label!r} has {len(columns[label])} entries: "
+                f"write {label}[0] or another index"
+            )
+        return columns[label][0]
 
     def __str__(self) -> str:
         return " & ".join(map(repr, self.texts))
@@ -78,24 +94,28 @@ class Constraint:
 
 
 def constraint(text: str) -> Constraint:
-    """Linear inequalities between named parameters.
+    """Inequalities between named parameters.
 
     Parameters
     ----------
     text : str
-        Comparisons by ``<``, ``<=``, ``>``, ``>=``, in chains if wanted, of sums of parameters times numbers. An entry
-        of a vector is ``k[0]``, of a matrix ``m[0, 1]``. ``<`` means ``<=``: the boundary has no probability.
+        Comparisons by ``<``, ``<=``, ``>``, ``>=``, in chains if wanted, of formulas: numbers, parameters,
+        ``+ - * / **`` and ``exp log sqrt abs sin cos tanh``. An entry of a vector is ``k[0]``, of a matrix ``m[0, 1]``.
+        ``<`` means ``<=``: the boundary has no probability. Linear comparisons become half-spaces, others a
+        `LevelSet` of the difference of both sides, with exact derivatives. That difference must be continuous where
+        moves go: write ``"a < b * c"`` instead of ``"a / b < c"`` if b may be zero.
 
     Raises
     ------
     ValueError
-        If the text is not a comparison, is not linear, or is an equality.
+        If the text is not a comparison of such formulas, or is an equality.
 
     Examples
     --------
     >>> import invsamp as iv
     >>> iv.constraint("sigma > 1 + beta") & iv.constraint("0 < rho < 2 * (sigma - 1)")
     Constraint('sigma > 1 + beta' & '0 < rho < 2 * (sigma - 1)')
+    >>> posterior_domain = [iv.constraint("a * b < 1"), "a**2 + b**2 < 4"]
     """
     try:
         tree = ast.parse(arguments.text("text", text).strip(), mode="eval").body
@@ -103,8 +123,8 @@ def constraint(text: str) -> Constraint:
         raise ValueError(f"text must be a comparison such as 'sigma > 1 + beta', got {text!r}: {error}") from None
     if not isinstance(tree, ast.Compare):
         raise ValueError(f"text must be a comparison such as 'sigma > 1 + beta', got {text!r}")
-    sides = [_linear(side, text) for side in (tree.left, *tree.comparators)]
-    rows = []
+    sides = [tree.left, *tree.comparators]
+    rows, levels = [], []
     for left, comparison, right in zip(sides, tree.ops, sides[1:], strict=False):
         if isinstance(comparison, ast.Eq | ast.NotEq):
             raise ValueError(
@@ -114,15 +134,13 @@ def constraint(text: str) -> Constraint:
         if not isinstance(comparison, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             raise ValueError(f"constraint must compare by <, <=, > or >=, got {text!r}")
         less, more = (left, right) if isinstance(comparison, ast.Lt | ast.LtE) else (right, left)
-        difference = _sum(less, more, -1.0)
-        offset = -difference.pop("", 0.0)
-        terms = tuple((label, value) for label, value in difference.items() if value != 0.0)
-        if not terms:
-            raise ValueError(f"constraint must depend on a parameter, got {text!r}")
-        if not np.isfinite([offset, *(value for _, value in terms)]).all():
-            raise ValueError(f"constraint must have finite coefficients, got {text!r}")
-        rows.append((terms, offset))
-    return Constraint((text.strip(),), tuple(rows))
+        try:
+            rows.append(_row(_sum(_linear(less), _linear(more), -1.0), text))
+        except _NotLinearError:
+            levels.append(FormulaLevel(ast.unparse(less), ast.unparse(more)))
+            if not levels[-1].names:
+                raise ValueError(f"constraint must depend on a parameter, got {text!r}") from None
+    return Constraint((text.strip(),), tuple(rows), tuple(levels))
 
 
 def bound_domain(domain: DomainLike | None, columns: Mapping[str, tuple[int, ...]], dimension: int) -> Domain:
@@ -171,41 +189,49 @@ def named_columns(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int,
         size = int(np.prod(shape))
         columns[name] = tuple(range(start, start + size))
         for k, index in enumerate(np.ndindex(shape) if shape else ()):
-            columns[_label(name, index)] = (start + k,)
+            columns[f"{name}[{', '.join(map(str, index))}]"] = (start + k,)
         start += size
     return columns
 
 
-def _label(name: str, index: Sequence[int]) -> str:
-    return f"{name}[{', '.join(map(str, index))}]"
+class _NotLinearError(Exception):
+    """An expression is not linear in the parameters."""
 
 
-def _linear(node: ast.expr, text: str) -> Linear:
+def _row(difference: Linear, text: str) -> tuple[tuple[tuple[str, float], ...], float]:
+    """Coefficients by label, and the offset, of the inequality difference <= 0."""
+    offset = -difference.pop("", 0.0)
+    terms = tuple((label, value) for label, value in difference.items() if value != 0.0)
+    if not terms:
+        raise ValueError(f"constraint must depend on a parameter, got {text!r}")
+    if not np.isfinite([offset, *(value for _, value in terms)]).all():
+        raise ValueError(f"constraint must have finite coefficients, got {text!r}")
+    return terms, offset
+
+
+def _linear(node: ast.expr) -> Linear:
     """The linear expression that a syntax tree means."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return {"": float(node.value)}
     if isinstance(node, ast.Name):
         return {node.id: 1.0}
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if all(isinstance(entry, ast.Constant) and type(entry.value) is int for entry in entries):
-            return {_label(node.value.id, [entry.value for entry in entries]): 1.0}  # type: ignore[attr-defined]
+    if (label := entry_label(node)) is not None:
+        return {label: 1.0}
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        return _sum({}, _linear(node.operand, text), -1.0 if isinstance(node.op, ast.USub) else 1.0)
+        return _sum({}, _linear(node.operand), -1.0 if isinstance(node.op, ast.USub) else 1.0)
     if isinstance(node, ast.BinOp):
-        left, right = _linear(node.left, text), _linear(node.right, text)
+        left, right = _linear(node.left), _linear(node.right)
         if isinstance(node.op, ast.Add | ast.Sub):
             return _sum(left, right, 1.0 if isinstance(node.op, ast.Add) else -1.0)
         if isinstance(node.op, ast.Mult):
             for factor, other in ((left, right), (right, left)):
                 if not factor.keys() - {""}:
                     return _sum({}, other, factor.get("", 0.0))
-        if isinstance(node.op, ast.Div) and not right.keys() - {""} and right.get("", 0.0) != 0.0:
+        if isinstance(node.op, ast.Div) and not right.keys() - {""}:
+            if right.get("", 0.0) == 0.0:
+                raise ValueError(f"constraint must not divide by zero, got {ast.unparse(node)!r}")
             return _sum({}, left, 1.0 / right[""])
-    raise ValueError(
-        f"constraint must be linear in the parameters, got {ast.unparse(node)!r} in {text!r}: for other constraints "
-        "give a LevelSet"
-    )
+    raise _NotLinearError
 
 
 def _sum(a: Linear, b: Linear, factor: float) -> Linear:

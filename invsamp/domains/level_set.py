@@ -14,6 +14,7 @@ from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._reflecting import ReflectingDomain
 from invsamp.domains._surfaces import Surface, bracketed_roots
 from invsamp.domains.contract import Array
+from invsamp.domains.formula_level import FormulaLevel
 from invsamp.protocols import Facts, Plain
 
 #: Directions in which the boundary is looked for, to check the gradient there.
@@ -51,8 +52,8 @@ class LevelSet(ReflectingDomain):
 
     Notes
     -----
-    Both functions are called with all rows that are under way together. A saved run keeps the name alone, and
-    for two dimensions within bounds the boundary's curves: see `SavedLevelSet`.
+    Both functions are called with all rows that are under way together. A saved run keeps a formula whole. Of other
+    functions it keeps the name alone, and for two dimensions within bounds the boundary's curves: see `SavedLevelSet`.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class LevelSet(ReflectingDomain):
             "dimension": self.size,
             "bounds": None if self.bounds is None else [end.tolist() for end in self.bounds],
             "curves": [curve.tolist() for curve in curves],
-        }
+        } | ({"formula": [self.level.less, self.level.more]} if isinstance(self.level, FormulaLevel) else {})
 
     def __eq__(self, other: object) -> bool:
         """The same functions, dimension, resolution and bounds."""

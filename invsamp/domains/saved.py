@@ -9,9 +9,10 @@ from invsamp.arguments import mapping
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box
 from invsamp.domains.contract import Domain
+from invsamp.domains.formula_level import FormulaLevel
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.intersection import intersect
-from invsamp.domains.level_set import SavedLevelSet
+from invsamp.domains.level_set import LevelSet, SavedLevelSet
 from invsamp.domains.polygon import Polygon
 from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
@@ -33,10 +34,17 @@ def from_dict(description: Facts) -> Domain:
     return _BY_KIND[kind](settings)
 
 
+def _level_set(settings: Facts) -> Domain:
+    if "formula" not in settings:
+        return SavedLevelSet(settings)
+    level = FormulaLevel(*settings["formula"])
+    return LevelSet(level, level.gradient, settings["dimension"])
+
+
 _BY_KIND: dict[object, Callable[[Facts], Domain]] = {
     "unbounded": lambda _: Unbounded(),
     "box": Box.from_dict,
-    "level_set": SavedLevelSet,
+    "level_set": _level_set,
     "product": lambda given: Product({tuple(key): from_dict(domain) for key, domain in given["blocks"]}),
     "intersection": lambda given: reduce(intersect, map(from_dict, given["parts"])),
     "half_spaces": lambda given: HalfSpaces(**given),

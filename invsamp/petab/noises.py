@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from invsamp.expression import FUNCTIONS
 from invsamp.petab.conditions import setting
 from invsamp.petab.formulas import noise_scale, prediction
 from invsamp.petab.tables import Measurement, Tables
-from invsamp.posing.expressions.expression import FUNCTIONS
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, ScaleFamily
 from invsamp.posing.noise.laplace import LaplaceNoise, LogLaplaceNoise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ class Layout:
         Whether the model's outputs, at one time, are those of sensors.
     series : tuple of str or None
         Names of the entries of the last axis, where they are known.
+    along : str
+        What the times are, where the data say it.
+    names_of_members : tuple of str or None
     """
 
     shape: tuple[int, ...]
@@ -40,6 +43,8 @@ class Layout:
     times: Array | None = None
     sensors: bool = False
     series: tuple[str, ...] | None = None
+    along: str = "time"
+    names_of_members: tuple[str, ...] | None = None
 
     @property
     def count(self) -> int:
@@ -81,7 +86,7 @@ class Layout:
         """What the horizontal axis is, where nobody says it."""
         if x is not None:
             return "x"
-        return "time" if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
+        return self.along if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
 
     def names(self, series: Sequence[str] | None) -> list[str] | None:
         """Names of the columns: these, those of what was posed, or their numbers; None of one without a name.
@@ -100,7 +105,8 @@ class Layout:
         if self.members:
             outputs = [f": {name}" for name in given] if given is not None and each > 1 else [""] * each
             outputs = [f": output {k}" for k in range(each)] if given is None and each > 1 else outputs
-            return [f"member {member}{output}" for member in range(self.members) for output in outputs]
+            members = self.names_of_members or tuple(f"member {member}" for member in range(self.members))
+            return [f"{member}{output}" for member in members for output in outputs]
         each_is = "sensor" if self.sensors else "output"
         return [f"{each_is} {k}" for k in range(self.count)] if self.count > 1 else None
 
@@ -124,10 +130,19 @@ def layout_of(run: Run) -> Layout:
         sensors=bool(axes.get("sensors")),
         series=tuple(series) if isinstance(series, list) else None,
     )
-    times = axes.get("times")
+    labels = list(((posed.get("labels") or {}).get("data") or {}).items())
+    if found.members and labels and labels[0][0] != "member":
+        found = replace(found, names_of_members=tuple(f"{labels[0][0]} {label}" for label in labels[0][1]))
+    times, along = axes.get("times"), "time"
+    for dim, values in labels[1 if found.members else 0 :][:1]:
+        # of the rows, where they are numbers that increase
+        numeric = all(isinstance(one, int | float) for one in values)
+        counted = dim.startswith("data_dim_") or dim == "sensor"
+        if numeric and not counted and len(values) > 1 and (np.diff(values) > 0.0).all():
+            times, along = values, dim
     if times is None or len(times) != found.rows:
         return found
-    return Layout(found.shape, found.members, np.asarray(times, dtype=float), found.sensors, found.series)
+    return replace(found, times=np.asarray(times, dtype=float), along=along)
 
 
 def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Layout, Array, Array]:

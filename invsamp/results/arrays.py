@@ -80,7 +80,8 @@ class Source(ABC):
         if name in before.data_vars:
             old = before[name].dims[2:]
             before = before.drop_dims(old) if old else before.drop_vars(name)
-        added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"])
+        labels = layout.labels_in(self.attributes)
+        added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"], labels)
         data.posterior = before.assign(added.drop_vars(layout.LEADING["posterior"]).variables)
         data.attrs.update(self.attributes)
 
@@ -106,7 +107,10 @@ class Arrays(Source):
         return {group: {name: v.shape for name, v in values.items()} for group, values in self._groups.items()}
 
     def _recorded(self) -> InferenceData:
-        datasets = {group: layout.dataset(values, layout.LEADING[group]) for group, values in self._groups.items()}
+        labels = layout.labels_in(self.attributes)
+        datasets = {
+            group: layout.dataset(values, layout.LEADING[group], labels) for group, values in self._groups.items()
+        }
         return inference_data(datasets, self.attributes)
 
     def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:

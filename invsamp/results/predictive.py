@@ -12,7 +12,7 @@ from invsamp.arguments import integer, optional
 from invsamp.diagnostics import weights
 from invsamp.posing.expressions.variable_names import check_predicts, check_tells_likelihood
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array
+from invsamp.protocols import Array, LabelsAxes
 from invsamp.storage import layout
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def predict(
     mean = by_blocks(lambda block: posterior.predict(block, fidelity), once)[again]
     noisy = np.asarray(posterior.sample_noise(np.random.default_rng(seed), mean, rows))
     values = {"data": noisy.reshape(leading + mean.shape[1:]), "mean": mean.reshape(leading + mean.shape[1:])}
-    return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=numbers)
+    return _labeled(values, posterior).assign_coords(draw=numbers)
 
 
 def chosen(theta: Array, weight: Array | None, draws: int | None) -> tuple[Array, npt.NDArray[np.intp]]:
@@ -110,7 +110,7 @@ def log_likelihood(
     check_tells_likelihood(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
     values = by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
-    return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))
+    return _labeled({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, posterior)
 
 
 def by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
@@ -118,6 +118,9 @@ def by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
     return np.concatenate([function(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)])
 
 
-def _data_dimensions(values: Array) -> tuple[str, ...]:
-    """Dimensions of values (rows, *shape of the data) once their rows are chains and draws."""
-    return ("chain", "draw", *(f"data_dim_{axis}" for axis in range(values.ndim - 1)))
+def _labeled(values: Mapping[str, Array], posterior: object) -> xr.Dataset:
+    """Dataset of values (chains, draws, *shape of the data) with the labels of the data."""
+    known = posterior.axis_labels if isinstance(posterior, LabelsAxes) else {}
+    shape = next(iter(values.values())).shape[2:]
+    labels = known.get("data") or {f"data_dim_{axis}": list(range(size)) for axis, size in enumerate(shape)}
+    return layout.dataset(values, ("chain", "draw"), dict.fromkeys(values, labels))

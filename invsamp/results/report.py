@@ -119,6 +119,10 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
             others.append(("columns", ", ".join(map(str, value))))
         elif name == "axes" and isinstance(value, Mapping):
             others += [(key, _axis(part)) for key, part in value.items()]
+        elif name == "limits":
+            continue  # which the priors say
+        elif name == "labels" and isinstance(value, Mapping):
+            others += [(f"axes of {key}", _sizes(part)) for key, part in value.items()]
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
         elif name != "prior":
@@ -129,6 +133,11 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
 def _axis(part: object) -> str:
     """How many times there are, and from when to when; anything else as it is."""
     return f"{len(part)}, from {part[0]:g} to {part[-1]:g}" if isinstance(part, list) and part else str(part)
+
+
+def _sizes(labels: Mapping[str, Sequence[object]]) -> str:
+    """Names of axes with their lengths."""
+    return ", ".join(f"{dim} ({len(along)})" for dim, along in labels.items())
 
 
 def _one(prior: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
-from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
+from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional, text
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose, pilot_warnings
 from invsamp.diagnostics.draws import table
@@ -29,13 +29,16 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior.posterior import Posterior
+from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
+from invsamp.results.fitted_prior import run_as_prior
 from invsamp.results.loo import leave_one_out
+from invsamp.results.predictions import Predictions
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
@@ -305,7 +308,7 @@ class Run(Pictures):
         ValueError
             If there is no such parameter, and no such quantity.
         """
-        if self._source.holds("moments", name):
+        if self._source.holds("moments", text("name", name)):
             mean, sd = self._source.read("moments", name)
             return mean, sd
         shape, weight = self._quantities[one_of("name", name, self._quantities)], self._weights(0)
@@ -503,6 +506,77 @@ class Run(Pictures):
         if isinstance(posterior, Observed) and np.isnan(np.asarray(posterior.data, dtype=float)).all():
             return predicted  # of what was not measured
         return self._keep("posterior_predictive", predicted)
+
+    def predict(
+        self, posterior: Posterior, draws: int | None = None, seed: int = 0, fidelity: str | None = None
+    ) -> Predictions:
+        """Predict the data, with noise and without: bands as a table, labeled as the data are.
+
+        Parameters
+        ----------
+        posterior, draws, seed, fidelity
+            As of `posterior_predictive`, whose dataset this has, too.
+
+        Returns
+        -------
+        Predictions
+            It prints how many of the draws were used.
+
+        Raises
+        ------
+        ValueError
+            As `posterior_predictive`.
+
+        Examples
+        --------
+        ``run.predict(posterior).to_dataframe().to_csv("bands.csv")``
+        """
+        dataset = self.posterior_predictive(posterior, draws, seed, fidelity)
+        chains, available = self._source.size
+        observed = None
+        if isinstance(posterior, Observed) and np.shape(posterior.data) == dataset["data"].shape[2:]:
+            values = np.asarray(posterior.data, dtype=float)
+            if not np.isnan(values).all():
+                observed = dataset["data"][0, 0].drop_vars(("chain", "draw")).copy(data=values)
+        used = dataset.sizes["chain"] * dataset.sizes["draw"]
+        return Predictions(dataset, used, chains * available, observed)
+
+    def as_prior(self, names: Sequence[str] | None = None, *, seed: int = 0) -> Prior:
+        """The posterior of this run as the prior of the next.
+
+        A mixture of Gaussians is fitted to effective draws, in coordinates without bounds: logarithms of positive
+        parameters, logits between two ends. The number of its components is the one that gives held-out draws the
+        largest density. Parameters keep their names and shapes, and stay dependent.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Parameters that the next posterior has; the others are integrated out. Default: all.
+        seed : int
+            Of the choice of draws and of where the fit begins.
+
+        Returns
+        -------
+        Prior
+            How well it represents the draws is ``prior.fit``, a `PriorFit`, which prints. A ``domain`` is not part of
+            it: give the next posterior the domain of the first.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, there are too few effective draws, or the entries of a vector constrain each other, as
+            shares or correlations do.
+
+        Warns
+        -----
+        UserWarning
+            If a Kolmogorov distance between the fit and held-out draws exceeds 0.05 and what chance explains.
+
+        Examples
+        --------
+        ``tomorrow = iv.Posterior(run.as_prior(), model, new_data, noise)``
+        """
+        return run_as_prior(self, None if names is None else arguments.names("names", names), seed)
 
     def log_likelihood(self, posterior: Posterior, fidelity: str | None = None) -> xr.Dataset:
         """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.

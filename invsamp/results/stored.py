@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.domains.saved import from_dict
-from invsamp.protocols import Array, InferenceData
+from invsamp.protocols import Array, AxisLabels, InferenceData
 from invsamp.results.arrays import Source
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
@@ -58,16 +59,17 @@ class Stored(Source):
     def _recorded(self) -> InferenceData:
         """Its variables are read whenever their values are needed."""
         draws = self._stored.draws
-        datasets = {group: _lazy(draws, group) for group in draws.variables}
+        labels = layout.labels_in(self.attributes)
+        datasets = {group: _lazy(draws, group, labels) for group in draws.variables}
         for group, values in self._stored.constants.items():
-            datasets[group] = layout.dataset(values, layout.LEADING[group])
+            datasets[group] = layout.dataset(values, layout.LEADING[group], labels)
         return inference_data(datasets, self.attributes)
 
     def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
         return self._stored.draws.read(group, name, draws, rest)
 
 
-def _lazy(draws: Draws, group: str) -> xr.Dataset:
+def _lazy(draws: Draws, group: str, labels: Mapping[str, AxisLabels]) -> xr.Dataset:
     """Dataset of one group, of variables that are read at need and not kept."""
     import xarray as xr
     from xarray.core import indexing
@@ -94,11 +96,9 @@ def _lazy(draws: Draws, group: str) -> xr.Dataset:
             return part[key[0], 0] if number else part[key[0]]
 
     leading = layout.LEADING[group]
-    variables = {}
+    variables, coordinates = {}, layout.Coordinates(labels, leading)
     for name in draws.variables[group]:
         array = Variable(name)
-        dims = (*leading, *(f"{name}_dim_{axis}" for axis in range(len(array.shape) - len(leading))))
+        dims = (*leading, *coordinates.dims(name, array.shape[len(leading) :]))
         variables[name] = xr.Variable(dims, indexing.LazilyIndexedArray(array))
-    dataset = xr.Dataset(variables)
-    numbers = {dim: np.arange(size) for dim, size in dataset.sizes.items()}
-    return dataset.assign_coords(numbers | {"draw": draws.numbers})
+    return coordinates.assigned(xr.Dataset(variables)).assign_coords(draw=draws.numbers)

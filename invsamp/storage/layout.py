@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from invsamp.posing.expressions.variable_names import DIMENSIONS, check_names, check_quantities
-from invsamp.protocols import Array, Plain
+from invsamp.protocols import Array, AxisLabels, Plain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,16 +79,58 @@ def join(parts: Mapping[str, Array]) -> Array:
     return np.concatenate([part.reshape((*part.shape[:2], -1)) for part in parts.values()], axis=-1)
 
 
-def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
-    """Dataset whose variables share the leading ``dims``; the others are called ``name_dim_0`` and so on."""
+def dataset(
+    values: Mapping[str, Array], dims: Sequence[str], labels: Mapping[str, AxisLabels] | None = None
+) -> xr.Dataset:
+    """Dataset whose variables share the leading ``dims``; the others are called as ``labels`` say, or ``name_dim_0``.
+
+    Each dimension has coordinates: these labels, or numbers from 0.
+    """
     import xarray as xr
 
-    variables = {}
+    variables, coordinates = {}, Coordinates(labels or {}, dims)
     for name, array in values.items():
-        own = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(dims))]
-        variables[name] = xr.Variable((*dims, *own), array)
-    unlabeled = xr.Dataset(variables)
-    return unlabeled.assign_coords({dim: np.arange(size) for dim, size in unlabeled.sizes.items()})
+        variables[name] = xr.Variable((*dims, *coordinates.dims(name, array.shape[len(dims) :])), array)
+    return coordinates.assigned(xr.Dataset(variables))
+
+
+class Coordinates:
+    """Dimensions of variables, and their coordinates, as labels say.
+
+    Parameters
+    ----------
+    labels : mapping
+        Labels of the axes, by name of the variable.
+    leading : sequence of str
+        Dimensions that all variables share.
+    """
+
+    def __init__(self, labels: Mapping[str, AxisLabels], leading: Sequence[str]) -> None:
+        self._labels, self._leading = labels, leading
+        self._found: AxisLabels = {}
+
+    def dims(self, name: str, shape: Sequence[int]) -> list[str]:
+        """Dimensions of a variable behind those that all share."""
+        own = self._labels.get(name, {})
+        fits = [len(found) for found in own.values()] == list(shape)
+        same = all(self._found.get(dim, found) == found and dim not in self._leading for dim, found in own.items())
+        if fits and same:
+            self._found |= own
+            return list(own)
+        return [f"{name}_dim_{axis}" for axis in range(len(shape))]
+
+    def assigned(self, unlabeled: xr.Dataset) -> xr.Dataset:
+        """A dataset of these variables with their coordinates."""
+        known = {dim: np.asarray(found) for dim, found in self._found.items() if dim not in unlabeled.data_vars}
+        numbers = {dim: np.arange(size) for dim, size in unlabeled.sizes.items() if dim not in self._found}
+        return unlabeled.assign_coords(numbers | known)
+
+
+def labels_in(attributes: Mapping[str, str]) -> dict[str, AxisLabels]:
+    """Labels of axes that the report of a run holds, by name of the variable."""
+    posed = json.loads(attributes["report"]).get("posed") or {}
+    found: dict[str, AxisLabels] = posed.get("labels") or {}
+    return found
 
 
 def to_json(value: object) -> str:

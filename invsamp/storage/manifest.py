@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.ladder import Sampler
-from invsamp.protocols import Array, Described, KnowsAxes, NamesSeries, Plain, Potential, Problem
+from invsamp.protocols import Array, Described, KnowsAxes, LabelsAxes, Limited, NamesSeries, Plain, Potential, Problem
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
@@ -67,6 +67,11 @@ def posed(problem: Problem) -> Plain:
         found["series"] = list(problem.series)
     if isinstance(problem, KnowsAxes) and problem.axes:
         found["axes"] = problem.axes
+    if isinstance(problem, Limited):
+        ends = problem.limits.items()
+        found["limits"] = {k: None if part is None else [np.ravel(end).tolist() for end in part] for k, part in ends}
+    if isinstance(problem, LabelsAxes) and problem.axis_labels:
+        found["labels"] = {name: dict(labels) for name, labels in problem.axis_labels.items()}
     return found
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from core_calls import diagnostics_calls, domains_calls, posing_calls, runs_calls, samplers_calls
@@ -66,7 +67,8 @@ def found() -> set[str]:
         for name, value in vars(module).items():
             if getattr(value, "__module__", None) == module.__name__ and _counts(name, value):
                 names.setdefault(id(value), _path(module, name))
-    return set(names.values())
+    # what takes an object of a library can be called where that is installed
+    return set(names.values()) - (set() if find_spec("pymc") else {"from_pymc"})
 
 
 def methods(value: Any) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 from call_subjects import ARRAY, SHAPELESS, a_posterior, a_prior, a_run, bowl, line, quiet, slopes, without
 from fuzzing import Call
 from public_names import NAMESPACES
+from scipy import stats
 
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
@@ -23,6 +25,29 @@ from invsamp.solvers.fem.mesh import unit_square
 
 #: Kinds of a fidelity.
 LEVELS = {"integer", "text"}
+
+
+def a_pymc_model() -> Any:
+    import pymc
+
+    with pymc.Model() as model:
+        pymc.Normal("x")
+    return model
+
+
+def many_draws() -> iv.Run:
+    theta = np.random.default_rng(0).normal(size=(1, 4, 200, 1))
+    return iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 200))}, {})
+
+
+class StanModel:
+    """As of BridgeStan, with one parameter."""
+
+    param_names = param_unc_names = staticmethod(lambda: ["x"])
+    param_unc_num = staticmethod(lambda: 1)
+    log_density = staticmethod(lambda x, propto, jacobian: -0.5 * x[0] ** 2)
+    log_density_gradient = staticmethod(lambda x, propto, jacobian: (-0.5 * x[0] ** 2, -x))
+    param_constrain = param_unconstrain = staticmethod(lambda x: x)
 
 
 def posing_calls() -> dict[str, Call]:
@@ -65,7 +90,7 @@ def posing_calls() -> dict[str, Call]:
         )
     normal = iv.Normal(0.0, 1.0)
     potential = iv.extending.FunctionPotential(bowl, 2)
-    return calls | {
+    calls |= {
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
         "distributions.Ordered": Call(iv.distributions.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
         "distributions.Dirichlet": Call(iv.distributions.Dirichlet, {"concentration": [1.0, 2.0]}),
@@ -77,6 +102,22 @@ def posing_calls() -> dict[str, Call]:
             iv.distributions.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
         ),
         "Flat": Call(iv.Flat, {"domain": iv.domains.Ball([0.0, 0.0], 1.0)}),
+        "from_scipy": Call(iv.from_scipy, {"distribution": stats.skewnorm(4)}, {"shape": {"integer", "empty"}}),
+        "distributions.GaussianMixture": Call(
+            iv.distributions.GaussianMixture,
+            {"weights": [1.0, 2.0], "means": [0.0, 1.0], "covariances": [1.0, 1.0]},
+            {"means": {"signed"}, "weights": set(), "covariances": set()},
+        ),
+        "distributions.Custom": Call(
+            iv.distributions.Custom,
+            {"function": lambda x: -0.5 * x**2, "sampler": lambda rng, n: rng.normal(size=n)},
+            {
+                "gradient": {"none", "flag", "function"},
+                "shape": {"integer", "empty"},
+                "lower": SHAPELESS,
+                "upper": SHAPELESS,
+            },
+        ),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
         "Normal.gradient": Call(normal.gradient, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
@@ -205,6 +246,8 @@ def posing_calls() -> dict[str, Call]:
         ),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.model_mistake": Call(posterior.model_mistake),
+        "Posterior.log_density": Call(posterior.log_density, {"theta": theta}),
+        "Posterior.log_density_at": Call(posterior.log_density_at, {"position": theta}),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
         "Posterior.potential": Call(posterior.potential),
         "Posterior.predict": Call(posterior.predict, {"theta": theta}),
@@ -264,7 +307,12 @@ def posing_calls() -> dict[str, Call]:
             several | {"config": {"none", "mapping", "empty mapping", "empty"}},
         ),
         "from_torch": Call(without(iv.from_torch), {"function": model}, several),
+        "from_jax": Call(iv.from_jax, {"function": model}, several),
+        "from_bridgestan": Call(iv.from_bridgestan, {"model": StanModel()}),
     }
+    if find_spec("pymc"):
+        calls["from_pymc"] = Call(iv.from_pymc, {"model": a_pymc_model()})
+    return calls
 
 
 def simulations_calls() -> dict[str, Call]:
@@ -543,6 +591,8 @@ def runs_calls() -> dict[str, Call]:
         "Run.load": Call(iv.Run.load, {"path": stored}),
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
+        "Run.predict": Call(run.predict, {"posterior": posterior, "draws": 3}),
+        "Run.as_prior": Call(many_draws().as_prior, {"names": ["x"]}, {"names": {"none", "text", "entries"}}),
         "Run.posterior_predictive": Call(run.posterior_predictive, {"posterior": posterior, "draws": 3}),
         "Run.report_html": Call(
             run.report_html, {"path": stored.with_name("report.html"), "posterior": posterior}, {"title": {"text"}}

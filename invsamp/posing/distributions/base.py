@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, wrong
+from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.protocols import Array
 

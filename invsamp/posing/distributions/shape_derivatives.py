@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
+from invsamp.expression import Value
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.expressions.expression import Value
 
 #: Log density by its number in the compiled loops: of its constant, a number, and coefficients p, q and r.
 LOG_DENSITIES: dict[int, Callable[..., Value]] = {

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.posing.expressions.expression import Expression, Value
+from invsamp.expression import Expression, Value
 from invsamp.protocols import Array
 
 Indices = npt.NDArray[np.intp]

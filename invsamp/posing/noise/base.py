@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, real
+from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import freeze
-from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.protocols import Array
 
 _NONE = np.empty(0, dtype=np.intp)

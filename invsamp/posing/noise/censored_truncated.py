@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, store, wrong
+from invsamp.expression import Value
 from invsamp.posing.distributions.base import freeze
-from invsamp.posing.expressions.expression import Value
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from invsamp.expression import Expression, Value
 from invsamp.posing.expressions.bound_expression import Formula, Indices, is_name
-from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Array
 

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.expression import Expression, Value
 from invsamp.posing.expressions.bound_expression import Indices, is_name
-from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.posing.noise.noise_parameter import OBSERVATION, Quantity, check_support, refuse_clash
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Array

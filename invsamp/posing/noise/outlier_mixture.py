@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, store, wrong
-from invsamp.posing.expressions.expression import Value
+from invsamp.expression import Value
 from invsamp.posing.noise.base import Noise, quantity
 from invsamp.protocols import Array
 

@@ -81,8 +81,8 @@ class PosteriorPotential:
 
     @property
     def no_derivatives(self) -> str | None:
-        """Why the model has no derivatives; None if it has."""
-        return self._model.no_derivatives
+        """Why the model, or the prior, has no derivatives; None if both have."""
+        return self._model.no_derivatives or self._prior.no_derivatives
 
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What the misfit of the data should be, where the noise is known."""

@@ -25,6 +25,7 @@ from invsamp.posing.distributions.multivariate import Flat
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
+from invsamp.posing.forward_models.population import Population
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
@@ -34,12 +35,14 @@ from invsamp.posing.posterior.centering import Minimum, centering_at
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
+from invsamp.posing.posterior.data_labels import data_labels
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
+from invsamp.posing.posterior.log_density_functions import value_and_gradient
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
-from invsamp.posing.transforms.univariate import Coordinates, Logit
-from invsamp.protocols import Array, Facts, ForwardModel, Plain, Reference
+from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
+from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
 from invsamp.simulations.stored_model import stored
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
@@ -141,6 +144,7 @@ class Posterior:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
+        self._data_labels = self._labels(data, observed.shape)
         self._observe(observed)
         if simulations is not None:
             self.forward = self._with_databases(path("simulations", simulations), isinstance(forward, Mapping))
@@ -196,6 +200,30 @@ class Posterior:
     def axes(self) -> Plain:
         """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
         return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
+
+    @property
+    def limits(self) -> dict[str, tuple[Array, Array] | None]:
+        """Ends of the prior's support by name; None of vectors whose entries constrain each other."""
+        prior, found = self.prior, dict[str, tuple[Array, Array] | None]()
+        for name, distribution in prior.distributions.items():
+            lower, upper = (end[prior.slices[name]] for end in prior.support)
+            found[name] = None if distribution.vector_transform is not None else (lower, upper)
+        return found
+
+    @property
+    def axis_labels(self) -> dict[str, AxisLabels]:
+        """Names and labels of the axes of the data, ``"data"``, and of a population's own parameters.
+
+        Draws, predictions and files have them as ArviZ's dimensions and coordinates.
+        """
+        model = self.forward[tuple(self.forward)[-1]]
+        labels = vars(self).get("_data_labels") or {}
+        found = {"data": labels} if labels else {}
+        if isinstance(model, Population):
+            member, names = next(iter(labels.items()), ("member", list(range(model.members))))
+            own = [name for name in model.own if self.shapes.get(name) == (model.members,)]
+            found |= {name: {member: names} for name in own if member not in self.shapes}
+        return found
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, of one fidelity; the finest by default."""
@@ -294,6 +322,7 @@ class Posterior:
         check_places("data", columns_of(data) or (), "those before", self.series or ())
         other = copy.copy(self)
         other.data = known
+        other._data_labels = self._labels(data, known.shape) or self._data_labels  # noqa: SLF001 (its own class)
         other._observe(known)  # noqa: SLF001 (its own class)
         noises = other._noises()  # noqa: SLF001
         other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
@@ -395,6 +424,7 @@ class Posterior:
             raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
+        other._data_labels = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
         try:
             other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
         except ValueError as error:
@@ -591,6 +621,50 @@ class Posterior:
             bound.accumulate(points, np.array(flat[:, seen], dtype=float, order="C"), value, np.zeros(points.shape))
         return np.where(np.isnan(value), np.inf, -value)
 
+    def log_density(
+        self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None
+    ) -> tuple[Array, Array]:
+        """Log density of theta, prior times likelihood, and its gradient: for other software.
+
+        Parameters
+        ----------
+        theta : array_like (dimension,) or (batch, dimension), or mapping
+            Natural parameters.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        value : ndarray, shape () or (batch,)
+            Up to the constant of the evidence; minus infinity outside the domain, and where a solve fails.
+        gradient : ndarray, shape (dimension,) or (batch, dimension)
+            With respect to theta; 0 where the value is infinite.
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one; if the prior of a parameter has ends that depend on others.
+        """
+        named = by_name(theta)
+        points = numbers("theta", theta) if named is None else self.packed("theta", named)
+        self._theta(points)
+        posed = self._posed[self._fidelity(fidelity)]
+        centered = Sampled.of(self.prior, self.names)
+        identity = Coordinates([Identity()] * self.dimension)
+        domain = _with_support(centered.base, identity, self.domain)
+        potential = PosteriorPotential(centered, identity, domain, posed.model, posed.columns, posed.noise)
+        return value_and_gradient(potential, points)
+
+    def log_density_at(self, position: npt.ArrayLike, fidelity: str | None = None) -> tuple[Array, Array]:
+        """Log density of positions, with the Jacobian of `to_theta`, and its gradient: for samplers without bounds.
+
+        As `log_density`, in the coordinates in which positive parameters are logarithms; `to_theta` leads back.
+        """
+        points = numbers("position", position)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dimension:
+            raise ValueError(f"position must have shape (..., {self.dimension}), got {points.shape}")
+        return value_and_gradient(self.potential(fidelity), points)
+
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         """Log prior density of theta, shape (batch,), without the domain."""
         return self.prior.log_density(self._theta(theta))
@@ -656,6 +730,10 @@ class Posterior:
         if fidelity is None:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
+
+    def _labels(self, data: object, shape: tuple[int, ...]) -> AxisLabels:
+        model = self.forward[tuple(self.forward)[-1]]
+        return data_labels(data, model, self.series, shape, self.prior.order) if self.predicts else {}
 
     def _observe(self, data: Array, *, unseen: bool = False) -> None:
         """Bind the noise to data."""

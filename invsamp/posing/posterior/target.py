@@ -150,6 +150,15 @@ class Target:
         )
 
     @property
+    def limits(self) -> dict[str, tuple[Array, Array] | None]:
+        """Ends between which the transforms hold each parameter, by name."""
+        ends, found = {"log": (0.0, np.inf), "logit": (0.0, 1.0)}, dict[str, tuple[Array, Array] | None]()
+        for name, shape in self.shapes.items():
+            lower, upper = ends.get((self.transforms or {}).get(name, ""), (-np.inf, np.inf))
+            found[name] = np.full(math.prod(shape), lower), np.full(math.prod(shape), upper)
+        return found
+
+    @property
     def sampling_domain(self) -> Domain:
         """Domain of the positions."""
         return cast(Domain, self.domain)

@@ -6,11 +6,11 @@ import copy
 
 import numpy as np
 
+from invsamp.expression import Value
 from invsamp.posing.distributions.base import Distribution, ScalarFamily
 from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.distributions.univariate import Normal
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names
-from invsamp.posing.expressions.expression import Value
 from invsamp.protocols import Array, Coloring
 
 #: Derivatives by columns of theta, as in `invsamp.posing.priors.conditional_distribution`.

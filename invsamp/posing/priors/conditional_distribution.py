@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, ends
 from invsamp.posing.distributions.shape_derivatives import LOG_DENSITIES
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names, names_in
-from invsamp.posing.expressions.expression import Expression, Value
 from invsamp.protocols import Array
 
 _STEP = 1e-30

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, integer, mapping, numbers, text, wrong
+from invsamp.arguments import array, generator, integer, mapping, numbers, wrong
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze
 from invsamp.posing.distributions.random_field import FieldDistribution
@@ -21,9 +21,10 @@ from invsamp.posing.priors.colored_field import ColoredField
 from invsamp.posing.priors.conditional_distribution import Conditional
 from invsamp.posing.priors.dependency_graph import Graph, told
 from invsamp.posing.priors.from_table import distributions_of
+from invsamp.posing.priors.joint_distribution import Share, check_complete, spread_out
 from invsamp.posing.priors.name_resolution import check_scales, resolved
 from invsamp.posing.priors.noncentering import Hierarchy, Node, Tied, ordered
-from invsamp.protocols import Array, Facts, Plain, RandomField
+from invsamp.protocols import Array, Facts, Plain, RandomField, no_derivatives
 
 #: Of the compiled loop: indices, families, and three coefficients, each (columns,).
 Columns = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array, Array, Array]
@@ -35,7 +36,8 @@ class Prior:
     Parameters
     ----------
     distributions : mapping from name to Distribution, RandomField, float or array_like, or str, optional
-        As the arguments by name, which stand behind these.
+        As the arguments by name, which stand behind these. A tuple of k names stands for numbers with a joint
+        distribution of shape (k,): ``{("a", "b"): MultivariateNormal(mean, covariance)}``, a copula.
     **named : Distribution, RandomField, float or array_like, or str
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
         (k,) takes k columns, in C order. A number, or an array or list of numbers, is fixed: models and noise know it
@@ -103,9 +105,10 @@ class Prior:
         **named: Distribution | RandomField | npt.ArrayLike,
     ) -> None:
         given = {} if distributions is None else mapping("distributions", distributions, "a mapping from name to these")
+        given = spread_out(given)
         if twice := [name for name in given if name in named]:
             raise ValueError(f"distributions must not have names that are given as arguments too, got {twice}")
-        values = {text("every name in distributions", name): value for name, value in given.items()} | named
+        values = given | named
         self.order = tuple(values)
         free, self.fixed, self.tied = _distinguished(values)
         if not free:
@@ -113,6 +116,7 @@ class Prior:
                 "distributions must name at least one parameter that is not fixed, such as x=Normal(0, 1), got "
                 f"{f'the fixed values {list(values)}' if values else 'none'}"
             )
+        check_complete(free)
         self.distributions, shapes, self._parents = resolved(free, self.fixed, self.tied)
         self.names = tuple(free)
         self.shapes: Mapping[str, tuple[int, ...]] = {name: shapes[name] for name in free}
@@ -213,7 +217,10 @@ class Prior:
         generator("rng", rng), integer("n", n, least=0)
         draws = np.zeros((n, self.dimension))
         for name, distribution in self.distributions.items():
-            if name not in self._given:
+            if isinstance(distribution, Share):
+                if distribution.place == 0:
+                    draws[:, self._block(name, distribution)] = _drawn(name, distribution.whole, rng, n)
+            elif name not in self._given:
                 draws[:, self.slices[name]] = _drawn(name, distribution, rng, n).reshape(n, -1)
         return draws if self.hierarchy is None else self.hierarchy.fill(rng, draws)
 
@@ -306,13 +313,28 @@ class Prior:
                 check_scales(node.name, node.distribution, found, self.fixed)
         return found
 
+    def _block(self, name: str, first: Share) -> slice:
+        """Columns of all that share a distribution with the first of them."""
+        begin = self.slices[name].start
+        return slice(begin, begin + first.whole.shape[0])
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why its density has no gradient; None if it has."""
+        return next((reason for _, one in self.others if (reason := no_derivatives(one)) is not None), None)
+
     def _split(self) -> tuple[Columns, list[tuple[slice, Distribution]]]:
         """Arguments of the compiled loop, for the columns that it knows, and the other distributions."""
         own = {name: distribution for name, distribution in self.distributions.items() if name not in self._given}
         known = {name: distribution.compiled for name, distribution in own.items() if distribution.compiled is not None}
         none = Coefficients.of(0, density_loops.FLAT)
         kernels, first, second, third = map(np.concatenate, zip(none, *known.values(), strict=True))
-        others = [(self.slices[name], distribution) for name, distribution in own.items() if name not in known]
+        others = []
+        for name, distribution in own.items():
+            if not isinstance(distribution, Share):
+                others += [] if name in known else [(self.slices[name], distribution)]
+            elif distribution.place == 0:
+                others.append((self._block(name, distribution), distribution.whole))
         return (self.columns(known), kernels, first, second, third), others
 
 

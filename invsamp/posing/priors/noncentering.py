@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.expression import Value
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names
-from invsamp.posing.expressions.expression import Value
 from invsamp.posing.priors.colored_field import ColoredField, FieldStep
 from invsamp.posing.priors.conditional_distribution import ByColumn, Conditional
 from invsamp.protocols import AnyArray, Array

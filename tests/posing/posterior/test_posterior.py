@@ -334,3 +334,46 @@ def test_a_network_is_no_function_of_arrays() -> None:
         iv.sample(net)
     wrapped = Posterior(Prior(x=Normal(0, 1)), iv.from_torch(net.double()), np.zeros(2), GaussianNoise(1.0))
     assert wrapped.check_gradient().passed
+
+
+class TestLogDensity:
+    """For other software: the density of theta with its gradient, and that of positions."""
+
+    def posterior(self) -> iv.Posterior:
+        prior = iv.Prior(
+            mean=iv.Normal(0, 1),
+            spread=iv.HalfNormal(1),
+            effects=iv.Normal("mean", "spread", shape=2),
+            share=iv.Uniform(0, 1),
+            noise=iv.LogNormal(0, 1),
+        )
+        model = iv.with_jacobian(
+            lambda t: t[:, :2] * t[:, 2:], lambda t: np.stack([t[:, [2, 2]] * e for e in np.eye(2)] + [t[:, :2]], 2)
+        )
+        model = iv.with_jacobian(model.function, model.jacobian_function, parameters=["effects", "share"])
+        return iv.Posterior(prior, model, [0.5, -0.2], iv.GaussianNoise("noise"), domain="share < 0.9")
+
+    def test_is_prior_times_likelihood(self) -> None:
+        posterior = self.posterior()
+        theta = posterior.sample_prior(np.random.default_rng(0), 5)
+        value, gradient = posterior.log_density(theta)
+        expected = posterior.log_prior(theta) + posterior.log_likelihood(theta).sum(axis=1)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        h = 1e-6 * np.eye(theta.shape[1])
+        differences = [(posterior.log_density(theta + s)[0] - posterior.log_density(theta - s)[0]) / 2e-6 for s in h]
+        np.testing.assert_allclose(gradient, np.stack(differences, axis=1), rtol=1e-6, atol=1e-6)
+        one = posterior.log_density(theta[0])
+        assert one[0].shape == () and one[1].shape == theta[0].shape and one[0] == value[0]
+        outside = dict(posterior.prior.unpack(theta[0])) | {"share": 0.95}
+        value, gradient = posterior.log_density(outside)
+        assert value == -np.inf and not gradient.any()
+
+    def test_of_positions_is_that_of_a_sampler(self) -> None:
+        posterior = self.posterior()
+        position = posterior.sample_start(np.random.default_rng(1), 4)
+        value, gradient = posterior.log_density_at(position)
+        energy, slope = posterior.potential().energy_and_gradient(position)
+        np.testing.assert_array_equal(value, -energy)
+        np.testing.assert_array_equal(gradient, -slope)
+        with pytest.raises(ValueError, match="position must have shape"):
+            posterior.log_density_at(position[:, 1:])

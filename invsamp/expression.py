@@ -18,7 +18,7 @@ Dual = tuple[Value, dict[str, Value]]
 
 
 class Expression:
-    """A formula: numbers, names, ``+ - * / **`` and the functions of `FUNCTIONS`.
+    """A formula: numbers, names, entries such as ``k[0]``, ``+ - * / **`` and the functions of `FUNCTIONS`.
 
     Parameters
     ----------
@@ -66,6 +66,8 @@ class Expression:
                 pass
             case ast.Name(id=name) if name not in FUNCTIONS:
                 found[name] = None
+            case ast.Subscript() if (label := entry_label(node)) is not None:
+                found[label] = None
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
                 self._check(inner, found)
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow(), right=right):
@@ -88,6 +90,9 @@ class Expression:
         match node:
             case ast.Name(id=name):
                 return values[name], {name: 1.0}
+            case ast.Subscript():
+                label = str(entry_label(node))
+                return values[label], {label: 1.0}
             case ast.UnaryOp(op=op, operand=inner):
                 value, slopes = self._evaluate(inner, values)
                 return (-value, _scaled(slopes, -1.0)) if isinstance(op, ast.USub) else (value, slopes)
@@ -100,6 +105,19 @@ class Expression:
             case ast.Constant(value=number):
                 return float(number), {}  # type: ignore[arg-type]
         raise AssertionError(node)
+
+
+def entry_label(node: ast.AST) -> str | None:
+    """Label of an entry of a vector or array, such as ``k[0]`` or ``m[0, 1]``; None of anything else."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=entries)):
+            pass
+        case ast.Subscript(value=ast.Name(id=name), slice=entry):
+            entries = [entry]
+        case _:
+            return None
+    indices = [entry.value for entry in entries if isinstance(entry, ast.Constant) and type(entry.value) is int]
+    return f"{name}[{', '.join(map(str, indices))}]" if len(indices) == len(entries) > 0 else None
 
 
 def _combine(op: ast.operator, left: Dual, right: Dual) -> Dual:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.posing.expressions.expression import FUNCTIONS, Expression
+from invsamp.expression import FUNCTIONS, Expression
 
 FORMULAS = [
     "sigma * y**gamma",

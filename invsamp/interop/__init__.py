@@ -1,0 +1,1 @@
+"""Models of probabilistic programming languages as problems to sample: `from_pymc`, `from_bridgestan`."""

@@ -1,0 +1,127 @@
+"""Names of the data's axes, and labels along them: from tables, labeled arrays and forward models."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invsamp.posing.expressions.variable_names import DIMENSIONS
+from invsamp.posing.posterior.data_axes import axes_of
+from invsamp.protocols import AxisLabels
+
+#: Names that dimensions of data cannot have, as variables of the same groups or other dimensions have them.
+_TAKEN = (*DIMENSIONS, "sample", "data", "mean")
+#: Relative difference of times that are the same.
+_SAME_TIME = 1e-6
+
+
+class _Axis(NamedTuple):
+    name: str | None = None
+    labels: list[Any] | None = None
+
+
+def data_labels(
+    data: object, model: object, series: Sequence[str] | None, shape: tuple[int, ...], taken: Collection[str] = ()
+) -> AxisLabels:
+    """Labels of each axis of the data, by its name and in order; none where nobody knows anything.
+
+    An axis without labels counts from 0, and one without a name is ``data_dim_0`` and so on. What a DataFrame, a Series
+    or an xarray DataArray says counts before what the forward model says.
+
+    Parameters
+    ----------
+    data : object
+        As it was given.
+    model : object
+        The finest forward model.
+    series : sequence of str, optional
+        Names of the entries of the last axis.
+    shape : tuple of int
+        Of the data.
+    taken : collection of str
+        Names that an axis cannot have: those of parameters.
+
+    Warns
+    -----
+    UserWarning
+        If a table has other times than the model.
+    """
+    told, known = _of_data(data, len(shape)), _of_model(model, series, shape)
+    if not any(axis != _Axis() for axis in (*told, *known)):
+        return {}
+    found: AxisLabels = {}
+    for k, (own, other) in enumerate(zip(told, known, strict=True)):
+        _check_times(own, other)
+        name = own.name or other.name or ""
+        labels = own.labels if own.labels is not None else other.labels
+        if not name or name in found or name in taken or name in _TAKEN or "/" in name:
+            name = f"data_dim_{k}"
+        found[name] = list(range(shape[k])) if labels is None or len(labels) != shape[k] else labels
+    return found
+
+
+def plain_labels(values: Any) -> list[Any]:
+    """Labels as numbers and text, which JSON keeps; points in time as ISO 8601, spans as seconds."""
+    found = np.asarray(values)
+    if found.dtype.kind == "M":
+        return np.datetime_as_string(found, unit="auto").tolist()
+    if found.dtype.kind == "m":
+        return (found / np.timedelta64(1, "s")).tolist()
+    if found.dtype.kind in "iufb":
+        return found.tolist()
+    return [" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in values]
+
+
+def _of_data(data: Any, axes: int) -> list[_Axis]:
+    """What a table or labeled array says."""
+    xarray, pandas = sys.modules.get("xarray"), sys.modules.get("pandas")  # who has one has imported it
+    if xarray is not None and isinstance(data, xarray.DataArray):
+        return [
+            _Axis(str(dim), plain_labels(data.coords[dim].values) if dim in data.coords else None) for dim in data.dims
+        ]
+    if pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series):
+        indices = [data.index] if data.ndim == 1 else [data.index, data.columns]
+        return [_of_index(index, pandas.RangeIndex) for index in indices]
+    return [_Axis()] * axes
+
+
+def _of_index(index: Any, default: Any) -> _Axis:
+    name = " ".join(map(str, index.names)) if all(one is not None for one in index.names) else None
+    counted = isinstance(index, default) and index[0] == 0 and index.step == 1 if len(index) else True
+    return _Axis(name, None if counted and name is None else plain_labels(index))
+
+
+def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...]) -> list[_Axis]:
+    """What the forward model says, and those who name outputs."""
+    known, found = axes_of(model, shape), [_Axis()] * len(shape)
+    first = 1 if "members" in known else 0
+    if first:
+        found[0] = _Axis("member")
+    if "times" in known:
+        found[first] = _Axis("time", known["times"])
+    if series is not None and len(shape) > 1 and len(series) == shape[-1] and found[-1] == _Axis():
+        found[-1] = _Axis("output", list(series))
+    elif known.get("sensors") and found[-1] == _Axis():
+        found[-1] = _Axis("sensor")
+    return found
+
+
+def _check_times(own: _Axis, other: _Axis) -> None:
+    """Warn of a table whose rows are of other times than the model's."""
+    if other.name != "time" or own.labels is None or not (own.name or "").lower().startswith("t"):
+        return
+    try:
+        told, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
+    except ValueError:
+        return
+    if told.shape == times.shape and not np.allclose(told, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
+        at = int(np.argmax(np.abs(told - times)))
+        warnings.warn(
+            f"data has {own.name} {told[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
+            "give the model the times of the data, or rename the index",
+            stacklevel=5,
+        )

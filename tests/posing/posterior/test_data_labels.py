@@ -1,0 +1,127 @@
+"""Labels of data: from tables, labeled arrays and models to draws, predictions, tables of bands, figures and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import invsamp as iv
+from invsamp.posing.posterior.data_labels import data_labels
+
+HOURS = [0.5, 1.0, 2.0]
+
+
+class Falls:
+    """Two outputs at three times that the model knows."""
+
+    parameters = ("height", "rate")
+    output_shape, n_observations, series = (3, 2), 6, ("blood", "urine")
+
+    def __init__(self, times: tuple[float, ...] = tuple(HOURS)) -> None:
+        self.times = np.array(times)
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        y = theta[:, :1] * np.exp(-theta[:, 1:] * self.times)
+        return np.stack([y, theta[:, :1] - y], axis=2).reshape(len(theta), -1)
+
+    def jacobian(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return iv.finite_differences(self).jacobian(theta)
+
+    def linearize(self, theta: np.ndarray) -> tuple:
+        return iv.finite_differences(self).linearize(theta)
+
+
+def table(**changes: object) -> pd.DataFrame:
+    values = Falls()(np.array([[2.0, 0.7]]))[0].reshape(3, 2)
+    return pd.DataFrame(values, **({"index": pd.Index(HOURS, name="hour"), "columns": ["blood", "urine"]} | changes))
+
+
+def posterior_of(data: object, model: object = None) -> iv.Posterior:
+    prior = iv.Prior(height=iv.LogNormal(0, 1), rate=iv.LogNormal(0, 1))
+    return iv.Posterior(prior, model or Falls(), data, iv.GaussianNoise(0.1))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (table(), {"hour": HOURS, "output": ["blood", "urine"]}),
+        (table(index=range(3)), {"time": HOURS, "output": ["blood", "urine"]}),
+        (table().to_numpy(), {"time": HOURS, "output": ["blood", "urine"]}),
+        (table(columns=pd.Index(["a", "b"], name="species")), {"hour": HOURS, "species": ["a", "b"]}),
+        (
+            xr.DataArray(table().to_numpy(), dims=("t", "organ"), coords={"organ": ["blood", "urine"]}),
+            {"t": HOURS, "organ": ["blood", "urine"]},
+        ),
+        (table(index=pd.Index(HOURS, name="rate")), {"data_dim_0": HOURS, "output": ["blood", "urine"]}),
+        (
+            table(index=pd.DatetimeIndex(["2026-01-01", "2026-01-02", "2026-01-04"], name="day")),
+            {"day": ["2026-01-01", "2026-01-02", "2026-01-04"], "output": ["blood", "urine"]},
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*series")
+def test_who_says_what_the_axes_are(data: object, expected: dict) -> None:
+    series = ("blood", "urine")
+    assert data_labels(data, Falls(), series, (3, 2), ("height", "rate")) == expected
+
+
+def test_nobody_knows_anything() -> None:
+    assert data_labels([1.0, 2.0], lambda theta: theta, None, (2,)) == {}
+    posterior = posterior_of([1.0, 2.0], lambda theta: theta)
+    assert posterior.axis_labels == {}
+
+
+def test_other_times_than_the_model_are_said() -> None:
+    with pytest.warns(UserWarning, match="data has time 3 in row 2, where the forward model observes at time 2"):
+        posterior_of(table(index=pd.Index([0.5, 1.0, 3.0], name="time")))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+def test_labels_reach_draws_predictions_files_and_figures(tmp_path: Path) -> None:
+    posterior = posterior_of(table())
+    settings = {"draws": 50, "warmup": 20, "seed": 1, "progress": False, "check_gradient": False}
+    runs = [iv.sample(posterior, iv.mala(0.05), directory=place, **settings) for place in (None, tmp_path / "run")]
+    runs.append(iv.load(tmp_path / "run"))
+    for run in runs:
+        assert run.data.observed_data["data"].dims == ("hour", "output")
+        predictions = run.predict(posterior)
+        bands = predictions.to_dataframe((0.1, 0.9))
+        assert list(bands) == ["observed", "data 10%", "data 90%", "mean 10%", "mean 90%"]
+        assert bands.index.names == ["hour", "output"] and bands.attrs["draws"] == 200
+        assert "200 of 200 draws; 3 of hour, 2 of output" in repr(predictions)
+        np.testing.assert_array_equal(bands["observed"].to_xarray(), table())
+        found = predictions.dataset["mean"].sel(hour=2.0, output="urine").quantile(0.9)
+        np.testing.assert_allclose(bands["mean 90%"][2.0, "urine"], found)
+        assert run.log_likelihood(posterior)["data"].dims == ("chain", "draw", "hour", "output")
+        assert run.plot_predictive().axes[-1].get_xlabel() == "hour"
+    runs[0].save(tmp_path / "run.nc")
+    again = iv.load(tmp_path / "run.nc").data
+    for group in ("observed_data", "posterior_predictive", "log_likelihood"):
+        assert again[group]["hour"].to_numpy().tolist() == HOURS
+        assert again[group]["output"].to_numpy().tolist() == ["blood", "urine"]
+
+
+def test_members_of_a_population() -> None:
+    one = iv.with_jacobian(
+        lambda t: t[:, :1] * np.exp(-t[:, 1:] * HOURS),
+        lambda t: np.stack([np.exp(-t[:, 1:] * HOURS), -t[:, :1] * HOURS * np.exp(-t[:, 1:] * HOURS)], axis=2),
+        parameters=["height", "rate"],
+    )
+    prior = iv.Prior(height=iv.LogNormal(0, 1, shape=2), rate=iv.LogNormal(0, 1))
+    data = pd.DataFrame([[1.0, 0.8, 0.5], [2.0, 1.5, 1.1]], pd.Index(["Ann", "Bob"], name="patient"))
+    data.columns = pd.Index(HOURS, name="hour")
+    model = iv.Population(one, 2, own=["height"])
+    posterior = iv.Posterior(prior, model, data, iv.GaussianNoise(0.1))
+    patients = {"patient": ["Ann", "Bob"]}
+    assert posterior.axis_labels == {"data": patients | {"hour": HOURS}, "height": patients}
+    settings = {"draws": 5, "warmup": 5, "chains": 1, "seed": 1, "progress": False, "check_gradient": False}
+    with pytest.warns(UserWarning):
+        run = iv.sample(posterior, iv.mala(0.05), **settings)
+    assert run.data.posterior["height"].dims == ("chain", "draw", "patient")
+    figure = run.plot_predictive(posterior)
+    assert {"patient Ann", "patient Bob"} <= {axes.get_title(loc="left") for axes in figure.axes}
+    assert figure.axes[-1].get_xlabel() == "hour"
