@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
-from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional, text
+from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose, pilot_warnings
 from invsamp.diagnostics.draws import table
@@ -308,7 +308,7 @@ class Run(Pictures):
         ValueError
             If there is no such parameter, and no such quantity.
         """
-        if self._source.holds("moments", text("name", name)):
+        if self._source.holds("moments", arguments.text("name", name)):
             mean, sd = self._source.read("moments", name)
             return mean, sd
         shape, weight = self._quantities[one_of("name", name, self._quantities)], self._weights(0)
