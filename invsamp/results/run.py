@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -391,14 +392,18 @@ class Run(Pictures):
         -------
         DataFrame
             A column per label of parameters and quantities, in its natural unit; where draws have weights, also
-            ``weight``, of mean 1.
+            ``weight``, of mean 1. Entries whose axes have labels, as those of a population's members, are called by
+            these: ``clearance[anna]``.
         """
         import pandas as pd
 
         chains, draws = self._source.size
         index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
         values = layout.join({name: self.draws(name) for name in self._quantities})
-        table = pd.DataFrame(values.reshape(chains * draws, -1), index, list(labels(self._quantities)))
+        posed: Facts = self.report.get("posed", {})
+        known = posed.get("labels") or {}
+        columns = [each for name, shape in self._quantities.items() for each in _entries(name, shape, known.get(name))]
+        table = pd.DataFrame(values.reshape(chains * draws, -1), index, columns)
         if self.weights is not None:
             table.insert(len(table.columns), "weight", self.weights.ravel())  # an error where one is there
         return table
@@ -812,3 +817,13 @@ class Run(Pictures):
         summary, report = self._summary(few=True), self.report
         messages = self._diagnosed(summary, report)
         return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}
+
+
+def _entries(name: str, shape: tuple[int, ...], axes: Mapping[str, Sequence[object]] | None) -> list[str]:
+    """Names of the entries of a quantity: by the labels of its axes where they have some, or else by numbers."""
+    ends = list((axes or {}).values())
+    if [len(end) for end in ends] == list(shape) != []:
+        found = [f"{name}[{', '.join(map(str, each))}]" for each in product(*ends)]
+        if len(set(found)) == len(found):
+            return found
+    return list(labels({name: shape}))

@@ -122,6 +122,7 @@ def test_members_of_a_population() -> None:
     with pytest.warns(UserWarning):
         run = iv.sample(posterior, iv.mala(0.05), **settings)
     assert run.data.posterior["height"].dims == ("chain", "draw", "patient")
+    assert {"height[Ann]", "height[Bob]"} <= set(run.to_dataframe().columns)
     figure = run.plot_predictive(posterior)
     assert {"patient Ann", "patient Bob"} <= {axes.get_title(loc="left") for axes in figure.axes}
     assert figure.axes[-1].get_xlabel() == "hour"
