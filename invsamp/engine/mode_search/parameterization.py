@@ -30,7 +30,7 @@ from invsamp.protocols import Array, Centerable
 #: Length of a difference in positions, in standard deviations, by which Gaussians are taken over.
 STEP = 1e-4
 #: Why parameters are in the form that they are in.
-CHOSEN, GIVEN = "chosen by the curvature at the heaviest minimum", "given"
+CHOSEN, GIVEN = "chosen: where data say more of a value than its prior does", "given"
 PART = "not chosen: the run is a part of another one"
 NOT_LED = "not chosen: the sampler has several rungs, or finds no step size and metric from exact gradients"
 

@@ -233,7 +233,13 @@ class BoundNoise:
         found = np.empty(y.shape)
         for part in self._all:
             seen = np.ascontiguousarray(y[:, part.seen])
-            found[:, part.places] = draw(part, seen, part.values(theta, seen, rows))
+            drawn = np.asarray(draw(part, seen, part.values(theta, seen, rows)))
+            if drawn.shape != (len(seen), len(part.places)):
+                raise ModelError(
+                    f"sample of {part.noise!r} must return data of shape {(len(seen), len(part.places))}, "
+                    f"got {drawn.shape}"
+                )
+            found[:, part.places] = drawn
         noisy[solved] = found
         return noisy
 

@@ -98,5 +98,6 @@ def check_support(label: str, name: str, limits: tuple[float, float], prior: Pri
     if np.any(lower < limits[0]) or np.any(upper > limits[1]):
         inside = "positive support" if limits == (0.0, math.inf) else f"support in [{limits[0]:g}, {limits[1]:g}]"
         raise ValueError(
-            f"{name} is the {label} of the noise: its prior must have {inside}, got {prior.distributions[name]!r}"
+            f"{name} is the {label} of the noise: its prior must have {inside}, got {prior.distributions[name]!r}. "
+            "A noise of your own declares other ends in its `limits`"
         )

@@ -442,6 +442,8 @@ def _distinguished(values: Facts) -> tuple[dict[str, Distribution], dict[str, Ar
             fixed[name] = np.array(array(name, value))
         except ValueError:
             right = "a distribution such as Normal(0, 1), finite numbers, or a formula of names"
+            if hasattr(value, "logpdf"):
+                right += "; iv.from_scipy(...) makes a distribution of one of scipy.stats"
             raise wrong(name, right, value) from None
         fixed[name].flags.writeable = False
     return free, fixed, tied
