@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -238,7 +239,10 @@ class RunDirectory:
     def _pickle(self, parts: tuple[object, object, object]) -> File | str:
         """Pickle the parts, if they can be; otherwise why not, in words."""
         try:
-            content = pickle.dumps(parts, protocol=pickle.HIGHEST_PROTOCOL)
+            with warnings.catch_warnings():
+                # pickle asks every imported module for the name of a function, and some warn of being asked
+                warnings.simplefilter("ignore", DeprecationWarning)
+                content = pickle.dumps(parts, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # whatever a part's __reduce__ raises
             return f"{type(error).__name__}: {error}"
         return File(PICKLE, len(content), write_whole(self.path / PICKLE, [content]))
