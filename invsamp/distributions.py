@@ -20,6 +20,8 @@ from invsamp.posing.distributions.univariate_more import (
     HalfCauchy,
     HalfStudentT,
     InverseGamma,
+    Laplace,
+    LogLaplace,
     LogUniform,
     StudentT,
     Triangular,
@@ -29,7 +31,8 @@ from invsamp.posing.distributions.univariate_more import (
 # fmt: off
 __all__ = [
     "LKJ", "Beta", "Cauchy", "Custom", "Dirichlet", "Exponential", "Flat", "Gamma", "GaussianMixture", "HalfCauchy",
-    "HalfNormal", "HalfStudentT", "InverseGamma", "LogNormal", "LogUniform", "MultivariateNormal", "Normal", "Ordered",
-    "StudentT", "Triangular", "Uniform", "Weibull", "from_scipy", "truncated",
+    "HalfNormal", "HalfStudentT", "InverseGamma", "Laplace", "LogLaplace", "LogNormal", "LogUniform",
+    "MultivariateNormal", "Normal", "Ordered", "StudentT", "Triangular", "Uniform", "Weibull", "from_scipy",
+    "truncated",
 ]
 # fmt: on

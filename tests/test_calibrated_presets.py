@@ -104,6 +104,8 @@ EXACT = {
     "hmc": iv.hmc(),
     "mams": iv.mams(),
     "pcn": iv.pcn(),
+    "infinity_hmc": iv.samplers.infinity_hmc(),
+    "infinity_mams": iv.samplers.infinity_mams(),
     "differential_evolution": iv.samplers.differential_evolution(),
     "parallel_tempering": iv.samplers.parallel_tempering(),
     "contour_exchange": iv.samplers.contour_exchange(),  # its cold rung is that of mala

@@ -127,7 +127,8 @@ def approximation_error(
     if not np.isfinite(posterior.data).all():
         raise ValueError(f"data must be complete, got {int((~np.isfinite(posterior.data)).sum())} missing")
     covariance = gaussian_covariance(posterior.noise, posterior.data.shape)
-    theta = posterior.sample_prior(np.random.default_rng(seed), draws)
+    rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
+    theta = posterior.sample_prior(rng, draws)
     rough, exact = (posterior.predict(theta, name).reshape(draws, -1) for name in (low, high))
     solved = np.isfinite(exact).all(axis=1) & np.isfinite(rough).any(axis=1)
     difference = (exact - rough)[solved]

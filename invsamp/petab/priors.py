@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from invsamp.petab.reading import Parameter
-from invsamp.posing.distributions.base import Distribution
+from invsamp.petab.tables import Parameter
+from invsamp.posing.distributions.base import Distribution, ScalarFamily
 from invsamp.posing.distributions.truncated import truncated
-from invsamp.posing.distributions.univariate import LogNormal, Normal, Uniform
-from invsamp.posing.distributions.univariate_more import LogUniform
+from invsamp.posing.distributions.univariate import Cauchy, Gamma, LogNormal, Normal, Uniform
+from invsamp.posing.distributions.univariate_more import Exponential, Laplace, LogLaplace, LogUniform, Weibull
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Plain
 from invsamp.solvers.ode.symbolic.symbols import Unsupported
 
-#: Natural logarithm of the base of a scale.
-LOGARITHMS = {"lin": 1.0, "log": 1.0, "log10": math.log(10.0)}
+#: Families by PEtab's names, with their parameters in PEtab's order; those of logarithms are natural.
+FAMILIES: dict[str, Callable[..., ScalarFamily]] = {
+    "normal": Normal,
+    "log-normal": LogNormal,
+    "laplace": Laplace,
+    "log-laplace": LogLaplace,
+    "cauchy": Cauchy,
+    "gamma": lambda shape, scale: Gamma(shape, 1.0 / scale),
+    "chisquare": lambda degrees: Gamma(0.5 * degrees, 0.5),
+    "exponential": lambda scale: Exponential(1.0 / scale),
+    "rayleigh": lambda scale: Weibull(2.0, math.sqrt(2.0) * scale),
+}
 
 
 def prior_of(parameters: Mapping[str, Parameter]) -> Prior:
@@ -30,34 +40,16 @@ def distribution(parameter: Parameter) -> Distribution:
     Raises
     ------
     Unsupported
-        A ValueError, for Laplace's.
+        A ValueError, for a family that is none of `FAMILIES`.
     """
-    kind, given = parameter.prior, parameter.prior_parameters
-    if kind.startswith("parameterScale"):
-        kind = kind.removeprefix("parameterScale")
-        kind = kind.lower() if parameter.scale == "lin" else f"log{kind}"
-        unit = LOGARITHMS[parameter.scale]
-    else:
-        unit = 1.0
-    if kind in ("uniform", "logUniform"):
-        return _uniform(parameter, kind, unit)
-    if kind not in ("normal", "logNormal"):
-        raise Unsupported(f"objectivePriorType {parameter.prior!r} of {parameter.name!r} is not supported")
-    if len(given) != 2:
-        raise ValueError(f"objectivePriorParameters of {parameter.name!r} must be two numbers, got {given}")
-    distribution = Normal(*given) if kind == "normal" else LogNormal(unit * given[0], unit * given[1])
-    if math.isinf(parameter.lower) and math.isinf(parameter.upper):
-        return distribution
-    return truncated(distribution, parameter.lower, parameter.upper)
-
-
-def _uniform(parameter: Parameter, kind: str, unit: float) -> Distribution:
-    lower, upper = parameter.lower, parameter.upper
-    if parameter.prior_parameters:
-        first, last = parameter.prior_parameters
-        if kind == "logUniform":
-            first, last = math.exp(unit * first), math.exp(unit * last)
-        lower, upper = max(lower, first), min(upper, last)
-    if not lower < upper:
-        raise ValueError(f"bounds and prior of {parameter.name!r} must leave an interval, got {lower} to {upper}")
-    return Uniform(lower, upper) if kind == "uniform" else LogUniform(lower, upper)
+    kind, given, lower, upper = parameter.prior, parameter.prior_parameters, parameter.lower, parameter.upper
+    if kind in ("uniform", "log-uniform"):
+        lower, upper = max(lower, given[0]), min(upper, given[1])
+        if not lower < upper:
+            raise ValueError(f"bounds and prior of {parameter.name!r} must leave an interval, got {lower} to {upper}")
+        return Uniform(lower, upper) if kind == "uniform" else LogUniform(lower, upper)
+    if kind not in FAMILIES:
+        raise Unsupported(f"prior {kind!r} of {parameter.name!r} is not supported, only {sorted(FAMILIES)} are")
+    found = FAMILIES[kind](*given)
+    inside = lower <= found.support[0] and found.support[1] <= upper
+    return found if inside else truncated(found, lower, upper)

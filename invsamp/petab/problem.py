@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 from invsamp.petab.conditions import experiments
 from invsamp.petab.noises import noise_of
 from invsamp.petab.priors import prior_of
-from invsamp.petab.reading import Tables, read_tables
+from invsamp.petab.reading import read_tables
+from invsamp.petab.tables import Tables
 from invsamp.posing.distributions.univariate import Uniform
 from invsamp.posing.distributions.univariate_more import LogUniform
 from invsamp.posing.posterior.posterior import Posterior
@@ -30,7 +32,8 @@ class PetabProblem:
     posterior : Posterior
         Of the parameters that are estimated, as the table names them, on a linear scale. What is uniform between its
         bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_walls` is
-        the same posterior with walls at the bounds. The data are the measurements, in their order.
+        the same posterior with walls at the bounds. The data are the measurements, in their order. Scales of noise that
+        depend on states of the model come after them, as outputs of the model of which nothing was observed.
     nominal : mapping from name to float
         Nominal values of these parameters; NaN where there are none. They may lie at a bound: `start` does not.
     model : SbmlModel
@@ -56,7 +59,7 @@ class PetabProblem:
 
 
 def load(path: str | Path, **settings: object) -> PetabProblem:
-    """A PEtab problem of version 1, with an SBML model.
+    """A PEtab problem of version 1 or 2, with an SBML model.
 
     Parameters
     ----------
@@ -85,19 +88,21 @@ def load(path: str | Path, **settings: object) -> PetabProblem:
 
     Notes
     -----
-    A parameter has the prior of the columns ``objectivePriorType`` and ``objectivePriorParameters``, uniform between
-    its bounds on its scale by default, and in any case within its bounds. The log likelihood has all constants, and is
-    one of the measurements themselves, whatever transforms the observable (PEtab's documentation of the data format,
-    "Noise distributions"). Not supported: Laplace noise and priors, noise that depends on more of the model than its
-    observable, models in other languages, problems of several models, measurements before time 0, and at infinite
-    times after a pre-equilibration; and what `invsamp.solvers.ode.from_sbml` does not support.
+    A parameter has the prior of the table of parameters, uniform between its bounds (on its scale in version 1) by
+    default, and in any case within its bounds. The log likelihood has all constants, and is one of the measurements
+    themselves, whatever transforms the observable (PEtab's documentation of the data format, "Noise distributions").
+    A measurement at the time of a change sees the state after it. Not supported: models in other languages, problems of
+    several models, mapping tables, and what `invsamp.solvers.ode.from_sbml` does not support.
     """
     tables = read_tables(path)
-    forward, model = experiments(tables, {"error_control": "states", **settings})
-    data = np.array([row.value for row in tables.measurements])
+    forward, model, predicted = experiments(tables, {"error_control": "states", **settings})
+    values = [*(row.value for row in tables.measurements), *(math.nan for _ in predicted)]
+    data = np.ma.masked_invalid(values) if predicted else np.array(values)
     prior = prior_of(tables.parameters)
     transforms = {name: "logit" for name in prior.names if isinstance(prior.distributions[name], Uniform | LogUniform)}
-    posterior = Posterior(prior, forward=forward, data=data, noise=noise_of(tables, model), transforms=transforms)
+    posterior = Posterior(
+        prior, forward=forward, data=data, noise=noise_of(tables, model, predicted), transforms=transforms
+    )
     nominal = {name: each.nominal for name, each in tables.parameters.items() if each.estimated}
     return PetabProblem(posterior, nominal, model, tables)
 

@@ -177,11 +177,11 @@ def _parameters(run: Reported) -> str:
     forms = [_FORMS.get(name.split("_")[0], ".4g") for name in summary.columns]
     rows = [
         [label, *("-" if np.isnan(v) else f"{v:{form}}" for v, form in zip(values, forms, strict=True))]
-        for label, values in zip(summary.index, summary.to_numpy().tolist(), strict=True)
+        for label, values in zip(summary.index[:ROWS], summary.to_numpy()[:ROWS].tolist(), strict=True)
     ]
-    more = f"<p>{len(rows) - ROWS} more rows: see run.summary().</p>" if len(rows) > ROWS else ""
+    more = f"<p>{len(summary) - ROWS} more rows: see run.summary().</p>" if len(summary) > ROWS else ""
     caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
-    return table(caption, ["parameter", *summary.columns], rows[:ROWS]) + more
+    return table(caption, ["parameter", *summary.columns], rows) + more
 
 
 def _figures(run: Reported, posterior: Posterior | None) -> str:

@@ -308,7 +308,7 @@ class Run(Pictures):
         ValueError
             If there is no such parameter, and no such quantity.
         """
-        if self._source.holds("moments", name):
+        if self._source.holds("moments", arguments.text("name", name)):
             mean, sd = self._source.read("moments", name)
             return mean, sd
         shape, weight = self._quantities[one_of("name", name, self._quantities)], self._weights(0)

@@ -23,9 +23,13 @@ from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.ldl import Elimination
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.multifrontal import Multifrontal
 from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.sides import Sides
 from invsamp.solvers.foreign import Comm, Sparse
+
+#: Free nodes above which matrices are factored by fronts.
+MULTIFRONTAL = 12_000
 
 
 class Partition(NamedTuple):
@@ -74,7 +78,7 @@ class Space:
         self._places = (self._pattern.indptr.astype(np.uint32), self._pattern.indices.astype(np.uint32))
         self._stiffness_of_cells = elements.weighted_sums(stiffness, slots, self._pattern.nnz)
         self.mass = self._matrix(elements.added(slots, mass.ravel(), self._pattern.nnz))
-        self._eliminations: dict[bytes, Elimination] = {}
+        self._eliminations: dict[bytes, Elimination | Multifrontal] = {}
 
     def on_boundary(self, part: Part | None = None) -> Mask:
         """Which nodes lie on a part of the boundary, shape (n,); on all of it for None."""
@@ -96,7 +100,13 @@ class Space:
         """Factor a matrix, with the nodes of the mask fixed; ``few`` says that there will be few right-hand sides."""
         key = np.packbits(fixed).tobytes()
         if key not in self._eliminations:
-            self._eliminations[key] = Elimination.make(self._pattern, np.flatnonzero(~np.asarray(fixed, dtype=bool)))
+            free = np.flatnonzero(~np.asarray(fixed, dtype=bool))
+            # below, rows with few entries are quicker than dense blocks
+            large = len(free) > MULTIFRONTAL
+            made = (
+                Multifrontal.make(self._pattern, free, self.nodes) if large else Elimination.make(self._pattern, free)
+            )
+            self._eliminations[key] = made
         return self._eliminations[key].factor(matrix.entries)
 
     def cell_products(self, u: Array, v: Array) -> Array:

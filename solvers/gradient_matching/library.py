@@ -99,6 +99,25 @@ class Library:
                 design[:, equation, coefficient] += values[term]
         return known, design
 
+    def subset(self, parameters: Iterable[str]) -> Library:
+        """The library with the terms of some parameters alone, beside those without a coefficient.
+
+        Raises
+        ------
+        ValueError
+            For names that are no parameters, or none at all.
+        """
+        kept = arguments.names("parameters", tuple(parameters))
+        if unknown := [name for name in kept if name not in self.parameters]:
+            raise ValueError(f"parameters must be out of {self.parameters}, got {unknown}")
+        places = {self.parameters.index(name): k for k, name in enumerate(kept)}
+        entries = [
+            Entry(None if entry.coefficient is None else places[entry.coefficient], entry.equation, entry.term)
+            for entry in self.entries
+            if entry.coefficient is None or entry.coefficient in places
+        ]
+        return Library(self.states, kept, tuple(entries))
+
     def _side(self, equation: int) -> str:
         parts = [
             f"({e.term.name})" if e.coefficient is None else f"{self.parameters[e.coefficient]} ({e.term.name})"

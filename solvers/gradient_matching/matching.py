@@ -97,7 +97,8 @@ class GradientMatching(LinearModel):
 
     Attributes
     ----------
-    states : tuple of str
+    library : Library
+        What was matched.
     times : ndarray, shape (M,)
         Of the equations; m = M * n_states.
     gain : ndarray, shape (M,)
@@ -106,10 +107,15 @@ class GradientMatching(LinearModel):
         The states' standard deviations up to a factor, where the equations were whitened with them.
     """
 
-    states: tuple[str, ...]
+    library: Library
     times: Array
     gain: Array
     ratios: Array | None = None
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the states."""
+        return self.library.states
 
     def scale(self, sd: npt.ArrayLike) -> Array:
         """Standard deviations (m,) of the data's noise, for `GaussianNoise`.
@@ -237,7 +243,7 @@ def match(
         design=np.ascontiguousarray(equations.design.reshape(-1, len(library.parameters))),
         known=equations.known.ravel(),
         data=equations.data.ravel(),
-        states=library.states,
+        library=library,
         times=equations.times,
         gain=equations.gain,
         ratios=equations.ratios,

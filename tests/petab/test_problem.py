@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from petab_cases import DATA, conversion, parameter, reaction, rule, write_problem
+from petab_cases import DATA, conversion, math, parameter, reaction, rule, write_problem, write_problem_2
 from scipy import stats
 
 import invsamp as iv
@@ -22,6 +22,7 @@ pytest.importorskip("petab")
 
 PUBLISHED = json.loads((DATA / "log_likelihoods.json").read_text())
 SUITE = sorted(path.name for path in (DATA / "test_suite").iterdir())
+SUITE_2 = sorted(path.name for path in (DATA / "test_suite_v2").iterdir())
 PARAMETERS = "parameterId parameterScale lowerBound upperBound nominalValue estimate\n"
 
 
@@ -138,6 +139,104 @@ def test_case_of_the_suite(case):
     assert abs(found - wanted["chi2"]) < wanted["tol_chi2"]
 
 
+@pytest.mark.parametrize("case", SUITE_2)
+def test_case_of_the_suite_of_version_2(case):
+    folder = DATA / "test_suite_v2" / case
+    wanted = yaml.safe_load((folder / f"_{case}_solution.yaml").read_text())
+    problem = iv.petab.load(folder / f"_{case}.yaml")
+    theta = nominal(problem)
+    theirs = pd.read_csv(folder / "_simulations.tsv", sep="\t").simulation
+    assert np.abs(problem.posterior.predict(theta)[0] - theirs).max() < wanted["tol_simulations"]
+    assert abs(problem.posterior.log_likelihood(theta).sum() - wanted["llh"]) < wanted["tol_llh"]
+    for name, value in wanted.get("log_prior", {}).items():
+        density = problem.posterior.prior.distributions[name].log_density([problem.nominal[name]])
+        assert density == pytest.approx(value, abs=1e-13)
+
+
+class TestVersion2:
+    """Features beyond the cases, against closed forms and differences."""
+
+    def gradient_agrees(self, problem: iv.petab.PetabProblem) -> None:
+        potential = problem.posterior.potential()
+        position = problem.posterior.to_position(nominal(problem))
+        gradient = potential.energy_and_gradient(position)[1][0]
+        steps = 1e-4 * np.eye(len(gradient))
+        differences = (potential.energy(position + steps) - potential.energy(position - steps)) / 2e-4
+        np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-5)
+
+    def test_periods_with_formulas_of_states_constants_and_sizes(self, tmp_path):
+        path = write_problem_2(
+            tmp_path,
+            conditions="before k1 k0\nfirst B B+b0\nsecond k1 2*k0\nsecond c 2\nsecond A A/2\n",
+            experiments="e -inf before\ne 1 first\ne 3 second\n",
+            measurements="obs e 1 0.7\nobs e 3 0.6\nobs e 4 0.5\n",
+            parameters="k0 0.3\nb0 2\nk2 0.6\n",
+        )
+        problem = iv.petab.load(path, rtol=1e-9, atol=1e-12)
+        k0, b0, k2 = (problem.nominal[name] for name in ("k0", "b0", "k2"))
+        a = k2 / (k0 + k2)  # of A + B = 1, at rest
+        b = 1 - a + b0
+        later = conversion(2, k0, k2, a, b)
+        wanted = [a, later / 2, conversion(1, 2 * k0, k2, later / 2, a + b - later)]
+        np.testing.assert_allclose(problem.posterior.predict(nominal(problem))[0], wanted, rtol=1e-6)
+        self.gradient_agrees(problem)
+
+    @pytest.mark.parametrize("distribution", ["normal", "laplace", "log-normal", "log-laplace"])
+    def test_noise_of_several_states(self, tmp_path, distribution):
+        path = write_problem_2(
+            tmp_path,
+            measurements="obs ~ 1 0.7\nother ~ 2 0.6\nobs ~ 2 0.5\n",
+            observables=f"obs A 0.1+s*B*time {distribution}\nother B 0.2 {distribution}\n",
+            parameters="k1 0.8\nk2 0.6\ns 0.3\n",
+        )
+        problem = iv.petab.load(path, rtol=1e-9)
+        a = conversion([1, 2, 2], 0.8, 0.6, 1, 0)
+        y, scale = np.array([a[0], 1 - a[1], a[2]]), np.array([0.1 + 0.3 * (1 - a[0]), 0.2, 0.1 + 0.6 * (1 - a[2])])
+        family = {
+            "normal": lambda: stats.norm(y, scale),
+            "laplace": lambda: stats.laplace(y, scale),
+            "log-normal": lambda: stats.lognorm(scale, scale=y),
+            "log-laplace": lambda: stats.loglaplace(1 / scale, scale=y),
+        }[distribution]()
+        found = problem.posterior.log_likelihood(nominal(problem))[0]
+        np.testing.assert_allclose(found, [*family.logpdf([0.7, 0.6, 0.5]), 0.0, 0.0], rtol=1e-6)
+        self.gradient_agrees(problem)
+        drawn = problem.posterior.sample_data(np.random.default_rng(1), np.repeat(nominal(problem), 20, axis=0))
+        assert np.isfinite(drawn[:, :3]).all()
+
+
+def test_models_of_models_are_flattened(tmp_path):
+    from invsamp.solvers.ode import from_sbml
+
+    space = "http://www.sbml.org/sbml/level3/version1"
+    kinetics = math("k1 * A")
+    species = "".join(
+        f'<species id="{name}" compartment="c" initialConcentration="{start}" hasOnlySubstanceUnits="false" '
+        'boundaryCondition="false" constant="false"/>'
+        for name, start in (("A", 1), ("B", 0))
+    )
+    sides = "".join(
+        f'<listOf{side}><speciesReference species="{name}" stoichiometry="1" constant="true"/></listOf{side}>'
+        for side, name in (("Reactants", "A"), ("Products", "B"))
+    )
+    (tmp_path / "whole.xml").write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>'
+        f'<sbml xmlns="{space}/core" xmlns:comp="{space}/comp/version1" level="3" version="1" comp:required="true">'
+        '<model id="whole"><comp:listOfSubmodels><comp:submodel comp:id="part" comp:modelRef="inner"/>'
+        '</comp:listOfSubmodels></model><comp:listOfModelDefinitions><comp:modelDefinition id="inner">'
+        '<listOfCompartments><compartment id="c" size="1" spatialDimensions="3" constant="true"/></listOfCompartments>'
+        f"<listOfSpecies>{species}</listOfSpecies>"
+        '<listOfParameters><parameter id="k1" value="0.8" constant="true"/></listOfParameters>'
+        '<listOfReactions><reaction id="r" reversible="false" fast="false">'
+        f"{sides}<kineticLaw>{kinetics}</kineticLaw></reaction></listOfReactions>"
+        "</comp:modelDefinition></comp:listOfModelDefinitions></sbml>"
+    )
+    model = from_sbml(tmp_path / "whole.xml", parameters=["part__k1"])
+    assert model.states == ("part__A", "part__B")
+    found = model.observe([1.0], states=["part__A"])(np.array([[0.5]]))
+    np.testing.assert_allclose(found[0], np.exp(-0.5), rtol=1e-5)
+
+
 class TestFeatures:
     """What the suite's other cases are about, against closed forms."""
 
@@ -239,6 +338,9 @@ class TestFeatures:
             ("lin", "logNormal", "0;0.5", stats.lognorm(0.5)),
             ("log10", "parameterScaleUniform", "-1;0.5", stats.loguniform(0.1, 10**0.5)),
             ("log10", "uniform", "0.5;2", stats.uniform(0.5, 1.5)),
+            ("lin", "laplace", "1;0.5", stats.laplace(1, 0.5)),
+            ("lin", "logLaplace", "0;0.5", stats.loglaplace(2)),
+            ("log10", "parameterScaleLaplace", "0;0.5", stats.loglaplace(2 / np.log(10))),
         ],
     )
     def test_priors(self, tmp_path, scale, kind, numbers, target):
@@ -259,9 +361,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"observables": "observableId observableFormula noiseFormula noiseDistribution\nobs A 0.5 laplace\n"},
-             "noiseDistribution 'laplace' of 'obs'"),
-            ({"observables": "observableId observableFormula noiseFormula\nobs A 0.1*B\n"}, r"uses \['B'\]"),
+            ({"observables": "observableId observableFormula noiseFormula noiseDistribution\nobs A 0.5 cauchy\n"},
+             "noiseDistribution 'cauchy' of 'obs'"),
+            ({"observables": "observableId observableFormula noiseFormula\nobs A 0.1*D\n"}, r"'D'"),
             ({"observables": "observableId observableFormula noiseFormula\nobs unknown*A 0.1\n"}, "unknown"),
             ({"observables": "observableId observableFormula noiseFormula\nobs A+ 0.1\n"}, "must be a formula"),
             ({"observables": "observableId observableFormula noiseFormula\nobs observableParameter1_obs*A 0.1\n"},
@@ -275,7 +377,7 @@ class TestRefusals:
             ({"parameters": f"{PARAMETERS}k1 log10 0 10 0.8 1\nk2 lin 0 10 0.6 1\n"}, "bounds of 'k1'"),
             ({"parameters": f"{PARAMETERS}k1 lin 0 10 0.8 0\nk2 lin 0 10 0.6 0\n"}, "at least one that is estimated"),
             ({"parameters": f"{PARAMETERS[:-1]} objectivePriorType objectivePriorParameters\n"
-                            "k1 lin 0 10 0.8 1 laplace 0;1\nk2 lin 0 10 0.6 1 ~ ~\n"}, "'laplace' of 'k1'"),
+                            "k1 lin 0 10 0.8 1 gamma 1;1\nk2 lin 0 10 0.6 1 ~ ~\n"}, "'gamma' of 'k1'"),
             ({"yaml": "  mapping_files: [map.tsv]\n"}, "mapping files"),
         ],
     )  # fmt: skip
@@ -287,8 +389,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("format_version: 2.0.0\nmodel_files: {}\n", "of version 1"),
-            ("just words", "of version 1"),
+            ("format_version: 3.0.0\nmodel_files: {}\n", r"format_version 3\.0\.0 is not supported.*petab1to2"),
+            ("format_version: 2.0.0\nmodel_files: {}\n", "several models"),
+            ("format_version: 2.0.0\nmodel_files: {a: {language: pysb, location: a}}\n", "other languages"),
+            ("just words", "with a format_version"),
             ("format_version: 1\nproblems: [{}, {}]\n", "several problems"),
             ("format_version: 1\nproblems: [{model_files: {a: b}}]\n", "other languages than SBML"),
         ],
@@ -325,5 +429,5 @@ def test_parameter_without_value_is_told(tmp_path):
     ).parent
     text = (path / "model.xml").read_text().replace("</listOfParameters>", parameter("k3") + "</listOfParameters>")
     (path / "model.xml").write_text(text)
-    with pytest.raises(ValueError, match="'k3' must have a value under the condition 'c0'"):
+    with pytest.raises(ValueError, match=r"SBML must give values of what formulas use, got none of \['k3'\]"):
         iv.petab.posterior(path / "problem.yaml")

@@ -31,7 +31,7 @@ PACKAGES = (
 #: Classes that a user gets and never makes.
 GIVEN = _words(
     "ModelError Run Terms FinishedRun Constraint DomainLike Intersection Reflection SavedLevelSet Linear KarhunenLoeve "
-    "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
+    "Compressed Gaussian GradientMatching LinearModel Selection Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
     "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
     "Levels Setting MaternField BesovField SensorDesign ApproximationError"

@@ -72,13 +72,18 @@ def posing_calls() -> dict[str, Call]:
         "InverseGamma": {"concentration": 1.0, "rate": 1.0},
         "LogUniform": {"lower": 0.1, "upper": 1.0},
         "Weibull": {"exponent": 1.0, "scale": 1.0},
+        "Laplace": {"location": 0.0, "scale": 1.0},
+        "LogLaplace": {"log_location": 0.0, "log_scale": 1.0},
         "Triangular": {"lower": 0.0, "mode": 0.5, "upper": 1.0},
     }
     calls = {}
     for name, arguments in families.items():
         kinds = {"shape": {"integer", "empty"}}
         for argument in arguments:
-            signed = argument in ("lower", "upper", "mean", "log_mean", "location", "mode") and name != "LogUniform"
+            signed = (
+                argument in ("lower", "upper", "mean", "log_mean", "location", "log_location", "mode")
+                and name != "LogUniform"
+            )
             kinds[argument] = {*SHAPELESS, "text"} - (set() if signed else {"signed"})
         calls[name if hasattr(iv, name) else f"distributions.{name}"] = Call(
             getattr(iv.distributions, name), arguments, kinds
@@ -119,6 +124,11 @@ def posing_calls() -> dict[str, Call]:
         "Normal.sample": Call(normal.sample, {"rng": rng, "n": 2}),
         "GaussianNoise": Call(iv.GaussianNoise, {"scale": 0.1}, noise),
         "LogNormalNoise": Call(iv.LogNormalNoise, {"scale": 0.1}, noise),
+        "noise.LaplaceNoise": Call(iv.noise.LaplaceNoise, {"scale": 0.1}, noise),
+        "noise.LogLaplaceNoise": Call(iv.noise.LogLaplaceNoise, {"scale": 0.1}, noise),
+        "noise.PredictedScale": Call(
+            iv.noise.PredictedScale, {"noise": iv.GaussianNoise(1.0), "outputs": [1, 1]}, {"outputs": SHAPELESS}
+        ),
         "StudentTNoise": Call(iv.StudentTNoise, {"degrees_of_freedom": 3.0, "scale": 0.1}, noise),
         "NegativeBinomialNoise": Call(
             iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text", "repeated"} - {"signed"}}

@@ -121,6 +121,33 @@ def write_problem(
     return path
 
 
+def write_problem_2(
+    folder: Path,
+    measurements: str,
+    conditions: str = "",
+    experiments: str = "",
+    observables: str = "obs A 0.5 normal\n",
+    parameters: str = "k1 0.8\nk2 0.6\n",
+    **parts: Any,
+) -> Path:
+    """A problem of PEtab 2 from rows of tables with blanks between the cells; parameters lie between 0 and 10."""
+    rows = "".join(f"{line} 0 10 true\n" for line in parameters.splitlines())
+    tables = {
+        "conditions": f"conditionId targetId targetValue\n{conditions}",
+        "experiments": f"experimentId time conditionId\n{experiments}",
+        "observables": f"observableId observableFormula noiseFormula noiseDistribution\n{observables}",
+        "parameters": f"parameterId nominalValue lowerBound upperBound estimate\n{rows}",
+        "measurements": f"observableId experimentId time measurement\n{measurements}",
+    }
+    for name, table in tables.items():
+        (folder / f"{name}.tsv").write_text(table.replace(" ", "\t").replace("~", ""))
+    write_sbml(folder / "model.xml", **parts)
+    path = folder / "problem.yaml"
+    files = "".join(f"{name[:-1]}_files: [{name}.tsv]\n" for name in tables)
+    path.write_text(f"format_version: 2.0.0\nmodel_files: {{m: {{language: sbml, location: model.xml}}}}\n{files}")
+    return path
+
+
 def conversion(t: Any, k1: float, k2: float, a: float, b: float) -> np.ndarray:
     """A at times t, in closed form."""
     t = np.asarray(t, dtype=float)

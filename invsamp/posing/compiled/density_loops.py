@@ -27,6 +27,8 @@ STUDENT_T = 6  #: median p, scale 1/q, r degrees of freedom
 INVERSE_GAMMA = 7  #: x^-p exp(-q / x)
 WEIBULL = 8  #: (q x)^(p - 1) exp(-(q x)^p)
 TRIANGULAR = 9  #: rising from p to q, falling to r
+LAPLACE = 10  #: median p, scale 1/q
+LOG_LAPLACE = 11  #: log x has median p and scale 1/q
 
 IDENTITY, LOG, LOGIT = 0, 1, 2
 
@@ -51,6 +53,13 @@ def _rare(family: int, x: float, p: float, q: float, r: float) -> tuple[float, f
         # 0 log 0 = 0 at the edge of the exponential distribution
         log_part = (p - 1.0) * (math.log(x * q) if x > 0.0 else -np.inf) if p != 1.0 else 0.0
         return log_part - power, (p - 1.0 - p * power) / x if p != 1.0 else -q
+    if family == LAPLACE:
+        return -abs(x - p) * q, -q * np.sign(x - p)
+    if family == LOG_LAPLACE:
+        if x <= 0.0:
+            return -np.inf, 0.0
+        z = (math.log(x) - p) * q
+        return -abs(z) - math.log(x), -(q * np.sign(z) + 1.0) / x
     if x < q or q == r:
         return math.log((x - p) / (q - p)) if x > p else -np.inf, 1.0 / (x - p)
     return math.log((r - x) / (r - q)) if x < r else -np.inf, -1.0 / (r - x)

@@ -57,6 +57,78 @@ class StudentT(LocationScale):
 
 
 @dataclass(frozen=True)
+class Laplace(LocationScale):
+    """Laplace: the distance from the median is exponential.
+
+    Parameters
+    ----------
+    location : float or array_like
+        Median.
+    scale : float or array_like, > 0
+        Mean distance from it; the standard deviation is ``sqrt(2) * scale``.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+
+    Notes
+    -----
+    The gradient jumps at the median, where 0 is returned.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.distributions.Laplace(0, 1).log_density([0.0]).round(3)
+    array([-0.693])
+    """
+
+    location: npt.ArrayLike
+    scale: npt.ArrayLike
+    shape: Shape = field(default=(), kw_only=True)
+    positive = ("scale",)
+    standard = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
+    family = Family(
+        density_loops.LAPLACE,
+        coefficients=lambda location, scale: (location, 1.0 / scale),
+        log_constant=lambda location, scale: -np.log(2.0 * scale),
+        draw=lambda rng, size, location, scale: rng.laplace(location, scale, size),
+        scipy=lambda location, scale: scipy.stats.laplace(location, scale),
+    )
+
+
+@dataclass(frozen=True)
+class LogLaplace(PositiveFamily):
+    """The logarithm has a Laplace distribution.
+
+    Parameters
+    ----------
+    log_location : float or array_like
+        Median of the logarithm.
+    log_scale : float or array_like, > 0
+        Mean distance of the logarithm from it.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.distributions.LogLaplace(0, 1).log_density([1.0]).round(3)
+    array([-0.693])
+    """
+
+    log_location: npt.ArrayLike
+    log_scale: npt.ArrayLike
+    shape: Shape = field(default=(), kw_only=True)
+    positive = ("log_scale",)
+    standard = Standard("log_location", "log_scale", {"location": 0.0, "scale": 1.0}, Laplace)
+    family = Family(
+        density_loops.LOG_LAPLACE,
+        coefficients=lambda location, scale: (location, 1.0 / scale),
+        log_constant=lambda location, scale: -np.log(2.0 * scale),
+        draw=lambda rng, size, location, scale: np.exp(rng.laplace(location, scale, size)),
+        scipy=lambda location, scale: scipy.stats.loglaplace(1.0 / scale, scale=np.exp(location)),
+    )
+
+
+@dataclass(frozen=True)
 class HalfStudentT(PositiveFamily):
     """Absolute value of a variable with Student's t about 0.
 

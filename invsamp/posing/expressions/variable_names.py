@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,9 +30,14 @@ def check_statistics(owner: str, statistics: object) -> None:
 
 def labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
+    return _labels(tuple(shapes.items()))
+
+
+@lru_cache(maxsize=4)  # a million names take most of a second, and a run asks for them at many places
+def _labels(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[str, ...]:
     return tuple(
         name if not shape else f"{name}[{', '.join(map(str, index))}]"
-        for name, shape in shapes.items()
+        for name, shape in shapes
         for index in np.ndindex(*shape)
     )
 

@@ -18,6 +18,8 @@ from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import freeze
 from invsamp.protocols import Array
 
+_NONE = np.empty(0, dtype=np.intp)
+
 
 class Noise(ABC):
     """What is observed where ``y`` would be without noise. Subclass it: `evaluate` and `sample` are all that it takes.
@@ -43,6 +45,15 @@ class Noise(ABC):
     def limits(self) -> Mapping[str, tuple[float, float]]:
         """Where a quantity may lie, for those that are not just positive."""
         return {}
+
+    @property
+    def beside(self) -> npt.NDArray[np.intp]:
+        """Outputs, counted in C order, that the noise uses beside those of its data.
+
+        Where there are some, ``y`` has them after those of the data, in their order, and so has the derivative. Such a
+        noise is not `independent`.
+        """
+        return _NONE
 
     @abstractmethod
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:

@@ -144,7 +144,7 @@ class BoundNoise:
             return by_y
         rows = np.arange(len(theta))[:, None]
         for part in self._slow:
-            found, y_slope, by_theta = part.evaluate(theta, y[:, part.places], rows, part.every)
+            found, y_slope, by_theta = part.evaluate(theta, y[:, part.seen], rows, part.every)
             if (found == np.inf).any():
                 row, column = np.argwhere(found == np.inf)[0]
                 raise ModelError(
@@ -154,7 +154,8 @@ class BoundNoise:
             value += found.sum(axis=1)
             for columns, derivative in by_theta:
                 np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)
-            by_y[:, part.places] = np.where(np.isfinite(y_slope), y_slope, 0.0)
+            # scales that the model predicts may be outputs of other data, too
+            np.add.at(by_y, np.ix_(rows[:, 0], part.seen), np.where(np.isfinite(y_slope), y_slope, 0.0))
         return by_y
 
     def cotangent(self, theta: Array, y: Array) -> Array:
@@ -166,7 +167,7 @@ class BoundNoise:
         value = np.zeros(y.shape)
         rows = np.arange(len(theta))[:, None]
         for part in self._parts:
-            seen = np.ascontiguousarray(y[:, part.places])
+            seen = np.ascontiguousarray(y[:, part.seen])
             with np.errstate(all="ignore"):
                 value[:, part.places] = part.noise.log_likelihood(seen, part.data, *part.values(theta, seen, rows))
         return value
@@ -231,7 +232,7 @@ class BoundNoise:
         rows = np.arange(len(theta))[:, None]
         found = np.empty(y.shape)
         for part in self._all:
-            seen = np.ascontiguousarray(y[:, part.places])
+            seen = np.ascontiguousarray(y[:, part.seen])
             found[:, part.places] = draw(part, seen, part.values(theta, seen, rows))
         noisy[solved] = found
         return noisy
@@ -248,6 +249,7 @@ class _Part:
             of = "" if noise.wanted == "finite" else f" under {type(noise).__name__}"
             raise ValueError(f"data must be {noise.wanted}{of}, got {data[index]:g} at index {index}{of_output}")
         self._unbound, self._shape = noise, data.shape
+        self.position: Indices | None = None  # of each output among those of a model that returns some of them
         self.quantities = [
             as_quantity(label + name, value, noise.limits.get(name, (0.0, np.inf)), data.shape, prior)
             for name, value in noise.quantities.items()
@@ -258,6 +260,11 @@ class _Part:
     def choose(self, chosen: Indices, data: Array, places: Indices) -> None:
         self.chosen, self.data, self.places = chosen, data, places
         self.noise = self._unbound.bind(self._shape, chosen)
+        beside = self.noise.beside if self.position is None else self.position[self.noise.beside]
+        if (beside < 0).any():
+            raise ValueError(f"a fidelity must return the outputs that {self.noise!r} uses beside those of its data")
+        #: Outputs that the noise is given.
+        self.seen = np.concatenate([places, beside]) if len(beside) else places
         self.every = np.arange(len(chosen))[None, :]
 
     def observed(self) -> _Part:
@@ -266,12 +273,13 @@ class _Part:
 
     def moved(self, position: Indices) -> _Part:
         """The data whose place has a new ``position``; -1 has none."""
-        return self._only(position[self.places] >= 0, position[self.places])
+        return self._only(position[self.places] >= 0, position[self.places], position)
 
-    def _only(self, kept: npt.NDArray[np.bool_], places: Indices) -> _Part:
+    def _only(self, kept: npt.NDArray[np.bool_], places: Indices, position: Indices | None = None) -> _Part:
         if kept.all() and places is self.places:
             return self
         part = copy.copy(self)
+        part.position = position if position is not None else self.position
         part.quantities = [quantity.subset(kept) for quantity in self.quantities]
         part.choose(self.chosen[kept], self.data[kept], places[kept])
         return part
@@ -322,4 +330,4 @@ class _Part:
             for slope, (_, by_name, by_observation) in zip(slopes, found, strict=True):
                 by_theta += [(columns, (slope * factor).reshape(y.shape)) for columns, factor in by_name]
                 by_y = by_y + slope * by_observation
-        return value.reshape(y.shape), by_y.reshape(y.shape), by_theta
+        return value.reshape(y.shape) if value.size == y.size else value, by_y.reshape(y.shape), by_theta

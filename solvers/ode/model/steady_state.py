@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import mapping, real, sequence, store, text
+from invsamp.arguments import boolean, mapping, real, sequence, store, text
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_jacobian, prepare_sensitivities, prepare_states
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.integrators.lsoda_jacobian import state_jacobian
@@ -44,7 +44,7 @@ class SteadyState:
 
     Parameters
     ----------
-    initial : sequence or callable
+    initial : sequence, callable or SteadyState
         Where the system comes from: as `initial` of `OdeModel.observe`, but without new parameters.
     given : mapping from parameter to number or name of another parameter, optional
         What differs from the experiment that follows: ``{"drug": 0.0}``.
@@ -61,10 +61,11 @@ class SteadyState:
     so.
     """
 
-    initial: Initial
+    initial: Initial | SteadyState
     given: Mapping[str, float | str] = field(default_factory=dict)
     until: float = 1e8
     then: Mapping[str, Quantity] = field(default_factory=dict)
+    events: bool = False
 
     def __post_init__(self) -> None:
         given = mapping("given", self.given, "a mapping from names of parameters")
@@ -76,6 +77,9 @@ class SteadyState:
         for name, value in then.items():
             shallow_quantity(f"then[{text('a name of then', name)!r}]", value)
         store(self, given=given, until=real("until", self.until, above=0.0), then=then)
+        boolean("events", self.events)
+        if isinstance(self.initial, SteadyState):
+            return
         if not callable(self.initial) or isinstance(self.initial, type):
             entries = sequence("initial", self.initial, "a sequence of quantities, or a function of p")
             for k, entry in enumerate(entries):
@@ -87,7 +91,7 @@ class SteadyStart:
     """A steady state of a model; `values` and `slopes` as of `InitialValues`."""
 
     model: OdeSolver
-    begin: InitialValues
+    begin: InitialValues | SteadyStart
     naming: Naming
     until: float
     then: Quantities
@@ -100,13 +104,18 @@ class SteadyStart:
         naming = Naming.of(steady.given, model.parameters, ())
         if unknown := sorted(set(naming.names) - set(model.parameters)):
             raise ValueError(f"given must have numbers or names of other parameters {model.parameters}, got {unknown}")
-        begin = InitialValues.of(steady.initial, model.states, model.parameters)
+        begin: InitialValues | SteadyStart
+        if isinstance(steady.initial, SteadyState):
+            begin = SteadyStart.of(steady.initial, model)
+        else:
+            begin = InitialValues.of(steady.initial, model.states, model.parameters)
         if begin.names:
             raise ValueError(f"initial of a steady state must be known or of the model's parameters, got {begin.names}")
         if unknown := sorted(set(steady.then) - set(model.states)):
             raise ValueError(f"then must be of states out of {model.states}, got {unknown}")
         entries = tuple(check_quantity(f"then[{k!r}]", value, model.parameters) for k, value in steady.then.items())
-        still = dataclasses.replace(model, method="auto", breakpoints=(), doses=(), events=(), stop=None)
+        kept = tuple(each for each in model.events if steady.events and each.when is not None)
+        still = dataclasses.replace(model, method="auto", breakpoints=(), doses=(), events=kept, stop=None)
         places = tuple(model.states.index(name) for name in steady.then)
         return SteadyStart(still, begin, naming, steady.until, Quantities(entries, model.parameters), places)
 
@@ -121,11 +130,12 @@ class SteadyStart:
         """Derivatives (batch, q, n) of the values x0."""
         own = self._own(p)
         resting = self._resting(p) if self.places else x0
-        start_slopes = self.begin.slopes(own, resting)
+        start = self.begin.values(own, np.empty((len(p), 0)))
+        start_slopes = self.begin.slopes(own, start)
         out = np.zeros((len(p), p.shape[1], x0.shape[1]))
         columns = [self.model.parameters.index(name) for name in self.naming.names]
         for row, x in enumerate(resting):
-            by_own = self._derivatives(x, own[row], start_slopes[row].T)
+            by_own = self._derivatives(x, own[row], start_slopes[row].T, start[row])
             out[row, columns] = self.naming.gathered(by_own).T
         if self.places:
             out[:, :, self.places] = self.then.slopes(p).swapaxes(1, 2)
@@ -162,6 +172,8 @@ class SteadyStart:
         nothing = np.full(n, math.nan)
         if not (np.isfinite(x).all() and np.isfinite(p).all()):
             return nothing
+        if self.model.events:
+            return self._integrated(x, p)[0]
         while True:
             found = self._newton(x, p, begin)
             if found is not None:
@@ -172,6 +184,20 @@ class SteadyStart:
             if solution.status[0] != Status.OK:
                 return nothing
             x, horizon = solution.states[0, 0], 10.0 * horizon
+
+    def _integrated(self, begin: Array, p: Array) -> tuple[Array, float]:
+        """Where the system rests after all events, or NaN; and the time until which it was integrated."""
+        horizon = 1.0
+        while horizon <= 10.0 * self.until:
+            solution = self.model.solve(p[None], begin, [horizon], t0=0.0)
+            if solution.status[0] != Status.OK:
+                break
+            x = solution.states[0, 0]
+            scale = np.abs(self._jacobian(x, p)) @ (np.abs(x) + self.model.atol / self.model.rtol)
+            if (np.abs(self._slope(x, p)) <= 1e-8 * scale).all():
+                return x, horizon
+            horizon *= 10.0
+        return np.full(len(begin), math.nan), math.nan
 
     def _newton(self, x: Array, p: Array, begin: Array) -> Array | None:
         """Steady state next to x, if there is one that is stable and keeps what is conserved since ``begin``."""
@@ -199,11 +225,16 @@ class SteadyStart:
             return None
         return x if np.abs(self._bordered(x, p)[1] @ (begin - x)).max(initial=0.0) < _KEPT * size.max() else None
 
-    def _derivatives(self, x: Array, p: Array, of_begin: Array) -> Array:
+    def _derivatives(self, x: Array, p: Array, of_begin: Array, begin: Array) -> Array:
         """(n, q) at the steady state x, from those of where it comes from."""
         n, q = of_begin.shape
         if not np.isfinite(x).all():
             return np.full((n, q), math.nan)
+        if self.model.events:
+            _, end = self._integrated(begin, p)
+            times = np.array([[end]]), np.zeros(1)
+            found = self.model.solve_from(p[None], begin[None], of_begin.T[None], p[None], *times)
+            return np.asarray(found.sensitivities[0, 0])
         matrix, laws = self._bordered(x, p)
         rhs = prepare_sensitivities(self.model.rhs, self.model.jacobian, n, q, 0).compiled.address
         y, out = np.concatenate([x, np.zeros(n * q)]), np.empty((1, n * (1 + q)))

@@ -6,7 +6,7 @@ units. What is not understood is refused by name, here and at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from invsamp.solvers.ode.symbolic.symbols import (
     time_symbol,
 )
 
+#: The state of a model in which nothing changes.
+_RESTING = "resting"
 #: Packages of SBML that change nothing in the equations.
 _HARMLESS = {"fbc", "groups", "l3v2extendedmath", "layout", "render"}
 
@@ -64,8 +66,8 @@ class SbmlSystem:
     compartments: frozenset[str]
 
 
-def read_system(path: str | Path) -> SbmlSystem:
-    """The equations of an SBML file.
+def read_system(path: str | Path, changing: Collection[str] = ()) -> SbmlSystem:
+    """The equations of an SBML file, in which the constants ``changing`` are states that rest.
 
     Raises
     ------
@@ -81,7 +83,8 @@ def read_system(path: str | Path) -> SbmlSystem:
     document = libsbml.readSBMLFromFile(str(path))
     if document.getNumErrors(libsbml.LIBSBML_SEV_ERROR) or document.getNumErrors(libsbml.LIBSBML_SEV_FATAL):
         raise ValueError(f"path must be an SBML file, got {str(path)!r}: {_first_error(document, libsbml)}")
-    for conversion in ("expandFunctionDefinitions", "promoteLocalParameters"):
+    flatten = ("flatten comp",) if document.getPlugin("comp") is not None else ()
+    for conversion in (*flatten, "expandFunctionDefinitions", "promoteLocalParameters"):
         properties = libsbml.ConversionProperties()
         properties.addOption(conversion, True)
         if document.convert(properties) != libsbml.LIBSBML_OPERATION_SUCCESS:
@@ -90,7 +93,7 @@ def read_system(path: str | Path) -> SbmlSystem:
     if model is None:
         raise ValueError(f"path must be an SBML file with a model, got {str(path)!r}")
     _refuse(model, document)
-    return _Reader(model).system()
+    return _Reader(model, changing).system()
 
 
 def _first_error(document: Sbml, libsbml: Sbml) -> str:
@@ -135,7 +138,7 @@ def _references(model: Sbml) -> Iterable[Sbml]:
 class _Reader:
     """A model of libsbml on its way to an `SbmlSystem`."""
 
-    def __init__(self, model: Sbml) -> None:
+    def __init__(self, model: Sbml, changing: Collection[str]) -> None:
         self.model = model
         self.parse = _parser()
         self.assigned = {r.getVariable(): self.parse(r) for r in model.getListOfRules() if r.isAssignment()}
@@ -150,7 +153,8 @@ class _Reader:
             )
             for k, each in enumerate(model.getListOfEvents())
         )
-        self.changed = {name for event in self.events for name in event.assignments}
+        self.set_outside = frozenset(changing)
+        self.changed = {*changing, *(name for event in self.events for name in event.assignments)}
 
     def system(self) -> SbmlSystem:
         model, constants, starts = self.model, {}, {}
@@ -173,7 +177,7 @@ class _Reader:
                 continue
             given = float(value) if known else float("nan")
             if name in self.rated or name in self.changed:
-                if name in compartments:
+                if name in compartments and name not in self.set_outside:
                     raise Unsupported(f"compartments whose size changes are not supported, got {name!r}")
                 rates[name] = self.rated.get(name, 0 * time_symbol())
                 starts[name] = self.initial.get(name, number(given))
@@ -181,6 +185,8 @@ class _Reader:
                 constants[name] = given
                 if name in self.initial:
                     starts[name] = self.initial[name]
+        if not rates:  # what is observed depends on time alone: a state that rests stands for the system
+            rates[_RESTING], starts[_RESTING] = 0 * time_symbol(), number(0.0)
         if moving := sorted(set(compartments) & set(self.assigned)):
             raise Unsupported(f"compartments whose size changes are not supported, got {moving}")
         rules = expanded({**self.assigned, **self.fluxes})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,14 @@ class SbmlModel(OdeModel):
         start = 0.0 if t0 is None else t0
         return super().observe(times, begin, t0=start, given=given, states=states, of=of, jacobian=jacobian, mask=mask)
 
-    def initial_values(self, changed: Mapping[str, Quantity] | None = None) -> Initial:
+    def initial_values(self, changed: Mapping[str, Quantity | Expression] | None = None) -> Initial:
         """Initial values as ``initial`` of `OdeModel.observe` has them: numbers and names, or a function of p.
 
         Parameters
         ----------
         changed : mapping from state to number, parameter or formula, optional
-            In place of what the file says. What the file computes from these values follows.
+            In place of what the file says. What the file computes from these values follows. States in a SymPy formula
+            are their initial values as the file has them.
 
         Raises
         ------
@@ -96,11 +97,34 @@ class SbmlModel(OdeModel):
         if unknown := sorted(set(changes) - set(self.states)):
             raise ValueError(f"initial must be of states out of {self.states}, got {unknown}")
         new = {name: _formula(f"initial[{name!r}]", value) for name, value in changes.items()}
+        if any(symbol(name) in each.free_symbols for each in new.values() for name in self.states):
+            before = resolved(self.system, self.system.starts, self.parameters)
+            own = {symbol(name): before[name] for name in self.states if not _unknown(before.get(name))}
+            new = {name: each.xreplace(own) for name, each in new.items()}
         starts = resolved(self.system, {**self.system.starts, **new}, self.parameters)
         for name in self.states:
             if _unknown(starts.get(name)):
                 raise ValueError(f"initial must have a value for {name!r}, for which the file gives none")
         return as_initial([starts[name] for name in self.states], self.parameters)
+
+    def changed_at(self, changes: Sequence[tuple[float, Mapping[str, Expression]]]) -> SbmlModel:
+        """The same model with states set to formulas at given times, all at a time at once.
+
+        Parameters
+        ----------
+        changes : sequence of pairs of a time and a mapping from state to formula
+        """
+        final = definitions(self.system, self.parameters)
+        events = [
+            _event(
+                SbmlEvent(f"change at {time:g}", time_symbol() >= number(time), each),
+                final,
+                self.states,
+                self.parameters,
+            )
+            for time, each in changes
+        ]
+        return replace(self, events=(*self.events, *(each for each in events if each is not None)))
 
     def function(self, formulas: Sequence[Expression]) -> OfState:
         """A function of (t, x, p) whose values are those of some SymPy formulas of the file's names."""
@@ -108,14 +132,21 @@ class SbmlModel(OdeModel):
         return as_function([final(each) for each in formulas], self.states, self.parameters)
 
 
-def _formula(name: str, value: Quantity) -> Expression:
+def _formula(name: str, value: Quantity | Expression) -> Expression:
+    if hasattr(value, "free_symbols"):
+        return value
     if isinstance(value, str):
         return as_formula(name, value) if is_formula(value) else symbol(value)
     return number(real(name, value, also=", the name of a parameter or a formula"))
 
 
 def from_sbml(
-    path: str | Path, *, parameters: Sequence[str] | None = None, extra: Sequence[str] = (), **settings: Any
+    path: str | Path,
+    *,
+    parameters: Sequence[str] | None = None,
+    extra: Sequence[str] = (),
+    changing: Sequence[str] = (),
+    **settings: Any,
 ) -> SbmlModel:
     """Model of an SBML file.
 
@@ -127,6 +158,9 @@ def from_sbml(
         default all that are called parameters there and have no formula. All others keep the file's values.
     extra : sequence of str
         More parameters, which the file does not have: for formulas of what is observed.
+    changing : sequence of str
+        Constants of the file that are states of the model, of rate 0: experiments set them to formulas, or change them
+        as they go on.
     **settings
         Of `OdeModel`.
 
@@ -140,20 +174,19 @@ def from_sbml(
     Notes
     -----
     Supported: levels 2 and 3 with reactions, rate and assignment rules, initial assignments, function definitions,
-    piecewise formulas, and events without delays and priorities. A species is a concentration unless it has only
-    substance units. Where a formula switches at a time, the model has a breakpoint there; where it does at a value of a
-    state, an event.
+    piecewise formulas, models of models (the package ``comp``), and events without delays and priorities. A species is
+    a concentration unless it has only substance units. Where a formula switches at a time, the model has a breakpoint
+    there; where it does at a value of a state, an event.
     """
-    system = read_system(path)
+    system = read_system(path, sequence("changing", changing, "a sequence of names", least=0))
     more = sequence("extra", extra, "a sequence of names", least=0)
     chosen = (*_chosen(system, parameters), *(names("extra", more) if more else ()))
     final = definitions(system, chosen)
     states, rates = tuple(system.rates), [final(rate) for rate in system.rates.values()]
-    if not states:
-        raise Unsupported(f"models without anything that changes are not supported, got {str(path)!r}")
     times, crossings = switches(rates, states)
-    events = [Event(when=as_function([each], states, chosen, scalar=True)) for each in crossings]
-    events += [made for each in system.events if (made := _event(each, final, states, chosen)) is not None]
+    # what changes states comes first: of several that happen at once, one that only switches a formula may end there
+    events = [made for each in system.events if (made := _event(each, final, states, chosen)) is not None]
+    events += [Event(when=as_function([each], states, chosen, scalar=True)) for each in crossings]
     return SbmlModel(
         rhs=as_function(rates, states, chosen),
         states=states,

@@ -18,6 +18,8 @@ Y, SCALE = RNG.uniform(0.5, 2.0, (3, 6)), RNG.uniform(0.3, 1.0, 6)
 BASES = {
     "gaussian": (iv.GaussianNoise("s"), lambda y, s: stats.norm(y, s)),
     "log_normal": (iv.LogNormalNoise("s"), lambda y, s: stats.lognorm(s, scale=y)),
+    "laplace": (iv.noise.LaplaceNoise("s"), lambda y, s: stats.laplace(y, s)),
+    "log_laplace": (iv.noise.LogLaplaceNoise("s"), lambda y, s: stats.loglaplace(1 / s, scale=y)),
     "student_t": (iv.StudentTNoise(3.5, "s"), lambda y, s: stats.t(3.5, y, s)),
 }
 LOWER, UPPER = np.full(6, 0.6), np.array([1.5, 1.8, np.inf, 1.5, 2.0, 3.0])

@@ -11,11 +11,14 @@ from invsamp.posing.distributions.univariate import HalfNormal, LogNormal, Norma
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.continuous import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.noise.laplace import LaplaceNoise, LogLaplaceNoise
 from invsamp.posing.priors.joint_prior import Prior
 
 NOISES = {
     "gaussian": (GaussianNoise(1.0), lambda y, s: stats.norm(y, s)),
     "log_normal": (LogNormalNoise(1.0), lambda y, s: stats.lognorm(s, scale=y)),
+    "laplace": (LaplaceNoise(1.0), lambda y, s: stats.laplace(y, s)),
+    "log_laplace": (LogLaplaceNoise(1.0), lambda y, s: stats.loglaplace(1 / s, scale=y)),
     "student_t": (StudentTNoise(3.5, 1.0), lambda y, s: stats.t(3.5, y, s)),
 }
 

@@ -137,7 +137,6 @@ class TestRefusals:
             ({"reactions": reaction("fwd", "A", "B", "piecewise(1, sin(time) > 0, 2)")}, "not linear in time"),
             ({"reactions": reaction("fwd", "A", "B", "piecewise(1, A == 1, 2)")}, "comparisons for equality"),
             ({"reactions": reaction("fwd", "A", "B", "factorial(A)")}, "functions.*factorial"),
-            ({"reactions": "", "species": "", "parameters": parameter("k1", 1.0)}, "without anything that changes"),
             ({"initial": assignment("A", "B") + assignment("B", "A")}, "cycle"),
             ({"reactions": reaction("fwd", "A", "B", "k3 * A"), "parameters": parameter("k3")}, "k3"),
         ],
