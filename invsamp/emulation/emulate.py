@@ -11,7 +11,7 @@ from invsamp.arguments import boolean, instance, integer, optional
 from invsamp.emulation.emulated_run import EmulatedRun, with_report
 from invsamp.emulation.emulation import emulated
 from invsamp.emulation.final_draws import drawn
-from invsamp.emulation.findings import facts, ignored_inputs, messages
+from invsamp.emulation.findings import facts, ignored_inputs, messages, of_draws
 from invsamp.emulation.inputs import inputs_of
 from invsamp.emulation.journal import Journal
 from invsamp.emulation.progress import Bar
@@ -135,7 +135,7 @@ def emulate(
     finally:
         bar.close()
     run = drawn(made.fitted, draws, chains, seed)
-    told = messages(runs, made)
+    told = messages(runs, made) + of_draws(made, run)
     if idle := ignored_inputs(posterior, runs, made):
         told.append(f"the outputs do not depend on {idle}: their posterior is the prior")
     found = EmulatedRun(with_report(run, facts(runs, made), told), runs, made)

@@ -7,13 +7,17 @@ from collections import Counter
 import numpy as np
 
 from invsamp.emulation.emulation import Emulated
-from invsamp.emulation.rounds import Round
+from invsamp.emulation.rounds import UNSURE, Round, effect
 from invsamp.emulation.runs import Simulations
-from invsamp.emulation.stopping import held_out
+from invsamp.emulation.stopping import UNKNOWN, held_out
 from invsamp.posing.posterior.posterior import Posterior
+from invsamp.results.run import Run
 
 #: Errors this many times as large as the emulator says are reported.
 OVERCONFIDENT = 4.0
+#: Differences between the draws that are reported and those of the last round, in sds and logs of sds, and so many
+#: standard errors.
+APART, ERRORS = 0.1, 4.0
 #: Noise of the simulator, as a share of the noise of the data, that is reported.
 NOISY = 0.05
 #: An input whose effect on the outputs is below this, in sds of the noise over the prior, is ignored.
@@ -101,6 +105,29 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
             f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} sds of the "
             "noise of the data. The emulator averages over that; a check by single simulations cannot"
         )
+    return found
+
+
+def of_draws(emulated: Emulated, run: Run) -> list[str]:
+    """What is wrong with the draws that are reported, in words."""
+    posterior, found = emulated.fitted.posterior, []
+    position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
+    some = position[:: max(1, len(position) // 2000)]
+    if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= UNKNOWN:
+        found.append(
+            f"draws whose energy the emulator does not know change a mean or an sd by {unsure:.2g}, not at most "
+            f"{UNKNOWN}: the emulation needs more simulations; run.certify() says how much that matters"
+        )
+    if emulated.rounds:
+        last = emulated.rounds[-1]
+        means = float((np.abs(position.mean(axis=0) - last.mean) / last.sd).max())
+        sds = float(np.abs(np.log(position.std(axis=0) / last.sd)).max())
+        if max(means, sds) > APART + ERRORS / np.sqrt(run.summary()["ess_bulk"].min()):
+            found.append(
+                f"the draws are not those of the last round: a mean differs by {means:.2g} sds and the log of an sd by "
+                f"{sds:.2g}. The last simulations have changed the posterior, or chains have missed a part of it; "
+                "run.certify() checks the draws"
+            )
     return found
 
 

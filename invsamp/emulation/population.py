@@ -2,8 +2,9 @@
 
 Hamiltonian moves, whose metric is the population's covariance, and independent proposals from a mixture of Gaussians,
 one for each mode, that carry the weights of modes (Neal 2011, "MCMC using Hamiltonian dynamics"; Tierney 1994, "Markov
-chains for exploring posterior distributions", section 2.3.3). These draws choose where to simulate next; those that are
-reported come from the same engine as those of `invsamp.sample`.
+chains for exploring posterior distributions", section 2.3.3). They begin at weighted draws of the posterior's square
+root (Del Moral, Doucet and Jasra 2006, "Sequential Monte Carlo samplers", section 2.3). These draws choose where to
+simulate next; those that are reported come from the same engine as those of `invsamp.sample`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from invsamp.diagnostics import weights
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
@@ -23,6 +25,8 @@ CHAINS, BLOCK, BLOCKS = 128, 6, 40
 MEANS, SDS = 0.1, 0.07
 #: Acceptance for which step sizes aim, and by how much proposals of modes are wider than these.
 ACCEPTANCE, WIDER = 0.8, 1.2
+#: Of the wide draws.
+TEMPERATURE = 2.0
 
 
 class Mode(NamedTuple):
@@ -57,9 +61,8 @@ class Population(NamedTuple):
 def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng: np.random.Generator) -> Population:
     """Draws of the posterior of a potential, from starts (CHAINS, dimension)."""
     chains = _Chains(potential, modes, rng)
-    wide, _ = chains.moved(start, 20, 2.0)
-    first = np.where((np.arange(len(start)) % 2 == 0)[:, None], wide, start)
-    position, energy = chains.moved(first, 15, 1.0)
+    wide, _ = chains.moved(start, 20, TEMPERATURE)
+    position, energy = chains.moved(_weighty(potential, np.concatenate([start, wide])), 15, 1.0)
     kept, energies, settled = [], [], False
     for k in range(BLOCKS):
         position, energy = chains.moved(position, BLOCK, 1.0)
@@ -79,6 +82,20 @@ def starts(modes: list[Mode], masses: Array, rng: np.random.Generator) -> Array:
     noise = rng.standard_normal((CHAINS, len(modes[0].center)))
     factors = [np.linalg.cholesky(mode.covariance) for mode in modes]
     return np.array([modes[k].center + factors[k] @ e for k, e in zip(number, noise, strict=True)])
+
+
+def _weighty(potential: PosteriorPotential, position: Array) -> Array:
+    """Starts (CHAINS, dimension) among positions: chains that a minimum of no mass has caught have no weight.
+
+    None has more weight than the median one: where the emulator alone has a deep minimum, not all chains go there.
+    """
+    energy = potential.energy(position)
+    good = np.isfinite(energy)
+    if not good.any():
+        return position[:CHAINS]
+    above = np.where(good, np.maximum(energy - np.median(energy[good]), 0.0), np.inf)
+    weight = np.exp(-(1.0 - 1.0 / TEMPERATURE) * above)
+    return np.asarray(position[weights.resampled(weight, CHAINS)])
 
 
 def _agree(one: Array, other: Array) -> bool:

@@ -98,8 +98,8 @@ class Rounds:
         self, simulations: Simulations, scale: OutputScale, modes: list[Mode], batch: int, rng: np.random.Generator
     ) -> None:
         self._runs, self._scale, self._batch, self._rng = simulations, scale, batch, rng
-        self._modes, self._draws = modes, starts(modes, np.ones(len(modes)), rng)
-        self._start = self._draws
+        self._found = self._modes = modes
+        self._draws = self._start = self._begun()
         self._hyperparameters: Hyperparameters | None = None
 
     def fit(self) -> Fitted:
@@ -120,8 +120,14 @@ class Rounds:
         potential = emulated.potential()
         population = sampled(potential, self._modes, self._start, self._rng)
         self._draws, self._modes = population.draws, population.modes
-        self._start = self._draws[self._rng.integers(len(self._draws), size=CHAINS)]
+        # half begin where the search has ended, so that no error of one emulator carries all of them away
+        last = self._draws[self._rng.integers(len(self._draws), size=CHAINS)]
+        self._start = np.where((np.arange(CHAINS) % 2 == 0)[:, None], last, self._begun())
         return Fitted(emulated, potential, population)
+
+    def _begun(self) -> Array:
+        """Starts (CHAINS, dimension) at the modes that the search has found."""
+        return starts(self._found, np.ones(len(self._found)), self._rng)
 
     def advance(self, fitted: Fitted) -> Round:
         """Choose a batch, simulate it, and compare."""
@@ -143,7 +149,7 @@ class Rounds:
             before,
             len(fitted.emulator.process.inputs),
             float(np.sqrt(np.mean(np.square(np.minimum(predicted, 1.0))))),
-            _effect(some, predicted > UNSURE),
+            effect(some, predicted > UNSURE),
             error[draws & good],
             float(np.abs(error[within]).max(initial=0.0)),
             float(ratio),
@@ -181,7 +187,7 @@ class Rounds:
         return np.array(chosen)
 
 
-def _effect(draws: Array, unsure: npt.NDArray[np.bool_]) -> float:
+def effect(draws: Array, unsure: npt.NDArray[np.bool_]) -> float:
     """By how much the means, in sds, or the logs of sds change at the most without some of the draws (n, dimension)."""
     if not unsure.any():
         return 0.0

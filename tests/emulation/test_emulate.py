@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import invsamp as iv
 from invsamp.emulation.emulated_posterior import EmulatedPosterior
 from invsamp.emulation.emulated_run import EmulatedRun
+from invsamp.emulation.findings import of_draws
 from invsamp.errors import WrongShapeError
 
 MATRIX = np.random.default_rng(3).standard_normal((8, 3))
@@ -92,6 +94,14 @@ def test_a_wrong_emulator_is_found_out(run: EmulatedRun) -> None:
     other = quiet(posed(lambda theta: model(theta) + 0.4 * theta[:, :1]), 90, seed=1)
     other._simulations = run._simulations
     assert not other.certify(32).passed
+
+
+def test_draws_that_are_not_those_of_the_last_round_are_reported(run: EmulatedRun) -> None:
+    assert of_draws(run._emulated, run) == []
+    moved = run.theta.copy()
+    moved[0, :20] += 2.0  # as a chain does that is caught elsewhere for a while
+    other = SimpleNamespace(theta=moved, summary=run.summary)
+    assert "not those of the last round" in " ".join(of_draws(run._emulated, other))
 
 
 def test_an_emulator_that_has_learned_too_little_warns() -> None:
