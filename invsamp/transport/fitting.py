@@ -119,22 +119,18 @@ def _triangular(u: Array, *, margins: bool) -> Triangular:
     d = u.shape[1]
     reach = _REACH * np.quantile(np.abs(u), 0.995, axis=0)
     gains = pairwise_gains(u, reach)
-    core = replace(identity(d), reach=reach)
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
-    offset, log_width, left, right = (np.zeros(d) for _ in range(4))
+    constant, offset, log_width, left, right = (np.zeros(d) for _ in range(5))
     order = ordered(gains)
     for place, k in enumerate(order):
         parents = [j for j in order[:place] if gains[j, k] > 0.0 or gains[k, j] > 0.0]
         rest = u[:, k]
         if parents:
-            shift[:, :, k], log_scale[:, :, k], constant, rest = selected(u, k, parents, reach)
-            rest = constant + rest
+            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, k, parents, reach)
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
-    return replace(
-        core, level=level, shift=shift, log_scale=log_scale, offset=offset, log_width=log_width, left=left, right=right
-    )
+    return Triangular(level, shift, log_scale, reach, constant, offset, log_width, left, right)
 
 
 #: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.

@@ -30,8 +30,10 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     if len(u) > count:
         rows = np.linspace(0, len(u) - 1, count).astype(int)
         u, gradient = u[rows], gradient[rows]
-    places = np.flatnonzero(core.shift), np.flatnonzero(core.log_scale)
-    if not (len(places[0]) or len(places[1]) or core.left.any() or core.right.any()):
+    # where no scale varies, offset and constant are the same
+    scaled = np.flatnonzero(core.log_scale.any(axis=(0, 1)))
+    places = np.flatnonzero(core.shift), np.flatnonzero(core.log_scale), scaled
+    if not (len(places[0]) or len(scaled) or core.left.any() or core.right.any()):
         return core
     values = _coefficients(core, places)
 
@@ -61,18 +63,18 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     return _with(core, places, values)
 
 
-def _coefficients(core: Triangular, places: tuple[Places, Places]) -> Array:
-    return np.concatenate(
-        [core.offset, core.log_width, core.shift.ravel()[places[0]], core.log_scale.ravel()[places[1]]]
-    )
+def _coefficients(core: Triangular, places: tuple[Places, Places, Places]) -> Array:
+    parts = core.shift.ravel()[places[0]], core.log_scale.ravel()[places[1]], core.offset[places[2]]
+    return np.concatenate([core.constant, core.log_width, *parts])
 
 
-def _with(core: Triangular, places: tuple[Places, Places], values: Array) -> Triangular:
-    d = len(core.offset)
-    shift, log_scale = core.shift.copy(), core.log_scale.copy()
-    ends = np.cumsum([d, d, len(places[0])])
-    offset, log_width, shift.ravel()[places[0]], log_scale.ravel()[places[1]] = np.split(values, ends)
-    return replace(core, offset=offset, log_width=log_width, shift=shift, log_scale=log_scale)
+def _with(core: Triangular, places: tuple[Places, Places, Places], values: Array) -> Triangular:
+    d = len(core.constant)
+    shift, log_scale, offset = core.shift.copy(), core.log_scale.copy(), core.offset.copy()
+    ends = np.cumsum([d, d, len(places[0]), len(places[1])])
+    parts = np.split(values, ends)
+    shift.ravel()[places[0]], log_scale.ravel()[places[1]], offset[places[2]] = parts[2:]
+    return replace(core, constant=parts[0], log_width=parts[1], shift=shift, log_scale=log_scale, offset=offset)
 
 
 def _residuals(core: Triangular, u: Array, gradient: Array) -> Array:

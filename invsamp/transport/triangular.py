@@ -2,7 +2,7 @@ r"""A triangular map: each coordinate is shifted and scaled by functions of thos
 
 In an order of the coordinates,
 
-.. math:: u_k = m_k(u_{<k}) + e^{s_k(u_{<k})}\, (c_k + \sigma_k\, t_k(z_k)),
+.. math:: u_k = a_k + m_k(u_{<k}) + e^{s_k(u_{<k})}\, (c_k + \sigma_k\, t_k(z_k)),
 
 with :math:`m` linear in the coordinates before and their squares, :math:`s` linear in them and in
 :math:`\log(1 + u^2) / 2`, and :math:`t` as in `invsamp.transport.margins`. A square goes on as a line far outside the
@@ -57,8 +57,8 @@ class Triangular:
         Coefficients [f, j, k] of features of coordinate j in m_k and s_k: u_j and its square, or u_j and its log.
     reach : ndarray, shape (d,)
         Where squares go on as lines.
-    offset, log_width : ndarray, shape (d,)
-        c and log sigma.
+    constant, offset, log_width : ndarray, shape (d,)
+        a, c and log sigma. Where s is very negative, as in the neck of a funnel, a alone is the center.
     left, right : ndarray, shape (d,)
         Tail indices 1 / nu of t; 0 for normal tails.
     """
@@ -67,6 +67,7 @@ class Triangular:
     shift: Array
     log_scale: Array
     reach: Array
+    constant: Array
     offset: Array
     log_width: Array
     left: Array
@@ -77,7 +78,7 @@ class Triangular:
         margin = stretched(z, self.left, self.right)
         value = self.offset + np.exp(self.log_width) * margin.value
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1)
-        u, log_scale = value.copy(), np.zeros_like(value)
+        u, log_scale = self.constant + value, np.zeros_like(value)
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
             for members, parents in self._levels:
                 before = u[:, parents]
@@ -86,13 +87,13 @@ class Triangular:
                 log = before @ self.log_scale[0][np.ix_(parents, members)]
                 log += 0.5 * np.log1p(before * before) @ self.log_scale[1][np.ix_(parents, members)]
                 log_scale[:, members] = log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
-                u[:, members] = shift + np.exp(log) * value[:, members]
+                u[:, members] = self.constant[members] + shift + np.exp(log) * value[:, members]
                 log_det = log_det + log.sum(axis=1)
         return Image(u, log_det, _Kept(margin, log_scale, value))
 
     def inverse(self, u: Array) -> Array:
         """Points z (n, d) that come to u."""
-        shift = u @ self.shift[0] + squares(u, self.reach) @ self.shift[1]
+        shift = self.constant + u @ self.shift[0] + squares(u, self.reach) @ self.shift[1]
         log = u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1]
         value = (u - shift) * np.exp(-np.clip(log, -_LARGEST_LOG, _LARGEST_LOG))
         return shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
@@ -127,7 +128,7 @@ class Triangular:
 def identity(d: int) -> Triangular:
     """The map that leaves d coordinates as they are."""
     none, pair = np.zeros(d), np.zeros((2, d, d))
-    return Triangular(np.zeros(d, dtype=int), pair, pair, np.ones(d), none, none, none, none)
+    return Triangular(np.zeros(d, dtype=int), pair, pair, np.ones(d), none, none, none, none, none)
 
 
 def squares(u: Array, reach: Array) -> Array:

@@ -52,7 +52,12 @@ class _MetricEstimator(Lasting, ABC):
     def sample(self) -> tuple[Array, Array]:
         """Positions and gradients (steps, chains, d) that were kept, of the chains that teach."""
         teach = self.arrived_chains()
-        return np.array(self._positions)[:, teach], np.array(self._gradients)[:, teach]
+        positions, gradients = self.kept()
+        return positions[:, teach], gradients[:, teach]
+
+    def kept(self) -> list[Array]:
+        """The same of all chains."""
+        return [np.array(self._positions), np.array(self._gradients)]
 
     def _keep(self, position: Array, gradient: Array) -> bool:
         """Keep a step for the sample, if it is one of those that are; so many that memory has room."""

@@ -306,7 +306,7 @@ class Tuner(
         turned = adjusted and turns > REFLECTED * self._length * len(rung.position)
         uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
         enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
-        rung.mapped = None
+        rung.mapped, untried = None, self._maps and not self._before
         if self._maps and metric_estimator is not None and enough:
             rung.mapped = self._mapped(metric_estimator, before)
         if metric_estimator is None or not enough or metric_estimator.falling():
@@ -318,7 +318,7 @@ class Tuner(
         else:
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
-            self._settle_down(old, before, metric_estimator)
+            self._settle_down(old, before, untried, metric_estimator)
         if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
             # nothing is known of the new coordinates but that the target is one wide there
             rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
@@ -330,11 +330,11 @@ class Tuner(
 
     def _mapped(self, metric_estimator: MetricEstimator, before: Mapped | None) -> Mapped | None:
         """A transport map that makes the target more normal than linear coordinates do, and the metric behind it."""
-        sample = metric_estimator.sample()
-        window, self._before = self._before, list(sample)
-        if not window or window[0].shape[1] != sample[0].shape[1]:
+        window, self._before = self._before, metric_estimator.kept()
+        if not window:
             return before
-        both = [np.concatenate(parts) for parts in zip(window, sample, strict=True)]
+        teach = metric_estimator.arrived_chains()  # now: their window before is one of the same chains
+        both = [np.concatenate(parts)[:, teach] for parts in zip(window, self._before, strict=True)]
         return learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
 
     def _measure(self) -> None:
@@ -344,14 +344,17 @@ class Tuner(
             found = quality(rung, *estimator.sample())
             rung.coordinates += () if found is None else (found,)
 
-    def _settle_down(self, old: Metric, mapped: Mapped | None, metric_estimator: MetricEstimator) -> None:
+    def _settle_down(
+        self, old: Metric, mapped: Mapped | None, untried: bool, metric_estimator: MetricEstimator
+    ) -> None:
         """Whether this window has shown nothing new."""
         earlier, self._median_energy = self._median_energy, metric_estimator.median_energy()
         d = metric_estimator.dimension
         still = abs(earlier - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
         same = change(old, self.rung.metric, d) < UNCHANGED
-        if mapped is not None:  # coordinates that make the target normal are as good as they need be
-            same = self.rung.coordinates[-1].divergence <= GAUSSIAN
+        if self._maps:  # coordinates in which the target is normal need no map, nor another one
+            normal = self.rung.coordinates[-1].divergence <= GAUSSIAN
+            same = normal if mapped is not None else same and self.rung.mapped is None and (normal or not untried)
         # chains that move slowly teach little, and little changes: they have to agree as well
         self.settled = still and same and bool(self._arrived_chains.all()) and metric_estimator.disagreement() < AGREED
 
