@@ -15,7 +15,7 @@ import time
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from invsamp.solvers.gradient_matching import Library, match, select, weak
+from invsamp.solvers.gradient_matching import Library, select, weak
 from invsamp.solvers.gradient_matching.library import Entry, Term
 
 NAMES = ["1", "x", "y", "z", "x**2", "x*y", "x*z", "y**2", "y*z", "z**2"]
@@ -88,9 +88,8 @@ def main() -> None:
     for seed in range(1, arguments.seeds + 1):
         times, states, sd = lorenz(seed, arguments.step, arguments.end, arguments.noise)
         began = time.perf_counter()
-        matching = match(candidates(), times, states, weak(radius=60, noise=sd))
         for label, given in (("sd known", sd), ("sd unknown", None)):
-            chosen = select(matching, given)
+            chosen = select(candidates(), times, states, given, derivatives=weak(radius=60, noise=sd))
             found = dict(zip(chosen.parameters, chosen.mean.tolist(), strict=True))
             false = {name: share for name, share in chosen.share.items() if name not in TRUE}
             print(

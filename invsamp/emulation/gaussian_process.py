@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its optimizers take long to import: not before they are wanted
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.optimize import minimize
 
 from invsamp.protocols import Array
 
@@ -151,7 +151,7 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length)
     options = {"maxiter": iterations}
     bounds = list(zip(lower, upper, strict=True))
-    found = minimize(
+    found = scipy.optimize.minimize(
         objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
     return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x))

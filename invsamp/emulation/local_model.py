@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.emulation.inputs import Inputs
 from invsamp.emulation.likelihood import EmulatedLikelihood
@@ -112,7 +112,9 @@ def minimized(
         return (float(value[0]), slope[0]) if np.isfinite(value[0]) else (1e12, np.zeros_like(point))
 
     bounds = list(zip(lower, upper, strict=True))
-    found = minimize(energy, position, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    found = scipy.optimize.minimize(
+        energy, position, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
+    )
     return found.x, float(found.fun)
 
 

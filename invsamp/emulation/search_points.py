@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import qmc
 
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
@@ -22,6 +21,8 @@ def quasi_random(posterior: Posterior, prior: Array, points: int, rng: np.random
     """Positions (points, dimension) that fill the prior evenly, each coordinate by its quantiles among prior draws."""
     d = prior.shape[1]
     count = 2 ** int(np.ceil(np.log2(points)))  # what Sobol' points are balanced in
+    from scipy.stats import qmc  # scipy.stats takes most of a second to import
+
     share = _TAIL + (1.0 - 2.0 * _TAIL) * qmc.Sobol(d, seed=rng).random(count)[:points]
     ordered, number = np.sort(prior, axis=0), np.arange(len(prior))
     columns = [np.interp(share[:, k] * (len(prior) - 1), number, ordered[:, k]) for k in range(d)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
+import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
 from invsamp.transport.dependence import ordered, pairwise_gains, selected
@@ -155,7 +155,7 @@ def _margin(values: Array, margins: bool) -> tuple[float, float, float, float]:
         return float(np.mean(0.5 * z[:, 0] ** 2 + stretched(z, p[2:3], p[3:4]).log_slope[:, 0]) + p[1])
 
     first = np.array([median, np.log(0.5 * (high - low) + 1e-300), 0.1, 0.1])
-    found = minimize(
+    found = scipy.optimize.minimize(
         loss, first, method="L-BFGS-B", bounds=[(None, None), (None, None), _TAILS, _TAILS], options={"maxiter": 40}
     )
     if not 0.5 + np.log(sd) - found.fun > _TAILS_GAIN:

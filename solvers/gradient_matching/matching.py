@@ -97,8 +97,7 @@ class GradientMatching(LinearModel):
 
     Attributes
     ----------
-    library : Library
-        What was matched.
+    states : tuple of str
     times : ndarray, shape (M,)
         Of the equations; m = M * n_states.
     gain : ndarray, shape (M,)
@@ -107,15 +106,10 @@ class GradientMatching(LinearModel):
         The states' standard deviations up to a factor, where the equations were whitened with them.
     """
 
-    library: Library
+    states: tuple[str, ...]
     times: Array
     gain: Array
     ratios: Array | None = None
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Names of the states."""
-        return self.library.states
 
     def scale(self, sd: npt.ArrayLike) -> Array:
         """Standard deviations (m,) of the data's noise, for `GaussianNoise`.
@@ -243,7 +237,7 @@ def match(
         design=np.ascontiguousarray(equations.design.reshape(-1, len(library.parameters))),
         known=equations.known.ravel(),
         data=equations.data.ravel(),
-        library=library,
+        states=library.states,
         times=equations.times,
         gain=equations.gain,
         ratios=equations.ratios,

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import lsq_linear
 
-from invsamp.arguments import array, instance, integer, mapping, optional, real
+from invsamp.arguments import array, integer, mapping, optional, real
 from invsamp.solvers.gradient_matching.library import Array, Library
-from invsamp.solvers.gradient_matching.matching import GradientMatching
+from invsamp.solvers.gradient_matching.matching import GradientMatching, match
 
 #: Squared length, relative to that of its column, below which a term is a combination of others.
 _DEPENDENT = 1e-10
@@ -67,9 +67,12 @@ class Selection:
 
 
 def select(
-    matching: GradientMatching,
+    library: Library,
+    times: npt.ArrayLike,
+    states: npt.ArrayLike,
     sd: npt.ArrayLike | None = None,
     *,
+    derivatives: object = "weak",
     bounds: Mapping[str, tuple[float, float]] | None = None,
     threshold: float = 0.9,
     pairs: int = 50,
@@ -79,11 +82,15 @@ def select(
 
     Parameters
     ----------
-    matching : GradientMatching
-        Made by `match` of a library of candidates.
+    library : Library
+        The candidates.
+    times, states
+        As of `match`.
     sd : float or array, shape (n_states,), optional
         Standard deviation of the noise of what was measured, as of `GradientMatching.scale`. By default the one that
         the whole library leaves, up to the ratios of the states with which the equations were made.
+    derivatives
+        As of `match`.
     bounds : mapping from parameter to (lower, upper), optional
         Between which coefficients lie, such as ``{"decay": (-np.inf, 0.0)}``.
     threshold : float, in (0.5, 1)
@@ -100,7 +107,7 @@ def select(
     Raises
     ------
     ValueError
-        For no `GradientMatching`, unknown names, bounds that leave no interval, and fewer than two equations.
+        As of `match`; also for unknown names, bounds that leave no interval, and fewer than two equations.
 
     References
     ----------
@@ -110,7 +117,7 @@ def select(
     Examples
     --------
     >>> import numpy as np
-    >>> from invsamp.solvers.gradient_matching import linear_in_parameters, match, select
+    >>> from invsamp.solvers.gradient_matching import linear_in_parameters, select
     >>> times = np.linspace(0, 10, 501)
     >>> states = np.column_stack([np.cos(2 * times), -np.sin(2 * times)])
     >>> states += 1e-3 * np.random.default_rng(0).standard_normal(states.shape)
@@ -119,10 +126,10 @@ def select(
     ...     states=("x", "v"),
     ...     parameters=("xx", "xv", "vx", "vv"),
     ... )
-    >>> select(match(library, times, states), 1e-3).parameters
+    >>> select(library, times, states, 1e-3).parameters
     ('xv', 'vx')
     """
-    instance("matching", matching, GradientMatching, "a GradientMatching, as match returns it")
+    matching = match(library, times, states, derivatives)
     threshold = real("threshold", threshold, above=0.5, below=1.0)
     pairs, seed = integer("pairs", pairs, least=1), integer("seed", seed, least=0)
     lower, upper = _bounds(matching.parameters, optional(mapping, "bounds", bounds, "a mapping from names to pairs"))
@@ -130,7 +137,7 @@ def select(
     scale = matching.scale(noise)
     design, data = matching.design / scale[:, None], (matching.data - matching.known) / scale
     if len(data) < 2:
-        raise ValueError(f"matching must have at least two equations, got {len(data)}")
+        raise ValueError(f"times must leave at least two equations, got {len(data)}")
     rng, counts = np.random.default_rng(seed), np.zeros(len(matching.parameters))
     for _ in range(pairs):
         order = rng.permutation(len(data))
@@ -142,7 +149,7 @@ def select(
     mean, spread = fitted.estimate(chosen)
     names = tuple(name for name, kept in zip(matching.parameters, chosen, strict=True) if kept)
     shares = dict(zip(matching.parameters, share.tolist(), strict=True))
-    return Selection(matching.library.subset(names), names, mean, spread, shares, noise)
+    return Selection(library.subset(names), names, mean, spread, shares, noise)
 
 
 class _Subsets:

@@ -92,8 +92,8 @@ def test_modes_of_another_problem_or_without_a_gaussian_are_refused(modes):
     other = iv.Posterior(iv.Prior(x=iv.Normal(0.0, np.ones(2))), model, np.zeros(2), iv.GaussianNoise(1.0))
     with pytest.raises(ValueError, match="preconditioner must be modes of the problem's 2 unknowns, got some of 100"):
         iv.sample(other, iv.mala(preconditioner=modes), progress=False)
-    walled = iv.Posterior(other.prior, model, np.zeros(2), iv.GaussianNoise(1.0), iv.Box([1.0, 1.0], [2.0, 2.0]))
+    flat = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * x[:, 0] ** 2, x * [1.0, 0.0]), 2))
     with pytest.raises(ValueError, match="of which one has a Gaussian, got none"):
-        given(iv.maximize(walled, starts=2, seed=1))
+        given(iv.maximize(flat, starts=2, seed=1))
     with pytest.raises(ValueError, match="preconditioner must be"):
         iv.mala(preconditioner=3)

@@ -147,5 +147,6 @@ def test_a_summary_reads_many_scalars_at_a_time_but_not_more_than_fit(both, stor
     assert len(calls) == 2  # a and the two of k
     calls.clear()
     monkeypatch.setattr(run_module, "_AT_ONCE", 1)
+    stored._summaries.clear()
     assert stored.summary().equals(in_memory.summary())
     assert len(calls) == 3

@@ -51,7 +51,7 @@ def test_a_misspelt_argument_is_refused_by_name(name: str) -> None:
 
 def test_signature_defaults_and_docstring() -> None:
     assert str(inspect.signature(example)) == (
-        "(step_size: 'float', *, preconditioner: 'str | Modes | None' = 'auto', "
+        "(step_size: 'float', *, preconditioner: 'str | Modes | LearnedMap | None' = 'auto', "
         "boundary: 'Boundary | str' = 'reflect', fidelity: 'str | int' = 2) -> 'Sampler'"
     )
     (rung,) = example(0.1).rungs

@@ -197,7 +197,7 @@ def equations_calls() -> dict[str, Call]:
         "gradient_matching.finite_differences": Call(g.finite_differences),
         "gradient_matching.savitzky_golay": Call(g.savitzky_golay),
         "gradient_matching.weak": Call(g.weak),
-        "gradient_matching.select": Call(g.select, {"matching": matched, "pairs": 1}),
+        "gradient_matching.select": Call(g.select, {"library": library, "times": times, "states": wavy, "pairs": 1}),
         "gradient_matching.linear_in_parameters": Call(
             g.linear_in_parameters, {"rhs": lotka_volterra.rhs, "states": ["x", "y"], "parameters": list("abcd")}, named
         ),

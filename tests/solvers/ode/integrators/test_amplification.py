@@ -88,7 +88,7 @@ def test_where_nothing_is_amplified_there_is_one_solve(method):
     for rhs, p, start, until in valid:
         names = [f"x{i}" for i in range(len(start))], [f"p{i}" for i in range(len(p))]
         model, times = OdeModel(rhs, *names, method), np.linspace(0.0, until, 11)
-        _, _, absolute = model._solve(np.array([p]), np.array([start]), times[None], np.zeros(1))
+        _, _, absolute, _ = model.integrated(np.array([p]), np.array([start]), times[None], np.zeros(1))
         assert (absolute == model.atol).all()
 
 
@@ -105,7 +105,7 @@ def test_rows_do_not_depend_on_each_other():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_dose_amplifies_nothing(method):
     model = OdeModel(lambda t, x, p: (-p[0] * x[0],), ["x"], ["k"], method, doses=[(20.0, {"x": 1.0})])
-    _, _, absolute = model._solve(np.ones((1, 1)), np.ones((1, 1)), np.array([[10.0, 40.0]]), np.zeros(1))
+    _, _, absolute, _ = model.integrated(np.ones((1, 1)), np.ones((1, 1)), np.array([[10.0, 40.0]]), np.zeros(1))
     assert absolute[0, 0] == model.atol
 
 
