@@ -24,7 +24,10 @@ from invsamp.samplers.surrogate import surrogate_exchange
 
 #: Steps in which the step size on the emulator is found.
 WARMUP_STEPS = 200
-_WHY = "the outputs of the simulator are emulated, from {} simulations: it needs no derivatives"
+_WHY = (
+    "the outputs of the simulator are emulated, from {} simulations, of which {} failed: it needs no derivatives. The "
+    "draws are approximate, run.certify() checks them"
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +158,7 @@ def with_report(run: Run, facts: dict[str, object], messages: list[str]) -> Sour
     source = run._source  # noqa: SLF001
     report = json.loads(source.attributes["report"])
     report["emulation"] = facts
-    report["decisions"] = [_WHY.format(facts["simulations"]), *report.get("decisions", [])]
+    report["decisions"] = [_WHY.format(facts["simulations"], facts["failed"]), *report.get("decisions", [])]
     report["warnings"] = [*messages, *report.get("warnings", [])]
     source.attributes = dict(source.attributes) | {"report": json.dumps(report)}
     return source

@@ -93,11 +93,11 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
             f"the emulator's errors were {ratio:.1f} times as large as it says in the last round: run.certify() checks "
             "it"
         )
-    failed = sum(one.failed for one in emulated.rounds[-2:])
+    failed = sum(one.failed for one in emulated.rounds)
     if failed:
-        of = failed + sum(len(one.errors) for one in emulated.rounds[-2:])
+        of = failed + sum(len(one.errors) for one in emulated.rounds)
         found.append(
-            f"{failed} of the last {of} simulations at posterior draws failed: where the simulator fails, there is no "
+            f"{failed} of the {of} simulations at posterior draws failed: where the simulator fails, there is no "
             "posterior mass, and the border is not known well. run.certify() says how much that matters"
         )
     if emulated.output_noise > NOISY:
