@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -15,17 +16,22 @@ from invsamp.solvers.fem.mesh import unit_square
 MESH = unit_square(3)
 RNG = np.random.default_rng(0)
 MATRIX, SDS = RNG.standard_normal((7, 16)), np.array([0.5, 0.6, 0.4, 0.5, 0.7, 0.3, 0.5])
-FIELD = fields.matern(MESH, 0.8, sd=1.2)
+
+
+@cache
+def matern():
+    """The prior; not made on import, as that compiles."""
+    return fields.matern(MESH, 0.8, sd=1.2)
 
 
 def posed(noise=None):
     model = iv.with_jacobian(lambda t: t @ MATRIX.T, lambda t: np.broadcast_to(MATRIX, (len(t), 7, 16)))
-    return iv.Posterior(iv.Prior(u=FIELD), model, np.zeros(7), noise or iv.GaussianNoise(SDS))
+    return iv.Posterior(iv.Prior(u=matern()), model, np.zeros(7), noise or iv.GaussianNoise(SDS))
 
 
 def dense(chosen):
     """Information gain, and the trace of the posterior covariance."""
-    factor = FIELD.at().color(np.eye(16))
+    factor = matern().at().color(np.eye(16))
     covariance, rows = factor.T @ factor, MATRIX[list(chosen)] / SDS[list(chosen), None]
     predicted = np.eye(len(chosen)) + rows @ covariance @ rows.T
     gain = covariance @ rows.T
