@@ -91,6 +91,15 @@ class TangentForwardModel(ForwardModel, Protocol):
 
 
 @runtime_checkable
+class RowByRow(Protocol):
+    """A forward model that solves the rows of a batch one after the other: a row by itself costs no more."""
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class AnticipatingModel(ForwardModel, Protocol):
     """A forward model elsewhere, which need not wait to be asked for a product whose cotangent is known beforehand."""
 

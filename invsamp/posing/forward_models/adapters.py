@@ -141,6 +141,11 @@ class RowFunction:
     function: Callable[[Array], object]
     parameters: tuple[str, ...] | None = None
 
+    @property
+    def row_by_row(self) -> bool:
+        """Always: rows that were solved before one that raises are not solved again."""
+        return True
+
     def __call__(self, theta: Array) -> Array:
         """Stacked results, shape (batch, ...)."""
         # copies: the function may write into its argument, and use the memory of its result again

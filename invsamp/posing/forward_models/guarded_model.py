@@ -18,6 +18,7 @@ from invsamp.protocols import (
     Cotangent,
     FunctionCalls,
     JacobianProduct,
+    RowByRow,
     VectorJacobianProduct,
     function_calls,
     no_derivatives,
@@ -41,7 +42,8 @@ ONE_THETA = (
 class GuardedModel:
     """A model of which one failing row does not take the batch down.
 
-    A call that raises is repeated row by row, and the rows that raise again become NaN. A `ModelError` is raised at
+    A call that raises is repeated row by row, and the rows that raise again become NaN. A model that goes row by row
+    anyway is called so from the start, and no row is solved twice. A `ModelError` is raised at
     once, so is a wrong shape, as `WrongShapeError`. A model may write into the theta that it is given, which is a copy,
     and use the memory of what it returns again.
 
@@ -91,6 +93,7 @@ class GuardedModel:
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
         self._anticipates = isinstance(model, AnticipatingModel)
+        self._row_by_row = isinstance(model, RowByRow) and model.row_by_row
         alone = getattr(getattr(model, "comm", None), "size", 1) == 1
         #: Whether one process can ask it for products of its Jacobian; of a mesh over several ranks all would have to.
         self.has_tangent = alone and (callable(getattr(model, "tangent", None)) or self.has_jacobian)
@@ -101,7 +104,9 @@ class GuardedModel:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """From a pickle; of 0.2.0, which did not keep all of it, too."""
-        vars(self).update({"no_derivatives": None, "error": None, "_worked": set(), "_arranged": None} | state)
+        vars(self).update(
+            {"no_derivatives": None, "error": None, "_worked": set(), "_arranged": None, "_row_by_row": False} | state
+        )
 
     @property
     def message(self) -> str | None:
@@ -242,6 +247,8 @@ class GuardedModel:
     ) -> list[Array]:
         """What ``solve`` gives for these rows: arrays by name and shape of a row. Row by row if that raises."""
         batch = rows.stop - rows.start
+        if batch > 1 and self._row_by_row:
+            return self._each(solve, rows, wanted)
         try:
             found = zip(solve(rows), wanted, strict=True)
             parts = [self._shaped(value, (batch, *shape), name) for value, (name, shape) in found]
@@ -253,6 +260,11 @@ class GuardedModel:
             self._note(error)
             if batch == 1:
                 return [np.full((1, *shape), np.nan) for _, shape in wanted]
+        return self._each(solve, rows, wanted)
+
+    def _each(
+        self, solve: Callable[[slice], Sequence[object]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> list[Array]:
         by_row = [self._guarded(solve, slice(i, i + 1), wanted) for i in range(rows.start, rows.stop)]
         return [np.concatenate(part) for part in zip(*by_row, strict=True)]
 

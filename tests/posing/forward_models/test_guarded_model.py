@@ -105,6 +105,21 @@ def test_rows_that_fail_do_not_take_the_batch_down() -> None:
     assert guard.model.calls == 1
 
 
+def test_no_row_of_a_function_of_one_theta_is_solved_twice() -> None:
+    solved = []
+
+    def function(theta: np.ndarray) -> np.ndarray:
+        solved.append(float(theta[0]))
+        if theta[0] < 0:
+            raise ArithmeticError
+        return theta
+
+    model = GuardedModel(iv.scalar_function(function), 1, "model")
+    theta = np.array([[1.0], [2.0], [-1.0], [3.0]])
+    np.testing.assert_array_equal(model(theta), [[1.0], [2.0], [np.nan], [3.0]])
+    assert solved == theta.ravel().tolist()
+
+
 def test_an_interrupt_is_not_a_failed_solve() -> None:
     class Stopped(Fragile):
         def __call__(self, theta: np.ndarray) -> np.ndarray:
