@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -90,14 +91,12 @@ def search(
         )
     descents.begin(first, count)
     begun = len(descents.all)
-    try:
+    with contextlib.suppress(SpentError):  # the search ends with its budget, and says what it has found by then
         _down(descents)
         for _ in range(2):
             if not _predicted(descents, simulations, prior, rng):
                 break
             _down(descents)
-    except SpentError:
-        pass
     given_up = sum(one.ended in ("", "limit", "high") for one in descents.all[:begun])
     return Search(descents.minima(), begun, given_up), descents
 
