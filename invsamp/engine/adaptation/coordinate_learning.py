@@ -13,7 +13,7 @@ from invsamp.kernels.metric import Metric
 from invsamp.protocols import Array
 from invsamp.transport import fisher_divergence, fit
 from invsamp.transport.fisher_divergence import contributions
-from invsamp.transport.fitting import pulled_back
+from invsamp.transport.fitting import GAUSSIAN, pulled_back
 from invsamp.transport.linear import matched_factor
 
 #: Unknowns that are named as those which contribute most to J, and the share of it below which one is not.
@@ -46,13 +46,15 @@ def learned(
     """A map fitted to draws (steps, chains, d), and the metric in its coordinates; None where linear ones are as good.
 
     The map of ``before`` stays if its J in the window that came after it, ``divergence``, is less than that of a new
-    one on chains that were left out. The metric is that of v times the step scale.
+    one on chains that were left out. Where that J is as low as of Gaussians, nothing is fitted, and what there is stays.
+    The metric is that of v times the step scale.
     """
     positions, gradients = _with_chains(positions), _with_chains(gradients)
-    found = fit(positions, gradients)
-    transport = found.map
-    if before is not None and divergence <= min(found.divergences.values()):
-        transport = before[0]
+    transport = None if before is None else before[0]
+    if divergence > GAUSSIAN:
+        found = fit(positions, gradients)
+        if transport is None or divergence > min(found.divergences.values()):
+            transport = found.map
     if transport is None:
         return None
     z, slopes = pulled_back(transport, positions, gradients)
