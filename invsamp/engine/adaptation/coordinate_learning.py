@@ -46,7 +46,7 @@ def learned(
     """A map fitted to draws (steps, chains, d), and the metric in its coordinates; None where linear ones are as good.
 
     The map of ``before`` stays if its J in the window that came after it, ``divergence``, is less than that of a new
-    one on chains that were left out. Where that J is as low as of Gaussians, nothing is fitted, and what there is stays.
+    one on chains that were left out. Where that J is as low as of a Gaussian, nothing is fitted and the map stays.
     The metric is that of v times the step scale.
     """
     positions, gradients = _with_chains(positions), _with_chains(gradients)
