@@ -106,6 +106,7 @@ class TestTheRun:
         assert evaluations == pytest.approx(sum(counted), abs=40)  # less those at which shapes are looked at
         assert 50 <= run.report["centering"]["theta"]["evaluations"] <= 600
 
+    @pytest.mark.slow
     def test_is_cheaper_than_in_the_wrong_form(self, within) -> None:
         worth = {}
         for centered in (None, False):
