@@ -4,13 +4,19 @@
 
 Errors are in the sampler's coordinates: of means in sds, of sds relative. The truth is a long run with exact gradients.
 A run counts as right if every mean is within 0.1 sd and every sd within 10%. Simulations include the search for modes.
+
+With ``--results FILE`` each seed is written as a line of JSON as soon as it is done, and is not run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _simulator_problems import PROBLEMS, SimulatorProblem
@@ -28,7 +34,7 @@ def truth_of(problem: SimulatorProblem) -> tuple[np.ndarray, np.ndarray]:
     return position.mean(axis=0), position.std(axis=0)
 
 
-def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: int, most: int) -> dict[str, object]:
+def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: int, most: int) -> dict[str, Any]:
     """What one seed gives."""
     posterior, box = problem.simulated(seed)
     began = time.process_time()
@@ -41,14 +47,38 @@ def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: i
     return {
         "seed": seed,
         "simulations": box.rows,
+        "purposes": facts["purposes"],
         "rounds": len(facts["rounds"]),
         "mean": round(float(means), 3),
         "sd": round(float(sds), 3),
         "right": bool(means < MEANS and sds < SDS),
         "stopped": facts["stopped_by_rule"],
-        "warnings": len(run.warnings()),
+        "warnings": list(run.warnings()),
         "seconds": round(seconds, 1),
     }
+
+
+def recorded(file: Path | None, name: str) -> Iterator[dict[str, Any]]:
+    """What is on file of a problem."""
+    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+        entry = json.loads(line)
+        if entry["problem"] == name:
+            yield entry
+
+
+def summary(name: str, found: list[dict[str, Any]], budget: int) -> str:
+    """A line on all seeds of a problem."""
+    made = sorted(entry["simulations"] for entry in found)
+    right = [entry for entry in found if entry["right"]]
+    silent = sum(not entry["right"] and not entry["warnings"] for entry in found)
+    within = sum(entry["simulations"] <= budget for entry in right)
+    purposes = {key: np.median([entry["purposes"].get(key, 0) for entry in found]) for key in found[0]["purposes"]}
+    told = ", ".join(f"{value:.0f} {key}" for key, value in purposes.items())
+    return (
+        f"{name}: {len(right)} of {len(found)} right, {within} of them within {budget} simulations; {made[0]} to "
+        f"{made[-1]} simulations, median {made[len(made) // 2]} ({told}); {silent} wrong without a warning; "
+        f"{np.median([entry['seconds'] / max(entry['rounds'], 1) for entry in found]):.2g} s for each round"
+    )
 
 
 def main() -> None:
@@ -57,23 +87,22 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS)[:3], choices=list(PROBLEMS))
     parser.add_argument("--most", type=float, default=1.5, help="simulations at the most, in budgets")
+    parser.add_argument("--results", type=Path, help="file of all seeds, to which new ones are added")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in arguments.problems:
+        found = list(recorded(arguments.results, name))
+        seeds = range(arguments.first, arguments.first + arguments.seeds)
+        missing = [seed for seed in seeds if all(entry["seed"] != seed for entry in found)]
         problem = PROBLEMS[name]()
-        truth, found = truth_of(problem), []
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
-            found.append(one(problem, truth, seed, int(arguments.most * problem.budget)))
-            print(name, found[-1], flush=True)
-        made = sorted(int(entry["simulations"]) for entry in found)
-        right = sum(bool(entry["right"]) for entry in found)
-        silent = sum(not entry["right"] and not entry["warnings"] for entry in found)
-        within = sum(bool(entry["right"]) and int(entry["simulations"]) <= problem.budget for entry in found)
-        print(
-            f"{name}: {right} of {len(found)} right, {within} of them within {problem.budget} simulations; "
-            f"{made[0]} to {made[-1]} simulations, median {made[len(made) // 2]}; {silent} wrong without a warning",
-            flush=True,
-        )
+        truth = truth_of(problem) if missing else (np.empty(0), np.empty(0))
+        for seed in missing:
+            found.append({"problem": name} | one(problem, truth, seed, int(arguments.most * problem.budget)))
+            print(found[-1], flush=True)
+            if arguments.results is not None:
+                with open(arguments.results, "a") as file:
+                    file.write(json.dumps(found[-1]) + "\n")
+        print(summary(name, found, problem.budget), flush=True)
 
 
 if __name__ == "__main__":

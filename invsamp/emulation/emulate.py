@@ -12,11 +12,11 @@ from invsamp.emulation.emulated_run import EmulatedRun, with_report
 from invsamp.emulation.emulation import emulated
 from invsamp.emulation.final_draws import drawn
 from invsamp.emulation.findings import facts, ignored_inputs, messages, of_draws
-from invsamp.emulation.inputs import inputs_of
-from invsamp.emulation.journal import Journal
 from invsamp.emulation.progress import Bar
-from invsamp.emulation.runs import Simulations
-from invsamp.emulation.simulator import with_runs
+from invsamp.emulation.runs.inputs import inputs_of
+from invsamp.emulation.runs.journal import Journal
+from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.runs.simulator import with_runs
 from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array

@@ -10,11 +10,11 @@ import numpy as np
 from invsamp.arguments import integer
 from invsamp.diagnostics import weights
 from invsamp.emulation.certificate import Certificate, certificate
-from invsamp.emulation.emulated_posterior import EMULATOR, EmulatedModel, EmulatedPosterior
 from invsamp.emulation.emulation import Emulated
+from invsamp.emulation.emulator.emulated_posterior import EMULATOR, EmulatedModel, EmulatedPosterior
 from invsamp.emulation.final_draws import run_of
-from invsamp.emulation.runs import Simulations
-from invsamp.emulation.search_points import energies
+from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.search.search_points import energies
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.emulation.mode_search import Search, search
-from invsamp.emulation.outputs import OutputScale, output_scale
+from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.population import Mode
 from invsamp.emulation.rounds import Fitted, Round, Rounds
-from invsamp.emulation.runs import Simulations, SpentError
+from invsamp.emulation.runs.simulation_runs import Simulations, SpentError
+from invsamp.emulation.search.mode_search import Search, search
 from invsamp.emulation.stopping import unmet
 from invsamp.protocols import Array
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.rounds import UNSURE, Round, effect
-from invsamp.emulation.runs import Simulations
+from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.emulation.stopping import UNKNOWN, held_out
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.run import Run

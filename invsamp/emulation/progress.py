@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from invsamp.emulation.runs import Simulations
+from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.engine.driver.progress_bar import tqdm
 
 _LOG = logging.getLogger("invsamp")

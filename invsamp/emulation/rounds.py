@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.emulated_posterior import EmulatedPosterior, Emulator
-from invsamp.emulation.emulator_fit import fit_emulator
-from invsamp.emulation.gaussian_process import Hyperparameters
-from invsamp.emulation.outputs import OutputScale, output_scale
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior, Emulator
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
+from invsamp.emulation.emulator.gaussian_process import Hyperparameters
+from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.population import CHAINS, Mode, Population, sampled, starts
-from invsamp.emulation.runs import Simulations
-from invsamp.emulation.search_points import energies
+from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.search.search_points import energies
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.emulation.emulated_posterior import EmulatedPosterior
 from invsamp.emulation.emulated_run import EmulatedRun
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
 from invsamp.emulation.findings import of_draws
 from invsamp.errors import WrongShapeError
 

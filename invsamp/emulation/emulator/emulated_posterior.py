@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.emulation.gaussian_process import GaussianProcess
-from invsamp.emulation.inputs import Inputs, given
-from invsamp.emulation.likelihood import EmulatedLikelihood
-from invsamp.emulation.outputs import Components
-from invsamp.emulation.success import SuccessRegion
+from invsamp.emulation.emulator.gaussian_process import GaussianProcess
+from invsamp.emulation.emulator.likelihood import EmulatedLikelihood
+from invsamp.emulation.emulator.outputs import Components
+from invsamp.emulation.emulator.success import SuccessRegion
+from invsamp.emulation.runs.inputs import Inputs, given
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.posterior import Posterior

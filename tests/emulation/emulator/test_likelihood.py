@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.emulation.emulated_posterior import EmulatedPosterior
-from invsamp.emulation.emulator_fit import fit_emulator
-from invsamp.emulation.likelihood import EmulatedLikelihood
-from invsamp.emulation.outputs import output_scale, principal_components
-from invsamp.emulation.runs import Simulations
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
+from invsamp.emulation.emulator.likelihood import EmulatedLikelihood
+from invsamp.emulation.emulator.outputs import output_scale, principal_components
+from invsamp.emulation.runs.simulation_runs import Simulations
 
 M = 5
 

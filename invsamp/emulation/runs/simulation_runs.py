@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.inputs import Inputs, given, inputs_of
-from invsamp.emulation.journal import Journal
+from invsamp.emulation.runs.inputs import Inputs, given, inputs_of
+from invsamp.emulation.runs.journal import Journal
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 

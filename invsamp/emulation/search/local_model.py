@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its optimizers take long to import: not before they are wanted
 
-from invsamp.emulation.inputs import Inputs
-from invsamp.emulation.likelihood import EmulatedLikelihood
-from invsamp.emulation.outputs import Components, OutputScale
+from invsamp.emulation.emulator.likelihood import EmulatedLikelihood
+from invsamp.emulation.emulator.outputs import Components, OutputScale
+from invsamp.emulation.runs.inputs import Inputs
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.posterior import Posterior

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.emulation.descents import Descent, Descents
-from invsamp.emulation.emulated_posterior import EmulatedPosterior
-from invsamp.emulation.emulator_fit import fit_emulator
-from invsamp.emulation.local_model import minimized
-from invsamp.emulation.minima import Minimum
-from invsamp.emulation.outputs import OutputScale
-from invsamp.emulation.runs import Simulations, SpentError
-from invsamp.emulation.search_points import quasi_random
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
+from invsamp.emulation.emulator.outputs import OutputScale
+from invsamp.emulation.runs.simulation_runs import Simulations, SpentError
+from invsamp.emulation.search.descents import Descent, Descents
+from invsamp.emulation.search.local_model import minimized
+from invsamp.emulation.search.minima import Minimum
+from invsamp.emulation.search.search_points import quasi_random
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import invsamp as iv
-from invsamp.emulation.mode_search import search
-from invsamp.emulation.outputs import output_scale
-from invsamp.emulation.runs import Simulations
+from invsamp.emulation.emulator.outputs import output_scale
+from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.search.mode_search import search
 
 
 def searched(target: iv.Posterior, seed: int, points: int = 12) -> tuple[object, int]:

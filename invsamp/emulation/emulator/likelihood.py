@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from invsamp.emulation.outputs import Components
+from invsamp.emulation.emulator.outputs import Components
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.protocols import Array, ExpectedMisfit
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.local_emulator import local_energy
-from invsamp.emulation.local_model import LinearModel, energy_of, laplace, minimized, regressed
-from invsamp.emulation.minima import Minimum, met
-from invsamp.emulation.outputs import OutputScale, output_scale
-from invsamp.emulation.runs import Simulations
-from invsamp.emulation.search_points import energies, spread_of
+from invsamp.emulation.emulator.outputs import OutputScale, output_scale
+from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.search.local_emulator import local_energy
+from invsamp.emulation.search.local_model import LinearModel, energy_of, laplace, minimized, regressed
+from invsamp.emulation.search.minima import Minimum, met
+from invsamp.emulation.search.search_points import energies, spread_of
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 

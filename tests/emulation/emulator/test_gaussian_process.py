@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.emulation.gaussian_process import GaussianProcess, Hyperparameters, _Objective, fit
+from invsamp.emulation.emulator.gaussian_process import GaussianProcess, Hyperparameters, _Objective, fit
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 3))

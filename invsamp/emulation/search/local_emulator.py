@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.emulation.emulated_posterior import EmulatedPosterior
-from invsamp.emulation.emulator_fit import fit_emulator
-from invsamp.emulation.outputs import OutputScale
-from invsamp.emulation.runs import Simulations
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
+from invsamp.emulation.emulator.outputs import OutputScale
+from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.emulated_posterior import Emulator
-from invsamp.emulation.gaussian_process import Hyperparameters, fit
-from invsamp.emulation.outputs import OutputScale, principal_components
-from invsamp.emulation.runs import Simulations
-from invsamp.emulation.success import success_region
+from invsamp.emulation.emulator.emulated_posterior import Emulator
+from invsamp.emulation.emulator.gaussian_process import Hyperparameters, fit
+from invsamp.emulation.emulator.outputs import OutputScale, principal_components
+from invsamp.emulation.emulator.success import success_region
+from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
 
