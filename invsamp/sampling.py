@@ -160,8 +160,6 @@ def sample(
         others = {"warmup": warmup, "start": start, "segment": segment, "comm": comm, "record": record}
         _refuse_for_emulator(others | {"thin": None if thin == 1 else thin, "keep": None if keep is True else keep})
         budget = 200 if evaluations is None else evaluations
-        optional(instance, "executor", executor, Executor, "a concurrent.futures.Executor where simulations are run")
-        assert executor is None or isinstance(executor, Executor)
         return emulate(
             problem,
             budget,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from invsamp.emulation.runs.journal import Journal
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.emulation.runs.simulator import with_runs
 from invsamp.engine.driver.blas_threads import one_thread
+from invsamp.parallel.communicator import alone, world
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 from invsamp.results.partial_results import announce
+from invsamp.simulations.running import executor_of
 from invsamp.simulations.stored_model import StoredModel
 from invsamp.storage.directory import as_path
 
@@ -38,7 +40,7 @@ def emulate(
     chains: int = 4,
     seed: int | None = None,
     directory: str | os.PathLike[str] | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: bool = True,
 ) -> EmulatedRun:
     """Draw from the posterior of an expensive simulator, which needs no derivatives, by some hundred runs of it.
@@ -68,8 +70,9 @@ def emulate(
         A database of all simulations is kept there (`invsamp.simulations`). Called again with the same arguments after
         a kill, the emulation goes on where it stood, and nothing is simulated twice. Simulations that a database holds
         before are learned from, too.
-    executor : concurrent.futures.Executor, optional
-        Runs the simulations of a wave at the same time.
+    executor : optional
+        Runs the simulations of a wave at the same time. Any object with a method ``submit`` or ``map``: an executor of
+        `concurrent.futures` or mpi4py, a Dask client, ``submitit.AutoExecutor``.
     progress : bool
         Whether to show a bar.
 
@@ -84,7 +87,7 @@ def emulate(
         If an argument is wrong; if the posterior was posed by its log likelihood, which has no outputs; if nobody can
         draw from its prior.
     RuntimeError
-        If all simulations of the first wave fail.
+        If all simulations of the first wave fail. If MPI started several processes and there is no executor.
     ModelError
         If the number of outputs changes.
 
@@ -119,7 +122,13 @@ def emulate(
         )
     batch, descents = integer("batch", batch, least=4), integer("descents", descents, least=1)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
-    optional(instance, "executor", executor, Executor, "a concurrent.futures.Executor, or None")
+    executor = executor_of("executor", executor)
+    if executor is None and (comm := world()) is not None:
+        raise RuntimeError(
+            f"emulate drives simulations from one process, got {comm.size} that MPI started. Let the others run "
+            "simulations: mpiexec -n 32 python -m mpi4py.futures script.py, with executor="
+            "mpi4py.futures.MPIPoolExecutor()"
+        )
     seed = optional(integer, "seed", seed, least=0)
     path = None if directory is None else as_path(directory)
     journal = None if path is None else Journal(path)
@@ -134,7 +143,8 @@ def emulate(
             made = emulated(runs, batch, descents, np.random.default_rng(seed), bar.say)
     finally:
         bar.close()
-    run = drawn(made.fitted, draws, chains, seed)
+    with alone():  # MPI's other processes, if there are any, wait for simulations
+        run = drawn(made.fitted, draws, chains, seed)
     told = messages(runs, made) + of_draws(made, run)
     if idle := ignored_inputs(posterior, runs, made):
         told.append(f"the outputs do not depend on {idle}: their posterior is the prior")

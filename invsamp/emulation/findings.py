@@ -9,14 +9,14 @@ import numpy as np
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.rounds import UNSURE, Round, effect
 from invsamp.emulation.runs.simulation_runs import Simulations
-from invsamp.emulation.stopping import UNKNOWN, held_out
+from invsamp.emulation.stopping import held_out
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.run import Run
 
 #: Errors this many times as large as the emulator says are reported.
 OVERCONFIDENT = 4.0
 #: Differences between the draws that are reported and those of the last round, in sds and logs of sds, and so many
-#: standard errors.
+#: standard errors; and what draws of unknown energy may change.
 APART, ERRORS = 0.1, 4.0
 #: Noise of the simulator, as a share of the noise of the data, that is reported.
 NOISY = 0.05
@@ -71,7 +71,8 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
     if emulated.unmet:
         found.append(
             f"the emulation has spent its budget of {simulations.budget} simulations before its stopping rule was met: "
-            f"{'; '.join(emulated.unmet)}. Give it more, simulations={2 * simulations.budget}"
+            f"{'; '.join(emulated.unmet)}. Give it more: simulations={3 * simulations.budget // 2} "
+            "(evaluations= of iv.sample)"
         )
     if search.once:
         found.append(
@@ -113,10 +114,11 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
     posterior, found = emulated.fitted.posterior, []
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     some = position[:: max(1, len(position) // 2000)]
-    if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= UNKNOWN:
+    # the last simulations may have settled what the rule saw, and these draws are fewer: a warning allows for more
+    if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= APART:
         found.append(
             f"draws whose energy the emulator does not know change a mean or an sd by {unsure:.2g}, not at most "
-            f"{UNKNOWN}: the emulation needs more simulations; run.certify() says how much that matters"
+            f"{APART}: the emulation needs more simulations; run.certify() says how much that matters"
         )
     if emulated.rounds:
         last = emulated.rounds[-1]

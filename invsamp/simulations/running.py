@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, as_completed
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,77 @@ from invsamp.errors import ModelError, WrongShapeError
 from invsamp.protocols import Array, FinishedRun, RunsRows
 from invsamp.simulations.rows import not_finite
 
+#: Seconds between two looks at jobs that tell nobody when they are done: at first, and at the longest.
+PATIENCE = 0.01, 2.0
 
-def finished_runs(model: Any, theta: Array, executor: Executor | None = None) -> Iterator[FinishedRun]:
+
+def executor_of(name: str, value: Any) -> Any:
+    """What runs simulations elsewhere: an object with ``submit`` or ``map``; None for none.
+
+    Raises
+    ------
+    ValueError
+        If it has neither.
+    """
+    if value is not None and not any(callable(getattr(value, method, None)) for method in ("submit", "map")):
+        right = (
+            "None, or have a method submit or map, as a concurrent.futures.Executor, a Dask client and a "
+            "submitit.AutoExecutor do"
+        )
+        raise arguments.wrong(name, right, value)
+    return value
+
+
+def finished_runs(model: Any, theta: Array, executor: Any = None) -> Iterator[FinishedRun]:
     """Runs of all rows of theta (batch, p), in the order in which they are finished.
 
     By the executor's workers if there is one, by the model where it runs rows at the same time (`RunsRows`), else here.
     """
-    if executor is not None:
-        futures = {executor.submit(one_run, model, row): index for index, row in enumerate(theta)}
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        for index, run in enumerate(executor.map(partial(one_run, model), list(theta))):
+            yield run._replace(row=index)
+    elif executor is not None:
+        jobs = {index: executor.submit(one_run, model, row) for index, row in enumerate(theta)}
         try:
-            for future in as_completed(futures):
-                yield future.result()._replace(row=futures[future])
+            yield from _finished(jobs)
         finally:
-            for future in futures:
-                future.cancel()
+            for job in jobs.values():
+                if callable(getattr(job, "cancel", None)):
+                    job.cancel()
     elif isinstance(model, RunsRows):
         yield from model.finished(theta)
     else:
         for index, row in enumerate(theta):
             yield one_run(model, row)._replace(row=index)
+
+
+def _finished(jobs: Mapping[int, Any]) -> Iterator[FinishedRun]:
+    """The runs of jobs by row, as soon as each is finished."""
+    if all(isinstance(job, Future) for job in jobs.values()):
+        rows = {job: row for row, job in jobs.items()}
+        for job in as_completed(rows):
+            yield job.result()._replace(row=rows[job])
+        return
+    left = dict(jobs)
+    pause, longest = PATIENCE
+    while left:
+        done = [row for row, job in left.items() if not callable(getattr(job, "done", None)) or job.done()]
+        for row in done:
+            yield _result(left.pop(row))._replace(row=row)
+        if left and not done:
+            time.sleep(pause)
+            pause = min(1.5 * pause, longest)
+
+
+def _result(job: Any) -> FinishedRun:
+    """The run of a cluster's job; a job that was ended, by its time limit for one, is a failed simulation."""
+    try:
+        run: FinishedRun = job.result()
+    except ModelError:
+        raise
+    except Exception as error:
+        return FinishedRun(0, None, f"the job ended without a result: {type(error).__name__}: {error}", float("nan"))
+    return run
 
 
 def one_run(model: Callable[[Array], object], theta: Array) -> FinishedRun:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
-from invsamp.arguments import array, function, instance, optional, text
+from invsamp.arguments import array, function, text
 from invsamp.arguments import names as distinct_names
 from invsamp.protocols import Array, FinishedRun, Plain, RunsRows, no_derivatives
 from invsamp.simulations.claims import claims_of
 from invsamp.simulations.database import SimulationDatabase
 from invsamp.simulations.rows import key_of, number_of
-from invsamp.simulations.running import finished_runs
+from invsamp.simulations.running import executor_of, finished_runs
 
 #: Rows that are claimed at a time.
 BLOCK = 256
@@ -27,7 +26,7 @@ def stored(
     *,
     names: Sequence[str],
     version: str | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
 ) -> StoredModel:
     """The same forward model with a database of its simulations.
 
@@ -45,9 +44,9 @@ def stored(
         Names of the columns of theta.
     version : str, optional
         Label of the model's version; results of another version are not used. Default: ``model.version`` if it has one.
-    executor : concurrent.futures.Executor, optional
-        Runs the rows: a process pool, a Dask client's ``get_executor()``, mpi4py's or submitit's. Default: the model
-        runs them itself.
+    executor : optional
+        Runs the rows. Any object with a method ``submit`` or ``map``: an executor of `concurrent.futures` or mpi4py, a
+        Dask client, ``submitit.AutoExecutor``. Default: the model runs them itself.
 
     Returns
     -------
@@ -83,8 +82,8 @@ def stored(
         )
     own = getattr(model, "version", None)
     label = (own if isinstance(own, str) else "") if version is None else text("version", version)
-    optional(instance, "executor", executor, Executor, "a concurrent.futures.Executor")
-    return StoredModel(model, SimulationDatabase.open(folder, distinct_names("names", names), label), executor)
+    workers = executor_of("executor", executor)
+    return StoredModel(model, SimulationDatabase.open(folder, distinct_names("names", names), label), workers)
 
 
 class StoredModel:
@@ -98,9 +97,7 @@ class StoredModel:
         How many simulations this object has run, those that failed too.
     """
 
-    def __init__(
-        self, model: Callable[[Array], object], database: SimulationDatabase, executor: Executor | None
-    ) -> None:
+    def __init__(self, model: Callable[[Array], object], database: SimulationDatabase, executor: Any) -> None:
         self.model, self.database, self._executor = model, database, executor
         self.simulated = 0
         self._message: str | None = None

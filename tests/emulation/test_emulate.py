@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_an_emulator_that_has_learned_too_little_warns() -> None:
     with pytest.warns(UserWarning, match="before its stopping rule was met"):
         found = iv.emulate(posed(Counted()), 20, 4, seed=1, **DRAWS)
     assert not found.report["emulation"]["stopped_by_rule"]
-    assert any("simulations=40" in message for message in found.warnings())
+    assert any("simulations=30" in message for message in found.warnings())
 
 
 def test_samples_exactly_with_few_simulations(run: EmulatedRun, truth: tuple[np.ndarray, np.ndarray]) -> None:
@@ -236,6 +237,13 @@ def test_a_changing_number_of_outputs_is_an_error() -> None:
 
     with pytest.raises(WrongShapeError, match="must have shape"):
         iv.emulate(posed(changing), 60, seed=1, **DRAWS)
+
+
+def test_several_processes_of_mpi_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the module, which the function of its name hides
+    monkeypatch.setattr(sys.modules["invsamp.emulation.emulate"], "world", lambda: SimpleNamespace(size=2))
+    with pytest.raises(RuntimeError, match=r"one process, got 2 that MPI started.*MPIPoolExecutor"):
+        iv.emulate(posed(Counted()), 60, seed=1, **DRAWS)
 
 
 def test_where_all_fails_the_simulators_words_are_passed_on() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ class Spread(Outputs):
     executor : concurrent.futures.Executor
     """
 
-    def __init__(self, model: Callable[[Array], object], executor: Executor) -> None:
+    def __init__(self, model: Callable[[Array], object], executor: Any) -> None:
         super().__init__(model)
         self._executor = executor
         self.message: str | None = None
@@ -70,7 +69,7 @@ class Spread(Outputs):
         return np.array([found.get(row, none) for row in range(len(theta))])
 
 
-def with_runs(posterior: Posterior, directory: Path | None, executor: Executor | None) -> Posterior:
+def with_runs(posterior: Posterior, directory: Path | None, executor: Any) -> Posterior:
     """The posterior of the finest model, whose runs go to a database in the directory, and to an executor."""
     name = posterior.fidelities[-1]
     model: Any = posterior.forward[name]
