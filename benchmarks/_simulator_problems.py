@@ -34,17 +34,20 @@ class BlackBox:
 
 @dataclass(frozen=True)
 class SimulatorProblem:
-    """A posterior with exact gradients, the budget of simulations, and the noise of the simulator."""
+    """A posterior with exact gradients, the budget of simulations, the simulator's noise, and a cheap fidelity."""
 
     posterior: iv.Posterior
     budget: int
     noise: float = 0.0
+    trend: str | None = None
 
     def simulated(self, seed: int) -> tuple[iv.Posterior, BlackBox]:
         """The posterior of the black box, and the box."""
         name = self.posterior.fidelities[-1]
         box = BlackBox(self.posterior.forward[name], self.noise, seed)
-        return self.posterior.alone(name).with_forward({name: box}), box
+        if self.trend is None:
+            return self.posterior.alone(name).with_forward({name: box}), box
+        return self.posterior.with_forward({self.trend: BlackBox(self.posterior.forward[self.trend]), name: box}), box
 
 
 def hares() -> SimulatorProblem:
@@ -52,15 +55,22 @@ def hares() -> SimulatorProblem:
     return SimulatorProblem(hare_lynx().alone("fine"), 200)
 
 
-def conducting(unknowns: int, budget: int) -> SimulatorProblem:
-    """The conductivity of a plate by modes of a random field."""
+def conducting(unknowns: int, budget: int, coarse: int | None = None) -> SimulatorProblem:
+    """The conductivity of a plate by modes of a random field; the cheap simulator has so many cells along a side."""
     field = karhunen_loeve(conductivity.COVARIANCE, *square_rule(20), count=unknowns)
-    equation = PoissonEquation(16, LogField(Modes("z", field)), source=0.0, boundary=conductivity.BOUNDARY)
-    model = equation.observe(conductivity.SENSORS)
+
+    def on(cells: int) -> Any:
+        equation = PoissonEquation(cells, LogField(Modes("z", field)), source=0.0, boundary=conductivity.BOUNDARY)
+        return equation.observe(conductivity.SENSORS)
+
+    model = on(16)
     truth = np.random.default_rng(4).standard_normal(unknowns)
     data = model(truth[None])[0] + 0.02 * np.random.default_rng(5).standard_normal(25)
     prior = iv.Prior(z=iv.Normal(0, 1, shape=unknowns))
-    return SimulatorProblem(iv.Posterior(prior, model, data, iv.GaussianNoise(0.02)), budget)
+    if coarse is None:
+        return SimulatorProblem(iv.Posterior(prior, model, data, iv.GaussianNoise(0.02)), budget)
+    levels = {"coarse": on(coarse), "fine": model}
+    return SimulatorProblem(iv.Posterior(prior, levels, data, iv.GaussianNoise(0.02)), budget, trend="coarse")
 
 
 def source() -> SimulatorProblem:
@@ -111,4 +121,5 @@ PROBLEMS: dict[str, Callable[[], SimulatorProblem]] = {
     "conductivity, 8": lambda: conducting(8, 90),
     "hare-lynx": hares,
     "conductivity, 12": lambda: conducting(12, 160),
+    "conductivity, 8, 4 cells as trend": lambda: conducting(8, 90, 4),
 }

@@ -29,7 +29,8 @@ MEANS, SDS = 0.1, 0.1
 
 def truth_of(problem: SimulatorProblem) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of the positions of 8,000 draws."""
-    run = iv.sample(problem.posterior, draws=2000, seed=1, progress=False)
+    finest = problem.posterior.alone(problem.posterior.fidelities[-1])
+    run = iv.sample(finest, draws=2000, seed=1, progress=False)
     position = problem.posterior.to_position(run.theta.reshape(-1, problem.posterior.dimension))
     return position.mean(axis=0), position.std(axis=0)
 
@@ -38,7 +39,7 @@ def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: i
     """What one seed gives."""
     posterior, box = problem.simulated(seed)
     began = time.process_time()
-    run = iv.emulate(posterior, most, seed=seed, progress=False)
+    run = iv.emulate(posterior, most, trend=problem.trend, seed=seed, progress=False)
     seconds = time.process_time() - began
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     means = np.abs((position.mean(axis=0) - truth[0]) / truth[1]).max()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from invsamp.arguments import boolean, instance, integer, optional
+from invsamp.arguments import boolean, instance, integer, optional, wrong
 from invsamp.emulation.emulated_run import EmulatedRun, with_report
-from invsamp.emulation.emulation import emulated
+from invsamp.emulation.emulation import Emulated, emulated
 from invsamp.emulation.final_draws import drawn
 from invsamp.emulation.findings import facts, ignored_inputs, messages, of_draws
 from invsamp.emulation.progress import Bar
@@ -20,14 +21,16 @@ from invsamp.emulation.runs.simulator import with_runs
 from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.parallel.communicator import alone, world
 from invsamp.posing.posterior.posterior import Posterior
-from invsamp.protocols import Array
+from invsamp.protocols import Array, Plain
 from invsamp.results.partial_results import announce
 from invsamp.simulations.running import executor_of
 from invsamp.simulations.stored_model import StoredModel
 from invsamp.storage.directory import as_path
 
-#: Simulations for each input, at the least.
-LEAST = 4
+#: What a cheap simulator was run for, and what came of it.
+Cheap = tuple[Simulations, Emulated]
+#: Simulations for each input, at the least; of the cheap simulator for each of the expensive one, at the most.
+LEAST, CHEAP = 4, 10
 
 
 def emulate(
@@ -35,6 +38,7 @@ def emulate(
     simulations: int = 200,
     batch: int = 8,
     *,
+    trend: str | None = None,
     descents: int = 8,
     draws: int = 1000,
     chains: int = 4,
@@ -55,11 +59,15 @@ def emulate(
     Parameters
     ----------
     posterior : Posterior
-        Its finest model is emulated. Other fidelities are left alone.
+        Its finest model is emulated.
     simulations : int
         Budget: at least four for each unknown input.
     batch : int
         Simulations at the same time, at least 4.
+    trend : str, optional
+        A cheaper fidelity. Its outputs are emulated first, from at most ten times as many simulations, and the emulator
+        of the finest model learns by how much these differ from them (Kennedy and O'Hagan 2000, Biometrika 87, 1-13).
+        It has to take the same parameters.
     descents : int
         Local optimizations. More find modes of smaller basins.
     draws, chains : int
@@ -136,13 +144,12 @@ def emulate(
         seed = int(np.random.SeedSequence().generate_state(1)[0])
         if journal is not None and journal.begun:
             seed = int(journal.settings({})["seed"])
-    runs = _simulations(with_runs(posterior, path, executor), budget, journal, (seed, batch, descents))
-    bar = Bar(runs, batch, progress)
-    try:
-        with one_thread():
-            made = emulated(runs, batch, descents, np.random.default_rng(seed), bar.say)
-    finally:
-        bar.close()
+    settings = {"seed": seed, "batch": batch, "descents": descents, "trend": trend}
+    cheap = None
+    if trend is not None:
+        cheap = _below(_coarser(posterior, trend), CHEAP * budget, path, executor, settings, progress)
+    runs = _simulations(with_runs(posterior, path, executor), budget, journal, settings)
+    made = _emulated(runs, settings, progress, cheap)
     with alone():  # MPI's other processes, if there are any, wait for simulations
         run = drawn(made.fitted, draws, chains, seed)
     told = messages(runs, made) + of_draws(made, run)
@@ -153,14 +160,48 @@ def emulate(
     return found
 
 
-def _simulations(
-    posterior: Posterior, budget: int, journal: Journal | None, settings: tuple[int, int, int]
-) -> Simulations:
+def _coarser(posterior: Posterior, trend: object) -> Posterior:
+    """The posterior of the cheap simulator alone."""
+    others = list(posterior.fidelities[:-1])
+    if trend not in others:
+        right = f"one of {others}" if others else "None, as the posterior has a single fidelity"
+        raise wrong("trend", right, trend)
+    name = str(trend)
+    takes, finest = posterior.unknown_names(name), posterior.unknown_names(posterior.fidelities[-1])
+    if takes != finest:
+        raise ValueError(f"trend must take the parameters of the finest model, {finest}, got {name!r} with {takes}")
+    return posterior.alone(name)
+
+
+def _below(
+    posterior: Posterior, budget: int, path: Path | None, executor: Any, settings: Plain, progress: bool
+) -> Cheap:
+    """The emulation of a cheap simulator."""
+    own = None if path is None else path / "trend"
+    journal = None if own is None else Journal(own)
+    runs = _simulations(with_runs(posterior, own, executor), budget, journal, settings)
+    return runs, _emulated(runs, settings, progress, None)
+
+
+def _emulated(
+    runs: Simulations, settings: Plain, progress: bool, cheap: tuple[Simulations, Emulated] | None
+) -> Emulated:
+    """An emulation with its bar."""
+    batch, descents = settings["batch"], settings["descents"]
+    bar = Bar(runs, batch, progress)
+    try:
+        with one_thread():
+            return emulated(runs, batch, descents, np.random.default_rng(settings["seed"]), bar.say, cheap)
+    finally:
+        bar.close()
+
+
+def _simulations(posterior: Posterior, budget: int, journal: Journal | None, settings: Plain) -> Simulations:
     """The simulations to come, with those that a database held when the emulation began."""
     model = posterior.forward[posterior.fidelities[-1]]
     known = _known(posterior, model) if isinstance(model, StoredModel) else None
     if journal is not None:
-        wanted = dict(zip(("seed", "batch", "descents"), settings, strict=True))
+        wanted = dict(settings)
         if not journal.begun:
             wanted["earlier"] = 0 if known is None else len(known[0])
         count = journal.settings(wanted)["earlier"]

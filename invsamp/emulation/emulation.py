@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.emulation.emulator.outputs import OutputScale, output_scale
+from invsamp.emulation.emulator.trend import Trend
 from invsamp.emulation.population import Mode
 from invsamp.emulation.rounds import Fitted, Round, Rounds
 from invsamp.emulation.runs.simulation_runs import Simulations, SpentError
@@ -55,15 +56,23 @@ def emulated(
     descents: int,
     rng: np.random.Generator,
     report: Callable[[str], None] = lambda line: None,
+    cheap: tuple[Simulations, Emulated] | None = None,
 ) -> Emulated:
-    """Search for modes, then rounds until the stopping rule is met or the budget is spent."""
+    """Search for modes, then rounds until the stopping rule is met or the budget is spent.
+
+    A cheap simulator, with what came of it, is the trend, and its minima are the first points.
+    """
     began = time.monotonic()
     posterior = simulations.posterior
     prior = posterior.sample_start(rng, PRIOR_DRAWS)
     scale = output_scale(simulations.noise, posterior.to_theta(prior), rng)
     inputs = simulations.inputs.coordinates.dimension
     points = max(min(2 * batch, 4 * inputs + 4), 2 * inputs, descents)
-    found, _ = search(simulations, scale, prior, points, descents, rng)
+    known = None
+    if cheap is not None:
+        simulations.trend = Trend(cheap[0], cheap[1].fitted.emulator)
+        known = np.array([one.position for one in cheap[1].search.weighty])
+    found, _ = search(simulations, scale, prior, points, descents, rng, known)
     report(f"{len(found.weighty)} mode(s) after {simulations.made} simulations")
     modes = [Mode(one.position, one.covariance) for one in found.weighty]
     noise = _noise(simulations, scale, found.minima[0].position)

@@ -220,6 +220,7 @@ def test_sample_refuses_what_an_emulator_does_not_take() -> None:
         ({"batch": 3}, "batch must be"),
         ({"descents": 0}, "descents must be"),
         ({"executor": 4}, "executor must be"),
+        ({"trend": "coarse"}, "trend must be None, as the posterior has a single fidelity, got 'coarse'"),
         ({"posterior": iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), log_likelihood=lambda t: -(t[:, 0] ** 2))}, "forward"),
     ],
 )
@@ -237,6 +238,20 @@ def test_a_changing_number_of_outputs_is_an_error() -> None:
 
     with pytest.raises(WrongShapeError, match="must have shape"):
         iv.emulate(posed(changing), 60, seed=1, **DRAWS)
+
+
+def test_a_cheap_simulator_is_the_trend(truth: tuple[np.ndarray, np.ndarray], run: EmulatedRun) -> None:
+    """It has twice the outputs, of a slightly shifted theta: the difference is nearly linear."""
+    cheap, model = Counted(), Counted()
+    target = posed({"coarse": lambda theta: 2.0 * cheap(theta + 0.05), "fine": model})
+    found = quiet(target, 90, trend="coarse", seed=1)
+    assert found.report["emulation"]["stopped_by_rule"]
+    assert len(model.rows) < run.report["emulation"]["simulations"]
+    assert len(cheap.rows) > len(model.rows)
+    theta = found.theta.reshape(-1, 3)
+    mean, sd = truth
+    assert np.abs((theta.mean(axis=0) - mean) / sd).max() < 4.5 / np.sqrt(500) + 0.1
+    assert np.abs(theta.std(axis=0) / sd - 1.0).max() < 4.5 / np.sqrt(1000) + 0.05
 
 
 def test_several_processes_of_mpi_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,8 @@ class Emulator:
         Variances of the components' errors where the process has variance 1.
     success : SuccessRegion
         Where the simulator does not fail.
+    trend : Emulator, optional
+        Of a cheap simulator. Its components follow those of the process, which emulates what it lacks.
     """
 
     inputs: Inputs
@@ -46,6 +48,7 @@ class Emulator:
     process: GaussianProcess
     scales: Array
     success: SuccessRegion
+    trend: Emulator | None = None
 
     def standardized(self, coordinates: Array) -> Array:
         """Standardized inputs (n, p) of coordinates."""
@@ -54,15 +57,29 @@ class Emulator:
     def packed(self, natural: Array) -> tuple[Array, VectorJacobianProduct]:
         """Columns as `EmulatedLikelihood` takes them, at natural values (n, p), and what pulls slopes back."""
         coordinates = self.inputs.encode(natural)
+        columns, by_coordinates = self.columns(coordinates)
+
+        def pull_back(cotangent: Array) -> Array:
+            return np.asarray(by_coordinates(cotangent) * self.inputs.slopes(coordinates))
+
+        return columns, pull_back
+
+    def columns(self, coordinates: Array) -> tuple[Array, VectorJacobianProduct]:
+        """The same at coordinates (n, p)."""
         x = self.standardized(coordinates)
         predicted = self.process.predict(x)
         log_success, by_x = self.success.log_probability(x)
+        own = predicted.mean.shape[1]
+        below, by_below = (np.empty((len(x), 2)), None) if self.trend is None else self.trend.columns(coordinates)
 
         def pull_back(cotangent: Array) -> Array:
-            slope = predicted.pull_back(cotangent[:, :-2], cotangent[:, -2]) + cotangent[:, [-1]] * by_x
-            return np.asarray((slope @ self.whitening) * self.inputs.slopes(coordinates))
+            slope = predicted.pull_back(cotangent[:, :own], cotangent[:, -2]) + cotangent[:, [-1]] * by_x
+            slope = slope @ self.whitening
+            if by_below is None:
+                return np.asarray(slope)
+            return slope + by_below(np.column_stack([cotangent[:, own:-2], np.zeros((len(slope), 2))]))
 
-        return np.column_stack([predicted.mean, predicted.variance, log_success]), pull_back
+        return np.column_stack([predicted.mean, below[:, :-2], predicted.variance, log_success]), pull_back
 
 
 class EmulatedModel:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,7 +41,13 @@ def fit_emulator(
     good = simulations.succeeded
     chosen = good & near
     x = (simulations.coordinates - center) @ whitening.T
-    components, values = principal_components(scale.encode(simulations.outputs[chosen]), scale)
+    eta = scale.encode(simulations.outputs[chosen])
+    trend = None if simulations.trend is None else simulations.trend.emulator
+    below = None
+    if trend is not None:
+        below = _scaled(trend, scale, simulations.coordinates[chosen], eta)
+        eta = eta - below.outputs
+    components, values = principal_components(eta, scale)
     process = fit(x[chosen], values, start, iterations)
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
@@ -46,4 +55,26 @@ def fit_emulator(
     inflation = max(1.0, float(weight @ squared))
     region = success_region(x[near], good[near])
     scales = process.scales * inflation
-    return Emulator(simulations.inputs, center, whitening, components, process, scales, region)
+    if below is not None:  # any fixed function serves as a trend: it has no error of its own
+        rows = np.concatenate([components.rows, below.rows])
+        components = replace(components, mean=components.mean + below.mean, rows=rows)
+        scales = np.concatenate([scales, np.zeros(len(below.rows))])
+    return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
+
+
+class _Below(NamedTuple):
+    """A trend in the units of the emulator, times the factor that fits the outputs best."""
+
+    mean: Array
+    rows: Array
+    outputs: Array
+
+
+def _scaled(trend: Emulator, scale: OutputScale, coordinates: Array, eta: Array) -> _Below:
+    """The trend times one factor, as of Kennedy and O'Hagan (2000), Biometrika 87, eq. (2)."""
+    units = trend.components.scale.scale / scale.scale
+    mean, rows = trend.components.mean * units, trend.components.rows * units
+    outputs = mean + trend.columns(coordinates)[0][:, :-2] @ rows
+    away = outputs - outputs.mean(axis=0)
+    factor = float(np.vdot(away, eta) / max(np.vdot(away, away), 1e-12))
+    return _Below(factor * mean, factor * rows, factor * outputs)

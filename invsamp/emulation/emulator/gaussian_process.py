@@ -23,6 +23,8 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from invsamp.protocols import Array
 
+#: Least variance of an output: one that never changes has none.
+TINY = 1e-12
 #: Least variance of the noise of an output, as a share of the output's own; with less, variances lose their digits.
 LEAST_NOISE = 1e-7
 #: Means and sds of the hyperparameters' priors: logs of the weights of the trends and of the rest, and of the lengths.
@@ -90,7 +92,7 @@ class GaussianProcess:
     @cached_property
     def scales(self) -> Array:
         """Variances of the outputs (k,)."""
-        return np.asarray(np.einsum("nk,nk->k", self.outputs, self._weights) / len(self.inputs))
+        return np.asarray(np.einsum("nk,nk->k", self.outputs, self._weights) / len(self.inputs) + TINY)
 
     def leave_one_out(self) -> tuple[Array, Array]:
         """Errors (n, k) of the prediction of each point by all others, and the factors (n,) of their variances.
@@ -176,7 +178,7 @@ class _Objective:
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(row)
         inverse, weights = cho_solve(factor, np.eye(n)), cho_solve(factor, self._outputs)
-        misfit = np.einsum("nk,nk->k", self._outputs, weights) + 1e-12
+        misfit = np.einsum("nk,nk->k", self._outputs, weights) + TINY
         log_determinant = 2.0 * np.log(np.diag(factor[0])).sum()
         value = 0.5 * self._counted.sum() * log_determinant + 0.5 * n * (self._counted * np.log(misfit / n)).sum()
         by_covariance = 0.5 * self._counted.sum() * inverse - 0.5 * n * (weights * (self._counted / misfit)) @ weights.T

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,11 @@ class Simulations:
         What each was for.
     seconds : float
         Of all waves.
+    trend : Trend, optional
+        A cheap simulator, which runs wherever this one does; the difference is emulated.
     """
+
+    trend: Any = None
 
     def __init__(
         self,
@@ -104,6 +109,8 @@ class Simulations:
         self.seconds += time.monotonic() - began
         self.waves += 1
         self._keep(natural, outputs, purpose)
+        if self.trend is not None:
+            self.trend.learn(position)
         self.watch(self)
         return self.outputs[len(self.outputs) - len(position) :]
 

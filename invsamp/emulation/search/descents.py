@@ -187,7 +187,9 @@ class Descents:
         above = path.energy - path.energy[-1]
         if (emulated.misfit_errors(path.position) > 0.5 + SURE * above).any():
             return None
-        minima = [Minimum(one.position, one.energy, one.covariance, 1, True) for one in known]
+        minima = [
+            Minimum(one.position, one.energy, one.covariance, 1, True) for one in known if one.covariance is not None
+        ]
         return end if any(met(end, one, ~self.of_noise) for one in minima) else None
 
     def _regression(self, descent: Descent) -> PosteriorPotential:
@@ -207,7 +209,7 @@ class Descents:
         if descent.ended:
             return None
         potential = self._regression(descent)  # which also finds what is known least
-        if len(descent.history) > REGRESSIONS:
+        if len(descent.history) > REGRESSIONS or self._runs.trend is not None:
             potential = local_energy(self._runs, self.scale, descent.coordinates, self.input_spread)
         half = np.where(self.of_noise, 3.0, descent.radius) * self.spread
         lower, upper = self._within(descent.position, half)

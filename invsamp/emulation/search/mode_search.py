@@ -62,6 +62,7 @@ def search(
     points: int,
     count: int,
     rng: np.random.Generator,
+    known: Array | None = None,
 ) -> tuple[Search, Descents]:
     """Minima of the energy.
 
@@ -74,6 +75,8 @@ def search(
     points, count : int
         Quasi-random points of the prior, and descents from the best of them.
     rng : Generator
+    known : ndarray, shape (k, dimension), optional
+        Further points to begin at: minima of a cheap simulator.
 
     Raises
     ------
@@ -81,7 +84,8 @@ def search(
         If no simulation of the points succeeds.
     """
     descents = Descents(simulations, scale, prior, rng)
-    first = descents.start(quasi_random(simulations.posterior, prior, points, rng), "prior")
+    begun_at = quasi_random(simulations.posterior, prior, points, rng)
+    first = descents.start(begun_at if known is None else np.concatenate([known, begun_at]), "prior")
     if not np.isfinite(first[:, -1]).any():
         said = simulations.model.message
         raise RuntimeError(
