@@ -153,7 +153,7 @@ def emulate(
     with alone():  # MPI's other processes, if there are any, wait for simulations
         run = drawn(made.fitted, draws, chains, seed)
     told = messages(runs, made) + of_draws(made, run)
-    if idle := ignored_inputs(posterior, runs, made):
+    if idle := ignored_inputs(runs, made):
         told.append(f"the outputs do not depend on {idle}: their posterior is the prior")
     found = EmulatedRun(with_report(run, facts(runs, made), told), runs, made)
     announce(found, stacklevel=2)

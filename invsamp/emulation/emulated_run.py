@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.arguments import integer
+from invsamp.arguments import integer, optional
+from invsamp.arguments import names as distinct_names
 from invsamp.diagnostics import weights
 from invsamp.emulation.certificate import Certificate, certificate
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.emulator.emulated_posterior import EMULATOR, EmulatedModel, EmulatedPosterior
 from invsamp.emulation.final_draws import run_of
-from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.runs.simulation_runs import Simulations, input_labels
 from invsamp.emulation.search.search_points import energies
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.posing.posterior.posterior import Posterior
@@ -62,12 +64,12 @@ class EmulatedRun(Run):
 
     @property
     def simulations(self) -> pd.DataFrame:
-        """All simulations in their order: purpose, inputs, and whether they succeeded."""
+        """All simulations in their order: purpose, inputs by name, and whether they succeeded."""
         import pandas as pd
 
         runs = self._simulations
         natural = runs.inputs.coordinates.to_theta(runs.coordinates)
-        table = pd.DataFrame(natural, columns=[f"input[{k}]" for k in range(natural.shape[1])])
+        table = pd.DataFrame(natural, columns=input_labels(runs))
         table.insert(0, "purpose", runs.purposes)
         table["succeeded"] = runs.succeeded
         return table
@@ -140,6 +142,27 @@ class EmulatedRun(Run):
         start = self.posterior.to_position(theta[rng.integers(len(theta), size=chains)])
         plan = Plan(draws, max(WARMUP_STEPS, 2 * every), every, chains, seed, check_gradient=False)
         return run_of(self.levels, surrogate_exchange(exchange_interval=every), plan, start)
+
+    def plot_error_sd(self, names: Sequence[str] | None = None) -> Any:
+        """The emulator's sd of the misfit over pairs of parameters, and where simulations were.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Columns of ``run.labels``, one to six of them; by default the first six.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ValueError
+            If a name is not a label of the run, or there are more than six.
+        """
+        from invsamp.plots.emulation import plot_error_sd
+
+        return plot_error_sd(self, optional(distinct_names, "names", names))
 
     def plot_emulation(self) -> Any:
         """Simulations by purpose; errors and posterior by round; the emulator's sd over two parameters.

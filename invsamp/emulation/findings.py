@@ -8,9 +8,8 @@ import numpy as np
 
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.rounds import UNSURE, Round, effect
-from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.runs.simulation_runs import Simulations, input_labels
 from invsamp.emulation.stopping import held_out
-from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.run import Run
 
 #: Errors this many times as large as the emulator says are reported.
@@ -133,24 +132,17 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
     return found
 
 
-def ignored_inputs(posterior: Posterior, simulations: Simulations, emulated: Emulated) -> list[str]:
+def ignored_inputs(simulations: Simulations, emulated: Emulated) -> list[str]:
     """Names of inputs that change no output, as far as simulations say."""
     emulator = emulated.fitted.emulator
     base = emulator.center
     spread = np.sqrt(np.diag(np.linalg.inv(emulator.whitening.T @ emulator.whitening)))
     labels = []
-    names = [label for name in simulations.inputs.names for label in _labels(posterior, name)]
-    at = emulator.process.predict(emulator.standardized(base[None])).mean[0]
+    names = input_labels(simulations)
+    at = emulator.columns(base[None])[0][:, :-2]
     for k, label in enumerate(names):
         moved = np.tile(base, (2, 1))
         moved[:, k] += [-spread[k], spread[k]]
-        if np.abs(emulator.process.predict(emulator.standardized(moved)).mean - at).max() < IGNORED:
+        if np.abs(emulator.columns(moved)[0][:, :-2] - at).max() < IGNORED:
             labels.append(label)
     return labels
-
-
-def _labels(posterior: Posterior, name: str) -> list[str]:
-    from invsamp.posing.expressions.variable_names import labels
-
-    shapes = posterior.input_shapes()
-    return list(labels({name: shapes[name]}))

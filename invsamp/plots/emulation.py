@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from invsamp.arguments import wrong
 from invsamp.plots.canvas import new_figure
 from invsamp.plots.figure import COLD, GRID, HOT, INK, clean, title
 from invsamp.protocols import Array
 
 #: Parameters whose means by round are drawn, and that the last panel has a choice of.
 _MOST = 8
+#: Parameters over whose pairs the emulator's sd is drawn.
+_PAIRS = 6
 
 
 class EmulatedRun(Protocol):
@@ -30,6 +36,10 @@ class EmulatedRun(Protocol):
     @property
     def theta(self) -> Array:
         """Draws (chains, draws, d)."""
+
+    @property
+    def simulations(self) -> Any:
+        """A data frame with a column for each input."""
 
     def error_sd(self) -> Array:
         """Sd of the emulator's error in the misfit at each draw, (chains, draws)."""
@@ -63,6 +73,62 @@ def plot_emulation(run: EmulatedRun) -> Figure:
         for unused in (panels[0, 1], panels[1, 0]):
             unused.set_visible(False)
     _where(figure, panels[1, 1], run)
+    return figure
+
+
+def plot_error_sd(run: EmulatedRun, names: Sequence[str] | None = None) -> Figure:
+    """The emulator's sd of the misfit over pairs of parameters, and where simulations were.
+
+    Parameters
+    ----------
+    run : EmulatedRun
+        Of `invsamp.emulate`.
+    names : sequence of str, optional
+        Columns of ``run.labels``, two to six of them; by default the first six.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If a name is not a label of the run, or there are more than six.
+    """
+    chosen = run.labels[:_PAIRS] if names is None else list(names)
+    if wrong_ones := [name for name in chosen if name not in run.labels]:
+        raise wrong("names", f"among {run.labels}", wrong_ones[0])
+    if not 1 <= len(chosen) <= _PAIRS:
+        raise wrong("names", f"one to {_PAIRS} labels", chosen)
+    theta, sd = run.theta.reshape(-1, run.theta.shape[2]), run.error_sd().ravel()
+    made, count = run.simulations, len(chosen)
+    sides = max(count - 1, 1)
+    figure = new_figure(2.6 * sides + 1.4, 2.4 * sides + 0.6)
+    panels = figure.subplots(sides, sides, squeeze=False)
+    for unused in panels[np.triu_indices(sides, 1)]:
+        unused.set_visible(False)
+    color = Normalize(0.0, max(float(np.quantile(sd, 0.99)), 1e-6))
+    for down in range(sides):
+        for across in range(down + 1):
+            axes, first, second = panels[down, across], chosen[across], chosen[min(down + 1, count - 1)]
+            x, y = (theta[:, run.labels.index(name)] for name in (first, second))
+            axes.hexbin(x, y, C=sd, reduce_C_function=np.mean, gridsize=28, cmap="viridis", norm=color, lw=0.1)
+            if first in made and second in made:
+                good = made["succeeded"].to_numpy()
+                axes.plot(made[first][good], made[second][good], ".", color=INK, ms=3, alpha=0.7)
+                axes.plot(made[first][~good], made[second][~good], "x", color=HOT, ms=4)
+            low, high = np.quantile(np.column_stack([x, y]), (0.001, 0.999), axis=0)
+            pad = 0.15 * (high - low)
+            axes.set(xlim=(low[0] - pad[0], high[0] + pad[0]), ylim=(low[1] - pad[1], high[1] + pad[1]))
+            clean(axes)
+            if down == sides - 1:
+                axes.set_xlabel(first)
+            if across == 0:
+                axes.set_ylabel(second)
+    shown = ScalarMappable(color, "viridis")
+    figure.colorbar(
+        shown, ax=panels.ravel().tolist(), label="emulator's sd of the misfit; dots: simulations", shrink=0.8
+    )
     return figure
 
 

@@ -545,6 +545,7 @@ def runs_calls() -> dict[str, Call]:
         ),
         "emulation.EmulatedRun.error_sd": Call(emulated.error_sd),
         "emulation.EmulatedRun.plot_emulation": Call(emulated.plot_emulation),
+        "emulation.EmulatedRun.plot_error_sd": Call(emulated.plot_error_sd),
         "calibrate": Call(
             iv.calibrate,
             {

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from invsamp.emulation.runs.inputs import Inputs, given, inputs_of
 from invsamp.emulation.runs.journal import Journal
+from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 
@@ -119,3 +120,9 @@ class Simulations:
         self.coordinates = np.concatenate([self.coordinates, self.inputs.encode(natural)])
         self.outputs = np.concatenate([self.outputs, outputs])
         self.purposes += [purpose] * len(natural)
+
+
+def input_labels(simulations: Simulations) -> list[str]:
+    """Names of the columns of the inputs."""
+    shapes = simulations.posterior.input_shapes()
+    return list(labels({name: shapes[name] for name in simulations.inputs.names}))
