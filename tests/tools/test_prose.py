@@ -68,5 +68,16 @@ def function(x):
     assert any(text.words == "x must be what the law says, got `X`" for text in texts)
 
 
-def test_the_present_text_breaks_no_rule_without_an_exemption():
-    assert [str(one) for one in prose.forbidden(prose.findings(prose.files()), prose.exempt())] == []
+def test_exemptions_are_for_single_files_and_rules(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(LONG)
+    found = {"page.md": prose.check("page.md", prose.read(page), prose.replaced_words())}
+    assert [one.rule for one in prose.forbidden(found, {})] == ["long"]
+    assert [one.rule for one in prose.forbidden(found, {"page.md": {"word"}, "other.md": {"long"}})] == ["long"]
+    assert prose.forbidden(found, {"page.md": {"long"}}) == []
+
+
+def test_every_file_of_documents_and_sources_is_read():
+    names = {path.relative_to(prose.ROOT).as_posix() for path in prose.files()}
+    assert {"README.md", "docs/index.md", "invsamp/sampling.py", "solvers/ode/__init__.py"} <= names
+    assert not any(name.startswith("invsamp/solvers") for name in names)  # a link to what is read already
