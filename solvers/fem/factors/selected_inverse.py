@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.triangular import SymmetricFactors
+from invsamp.solvers.fem.factors.triangular import SymmetricFactors
 
 
 def inverse_diagonal(factors: SymmetricFactors) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from invsamp.solvers.fem.factors.recurrence import Recurrence
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.recurrence import Recurrence
 from invsamp.solvers.fem.space import Space
 
 SPACE = Space(unit_square(4))

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sparse
 
 from invsamp.solvers.fem import space as fem_space
+from invsamp.solvers.fem.factors.multifrontal import Multifrontal
+from invsamp.solvers.fem.factors.nested_dissection import fronts
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.multifrontal import Multifrontal
-from invsamp.solvers.fem.nested_dissection import fronts
 from invsamp.solvers.fem.space import Space
 
 

@@ -19,8 +19,8 @@ from numba import njit
 from scipy.sparse.linalg import splu
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.factors.triangular import SymmetricFactors
 from invsamp.solvers.fem.matrices import Places
-from invsamp.solvers.fem.triangular import SymmetricFactors
 from invsamp.solvers.foreign import Sparse
 
 #: A pivot that is left with less of its diagonal entry is rounding: the matrix is singular.

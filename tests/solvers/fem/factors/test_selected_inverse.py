@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from invsamp.solvers.fem.factors.selected_inverse import inverse_diagonal
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.selected_inverse import inverse_diagonal
 from invsamp.solvers.fem.space import Space
 
 

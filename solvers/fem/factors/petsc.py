@@ -12,7 +12,7 @@ import numpy as np
 
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
-from invsamp.solvers.fem.recurrence import Factors
+from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.foreign import Comm, Given, Mat, Solver, Sparse
 
 #: Nodes from which multigrid takes less than factors do, for few right-hand sides; and how many those are.
@@ -150,7 +150,7 @@ class Slot:
 
 
 class PetscFactors(Factors):
-    """A factored matrix; see `invsamp.solvers.fem.recurrence.Factors`. Made on all ranks of the plan together.
+    """A factored matrix; see `invsamp.solvers.fem.factors.recurrence.Factors`. Made on all ranks of the plan together.
 
     With multigrid, the matrix is factored for more than `FEW` right-hand sides, and where multigrid does not converge.
     """

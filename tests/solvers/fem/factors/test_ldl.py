@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
-from invsamp.solvers.fem.ldl import Elimination
+from invsamp.solvers.fem.factors.ldl import Elimination
 
 
 def spd(size=40, seed=0):

@@ -14,8 +14,8 @@ from numba import njit
 from threadpoolctl import threadpool_limits
 
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.nested_dissection import Fronts, fronts
-from invsamp.solvers.fem.recurrence import Factors
+from invsamp.solvers.fem.factors.nested_dissection import Fronts, fronts
+from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.foreign import Sparse
 
 #: Columns that are solved for at a time, and rows of a front that are updated at a time.

@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.factors.recurrence import Factors, Marched, Recurrence
 from invsamp.solvers.fem.matrices import Matrix, Places
-from invsamp.solvers.fem.recurrence import Factors, Marched, Recurrence
 
 #: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
 BLOCK = 32
@@ -20,7 +20,7 @@ BLOCK = 32
 
 @dataclass(frozen=True, eq=False)
 class SymmetricFactors(Factors):
-    """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
+    """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.factors.ldl.Elimination.factor`."""
 
     starts: Places  # (free + 1,), of what stands below the diagonal in each column of L
     rows: Places
