@@ -162,7 +162,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/api/generated
+	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/reference/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
