@@ -37,6 +37,7 @@ from invsamp.storage.lock import DirectoryInUseError
 from invsamp.storage.segments import read_constants
 from invsamp.storage.state import Header, read_state
 from invsamp.storage.stored import CONSTANTS
+from invsamp.warning_codes import InvsampWarning, coded
 
 
 def resume(
@@ -239,8 +240,10 @@ def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
     changed = manifests.differences(about["versions"], versions())
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
-        message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
-        warnings.warn(message, stacklevel=6)
+        message = coded(
+            "IV-RESUMED", f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
+        )
+        warnings.warn(message, InvsampWarning, stacklevel=6)
 
 
 def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:

@@ -17,6 +17,7 @@ from invsamp.protocols import Array, Plain
 from invsamp.stored import stored_dataclass
 from invsamp.tempering.linear_targets import AtTemperature, Tempered
 from invsamp.tempering.target_distribution import TargetDistribution
+from invsamp.warning_codes import coded
 
 
 @stored_dataclass
@@ -149,17 +150,19 @@ def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
     ``iteration`` steps were made, of which the last ``steps`` led to draws.
     """
     if isinstance(target, Cold):
-        return (
+        return coded(
+            "IV-TARGET",
             f"the draws are those of a cold posterior, T = {target.temperature:.3g}: narrower than the posterior. What "
-            "they predict may be good, their spread is not what the data leave open"
+            "they predict may be good, their spread is not what the data leave open",
         )
     if isinstance(target, Annealed):
         first, last = target.at(max(0, iteration - steps)), target.at(max(0, iteration - 1))
         if first != last:
-            return (
+            return coded(
+                "IV-TARGET",
                 f"the temperature fell from {first:.3g} to {last:.3g} while draws were kept: they have no common "
-                "distribution"
+                "distribution",
             )
         if last != 1.0:
-            return f"the draws are those of temperature {last:.3g}, not 1, which is the posterior's"
+            return coded("IV-TARGET", f"the draws are those of temperature {last:.3g}, not 1, which is the posterior's")
     return None

@@ -15,6 +15,7 @@ from invsamp import arguments
 from invsamp.posing.forward_models.adapters import parameter_names
 from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.protocols import Array, Plain, VectorJacobianProduct
+from invsamp.warning_codes import InvsampWarning
 
 SINGLE = (
     "JAX computes in single precision: energies and gradients are held to what it can tell, and differences of large "
@@ -152,7 +153,7 @@ def from_jax(function: Callable[[Any], Any], parameters: Iterable[str] | None = 
     """
     made = JaxModel(arguments.function("function", function), parameter_names(parameters))
     if "jax" in sys.modules and made.single:  # who has a function in JAX has imported it
-        warnings.warn(SINGLE, stacklevel=2)
+        warnings.warn(SINGLE, InvsampWarning, stacklevel=2)
     return made
 
 

@@ -44,6 +44,7 @@ from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
 from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
 from invsamp.simulations.stored_model import stored
+from invsamp.warning_codes import InvsampWarning
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
@@ -782,6 +783,7 @@ class Posterior:
             warnings.warn(
                 f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
                 f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                InvsampWarning,
                 stacklevel=3,
             )
 
@@ -840,6 +842,7 @@ def _with_missing(data: Any) -> Array:
     elif (count := np.isnan(values).sum()) and count < values.size:
         warnings.warn(
             f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            InvsampWarning,
             stacklevel=3,
         )
     values.setflags(write=False)

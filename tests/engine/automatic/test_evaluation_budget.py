@@ -83,7 +83,7 @@ def test_warm_up_ends_within_the_budget(sampler):
     assert sum(report["warmup_evaluations"].values()) == report["budget"]["stopped"]
     assert evaluations(run) < 2400 + chains * STEP
     assert 0 < report["draws"] < 2000 and run.theta.shape[1] == report["draws"]
-    assert any(text.startswith("warm-up was stopped after") for text in run.warnings())
+    assert any(text.startswith("IV-BUDGET: warm-up was stopped after") for text in run.warnings())
     assert f"sampling stopped after {report['draws']} of 2000 draws" in repr(run)
 
 
