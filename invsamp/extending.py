@@ -1,7 +1,7 @@
 """Contracts and base classes for extensions: distributions, noise, models, kernels, targets, swaps, and evaluators.
 
-`docs/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its contract; this
-is the one place from which an extension imports.
+`docs/how-to/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its
+contract; this is the one place from which an extension imports.
 """
 
 from invsamp.domains.boundary import Boundary
