@@ -104,6 +104,19 @@ def resume(
     UserWarning
         If the versions of Python, NumPy and the like have changed, or the energies differ in their last digits: then
         the draws are as good, but not the same bit for bit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import invsamp as iv
+    >>> density = iv.LogDensity(lambda x: -0.5 * x[:, 0] ** 2, lambda x: -x, dimension=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"draws": 20, "warmup": 0, "seed": 1, "progress": False, "directory": f"{folder}/run"}
+    ...     run = iv.sample(iv.Target(density), iv.mala(1.0), **settings)
+    ...     more = iv.resume(f"{folder}/run", iv.Target(density), draws=40, progress=False)
+    ...     print(bool((more.theta[:, :20] == run.theta).all()))
+    ...
+    True
     """
     path = as_path(directory)
     boolean("progress", progress)

@@ -108,6 +108,12 @@ def cold_posterior(temperature: float) -> Cold:
     References
     ----------
     Wenzel et al. (2020), "How good is the Bayes posterior in deep neural networks really?", ICML, eq. (1).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.cold_posterior(0.25))
+    T = 0.25 (cold posterior)
     """
     return Cold(temperature)
 
@@ -130,6 +136,12 @@ def annealed(temperature: Schedule, final: float = 1.0) -> Annealed:
     ------
     ValueError
         If it is no schedule, or the temperature at its start is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.annealed(iv.kernels.schedules.exponential(10.0, 0.99)))
+    T from 10 down to 1 by Exponential(step_size=10.0, rate=0.99, begin=0)
     """
     return Annealed(temperature, final)
 

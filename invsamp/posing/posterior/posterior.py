@@ -112,6 +112,26 @@ class Posterior:
         name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
         does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
         ``noise`` are given nor ``log_likelihood``, or both are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> times = np.array([0.0, 1.0, 2.0])
+    >>> def model(theta):
+    ...     return theta[:, :1] * np.exp(-theta[:, 1:] * times)
+    ...
+    >>> def jacobian(theta):
+    ...     decay = np.exp(-theta[:, 1:] * times)
+    ...     return np.stack([decay, -theta[:, :1] * times * decay], axis=2)
+    ...
+    >>> prior = iv.Prior(a=iv.LogNormal(0.0, 1.0), k=iv.LogNormal(0.0, 1.0))
+    >>> posterior = iv.Posterior(
+    ...     prior, iv.with_jacobian(model, jacobian), data=[1.1, 0.6, 0.4], noise=iv.GaussianNoise(0.1)
+    ... )
+    >>> log_density, gradient = posterior.log_density([1.0, 0.5])
+    >>> float(log_density.round(3))
+    2.212
     """
 
     def __init__(

@@ -51,7 +51,9 @@ def test_what_is_slow_is_reported_once_half_is_spent(monkeypatch):
     """Also without a bar; the draws are made all the same."""
     monkeypatch.setattr(evaluation_budget, "ALLOWED", 1)
     run, told = sampled(iv.mams(length=4.0), warmup=200)
-    (notice,) = [text for text in told if text.startswith("IV-BUDGET: half of the budget of 2,400 evaluations is spent at step")]
+    (notice,) = [
+        text for text in told if text.startswith("IV-BUDGET: half of the budget of 2,400 evaluations is spent at step")
+    ]
     assert "most of it on warm-up" in notice and "evaluations= sets a limit" in notice
     assert run.report["budget"]["stopped"] is None  # the settings of a named sampler say what its warm-up costs
     assert run.report["draws"] == 400
