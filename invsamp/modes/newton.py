@@ -3,13 +3,13 @@ r"""Descents by inexact Newton steps, in coordinates in which the prior is a sta
 A step p solves :math:`(I + K) p = -g` by conjugate gradients, K the misfit's Gauss-Newton matrix or Hessian
 (`invsamp.modes.products`). In these coordinates the prior preconditions them: their number depends on how many
 directions the data inform, and not on the number of unknowns. Near the minimum the gradients of one step precondition
-those of the next ones (`invsamp.modes.conjugate_pairs`). They stop where the last one of j gained at most
-:math:`\eta / j` of what all promise by the quadratic model (Nash and Sofer 1990, "Assessing a search direction within a
-truncated-Newton method", Oper. Res. Lett. 9), and at a direction of negative curvature (Nocedal and Wright 2006,
-"Numerical optimization", Algorithm 7.1). Steps are rough while they are far: between 0.02 and 1/2 :math:`\eta` is the
-root of what the last step promised over what the first one did, a forcing term as of Eisenstat and Walker (1996,
-"Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17) in energies, where they have
-gradients.
+those of the next ones (`invsamp.modes.conjugate_pairs`). They stop where the last two of j gained at most
+:math:`\eta / j` of what all promise by the quadratic model, on average (Nash and Sofer 1990, "Assessing a search
+direction within a truncated-Newton method", Oper. Res. Lett. 9), and at a direction of negative curvature (Nocedal and
+Wright 2006, "Numerical optimization", Algorithm 7.1). Steps are rough while they are far: between 0.02 and 1/2
+:math:`\eta` is the root of what the last step promised over what the first one did, a forcing term as of Eisenstat and
+Walker (1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17) in energies, where they
+have gradients.
 
 A descent also ends where it has come to a mode that is known (`KnownMode`).
 """
@@ -144,6 +144,7 @@ def _step(
     direction = learned.times(left)
     square, promised = float(left @ direction), 0.0
     directions, images, curvatures = [], [], []
+    gain = math.inf
     for count in range(1, PRODUCTS + 1):
         image = yield from products.of(direction[:, None])
         if image is None:
@@ -157,10 +158,11 @@ def _step(
         curvatures.append(bend)
         step = step + square / bend * direction
         left = left - square / bend * curved
-        gain = 0.5 * square**2 / bend
+        # the mean of two: one alone may be small while the preconditioner's errors are found
+        gained, gain = gain, 0.5 * square**2 / bend
         ahead = learned.times(left)
         before, square, promised = square, float(left @ ahead), promised + gain
-        if count * gain <= roughness * promised or square == 0.0:
+        if count * 0.5 * (gained + gain) <= roughness * promised or square == 0.0:
             break
         direction = ahead + square / before * direction
     more = learned.then(directions, images, curvatures)
