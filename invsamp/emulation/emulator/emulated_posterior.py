@@ -59,6 +59,7 @@ class Emulator:
         coordinates = self.inputs.encode(natural)
         columns, by_coordinates = self.columns(coordinates)
 
+        @np.errstate(over="ignore", invalid="ignore")  # a gradient that is not finite ends the move, as a failed solve
         def pull_back(cotangent: Array) -> Array:
             return np.asarray(by_coordinates(cotangent) * self.inputs.slopes(coordinates))
 

@@ -33,8 +33,9 @@ class Inputs:
         return self.coordinates.to_position(given)
 
     def slopes(self, coordinates: Array) -> Array:
-        """Derivatives (n, p) of the coordinates by the natural values; at most 1e150: products stay finite."""
-        return 1.0 / np.maximum(self.coordinates.evaluate(coordinates).derivative, 1e-150)
+        """Derivatives (n, p) of the coordinates by the natural values."""
+        with np.errstate(divide="ignore"):
+            return 1.0 / np.maximum(self.coordinates.evaluate(coordinates).derivative, 1e-300)
 
 
 def inputs_of(posterior: Posterior, fidelity: str | None = None) -> Inputs:
