@@ -115,7 +115,7 @@ def plot_error_sd(run: EmulatedRun, names: Sequence[str] | None = None) -> Figur
             axes.hexbin(x, y, C=sd, reduce_C_function=np.mean, gridsize=28, cmap="viridis", norm=color, lw=0.1)
             if first in made and second in made:
                 good = made["succeeded"].to_numpy()
-                axes.plot(made[first][good], made[second][good], ".", color=INK, ms=3, alpha=0.7)
+                axes.plot(made[first][good], made[second][good], "o", color=INK, mec="white", mew=0.6, ms=4)
                 axes.plot(made[first][~good], made[second][~good], "x", color=HOT, ms=4)
             low, high = np.quantile(np.column_stack([x, y]), (0.001, 0.999), axis=0)
             pad = 0.15 * (high - low)
@@ -165,7 +165,7 @@ def _posterior(axes: Axes, rounds: Any, labels: list[str]) -> None:
     for k in range(mean.shape[1]):
         center, width = (mean[:, k] - mean[-1, k]) / sd[-1, k], sd[:, k] / sd[-1, k]
         axes.fill_between(at, -step * k + center - width, -step * k + center + width, color=COLD, alpha=0.2, lw=0)
-        axes.plot(at, -step * k + center, color=COLD)
+        axes.plot(at, -step * k + center, "o-", color=COLD, ms=3)
     axes.set_yticks([-step * k for k in range(mean.shape[1])], labels[: mean.shape[1]])
     axes.grid(axis="y", color=GRID, lw=0.6)
     axes.set_xlabel("simulations")

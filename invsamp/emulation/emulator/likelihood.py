@@ -96,6 +96,7 @@ class EmulatedLikelihood:
         by_y = self._noise.accumulate(theta, np.ascontiguousarray(decoded.y), value, slope)
         return np.asarray((by_y * decoded.slope) @ self._components.rows.T)
 
+    @np.errstate(over="ignore", invalid="ignore")  # where a scale of the noise has left floating point
     def _widen(
         self, theta: Array, components: Array, factor: Array, a: Array, value: Array, slope: Array, found: Array
     ) -> None:
