@@ -17,9 +17,9 @@ from invsamp.emulation.search.search_points import energies
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
-#: The emulator learns from simulations whose mean squared distance from a mode, for each input, is below one of these.
-REACHES = (16.0, np.inf)
-#: But there are at least so many of them for each input, and four more; these say which reach is best.
+#: Simulations count as near whose mean squared distance from a mode, for each input, is below this.
+NEAR = 16.0
+#: But there are at least so many of them for each input, and four more.
 LEAST_NEAR = 3
 #: Draws of the posterior from which the best points of the next batch are chosen, beside the wide ones.
 POOL = 64
@@ -100,7 +100,7 @@ class Rounds:
         self._runs, self._scale, self._batch, self._rng = simulations, scale, batch, rng
         self._found = self._modes = modes
         self._draws = self._start = self._begun()
-        self._hyperparameters: dict[float, Hyperparameters] = {}
+        self._hyperparameters: Hyperparameters | None = None
 
     def fit(self) -> Fitted:
         """An emulator of the simulations so far, and draws of its posterior."""
@@ -110,7 +110,12 @@ class Rounds:
         if runs.noise.names:
             some = self._draws[self._rng.integers(len(self._draws), size=200)]
             self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
-        emulator = self._emulator(center, covariance)
+        near = self._near(covariance)
+        first = self._hyperparameters is None
+        emulator = fit_emulator(
+            runs, self._scale, near, center, covariance, self._hyperparameters, iterations=60 if first else 25
+        )
+        self._hyperparameters = emulator.process.hyperparameters
         emulated = EmulatedPosterior(posterior, emulator)
         potential = emulated.potential()
         population = sampled(potential, self._modes, self._start, self._rng)
@@ -154,35 +159,16 @@ class Rounds:
             fitted.population.settled,
         )
 
-    def _emulator(self, center: Array, covariance: Array) -> Emulator:
-        """The emulator of the reach that predicts the nearest simulations best from all others.
-
-        Far simulations tell of the trend, unless the outputs are so different there that they only disturb it.
-        """
-        distance = self._distances(covariance)
-        good = np.sort(distance[self._runs.succeeded])
-        least = good[min(LEAST_NEAR * len(center) + 4, len(good)) - 1]
-        found: dict[int, tuple[float, Emulator]] = {}  # by how many there are within reach
-        for reach in REACHES:
-            near = distance <= max(reach, least)
-            if int(near.sum()) in found:
-                continue
-            start = self._hyperparameters.get(reach)
-            emulator = fit_emulator(
-                self._runs, self._scale, near, center, covariance, start, iterations=60 if start is None else 25
-            )
-            self._hyperparameters[reach] = emulator.process.hyperparameters
-            nearest = (distance <= least)[near & self._runs.succeeded]
-            found[int(near.sum())] = float(np.square(emulator.process.leave_one_out()[0][nearest]).sum()), emulator
-        return min(found.values(), key=lambda one: one[0])[1]
-
-    def _distances(self, covariance: Array) -> Array:
-        """Mean squared distances (n,) of simulations from the nearest mode, in sds of the posterior."""
-        runs = self._runs
+    def _near(self, covariance: Array) -> np.ndarray:
+        """Simulations that are within a few sds of the posterior of one of its modes."""
+        runs, p = self._runs, covariance.shape[0]
+        precision = np.linalg.pinv(covariance)
         centers = runs.coordinates_at(np.array([mode.center for mode in self._modes]))
         away = runs.coordinates[None] - centers[:, None]
-        squared = np.einsum("kni,ij,knj->kn", away, np.linalg.pinv(covariance), away)
-        return np.asarray(squared.min(axis=0) / covariance.shape[0])
+        distance = np.einsum("kni,ij,knj->kn", away, precision, away).min(axis=0) / p
+        good = runs.succeeded
+        least = min(LEAST_NEAR * p + 4, int(good.sum()))
+        return np.asarray(distance <= max(NEAR, float(np.sort(distance[good])[least - 1])))
 
     def _next(self, fitted: Fitted) -> Array:
         """Half draws of the posterior; half points of the largest variance among draws of its square root."""

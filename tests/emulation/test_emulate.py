@@ -240,6 +240,7 @@ def test_a_changing_number_of_outputs_is_an_error() -> None:
         iv.emulate(posed(changing), 60, seed=1, **DRAWS)
 
 
+@pytest.mark.slow
 def test_a_cheap_simulator_is_the_trend(truth: tuple[np.ndarray, np.ndarray], run: EmulatedRun) -> None:
     """It has twice the outputs, of a slightly shifted theta: the difference is nearly linear."""
     cheap, model = Counted(), Counted()

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
 from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.runs.simulation_runs import Simulations
-from invsamp.emulation.search.local_emulator import local_energy, wide_emulator
-from invsamp.emulation.search.local_model import LinearModel, descended, energy_of, laplace, minimized, regressed
+from invsamp.emulation.search.local_emulator import local_energy
+from invsamp.emulation.search.local_model import LinearModel, energy_of, laplace, minimized, regressed
 from invsamp.emulation.search.minima import Minimum, met
 from invsamp.emulation.search.search_points import energies, spread_of
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
@@ -32,10 +31,6 @@ PROMISE = 0.5
 AGREEMENT = 0.1
 #: A regression is poor if simulations say less about a direction than one this many steps away would.
 POOR = 2.0
-#: Descents that go on at the same time. The others wait, as they may lead to what these find.
-AT_ONCE = 4
-#: Share of the energy still to be lost to which an emulator has to know the energies on a way that nobody simulates.
-SURE = 0.3
 #: Steps by regressions, and steps of a descent at the most.
 REGRESSIONS, STEPS = 8, 50
 #: A descent is given up that is so far above the lowest one, and gains less than that in four steps.
@@ -57,8 +52,6 @@ class Descent:
         Half-width of the trust region, in prior sds.
     ended : str
         "" until it has: "down" at a minimum, "met" another one, "high" above others, "limit" of steps.
-    waiting : bool
-        Whether it has still to begin.
     """
 
     position: Array
@@ -67,7 +60,6 @@ class Descent:
     energy: float
     radius: float = FIRST
     ended: str = ""
-    waiting: bool = False
     aside: bool = False
     length: float = 0.3
     promised: float = np.inf
@@ -115,7 +107,7 @@ class Descents:
                 near = [np.linalg.norm((position[k] - position[j]) / self.spread) for j in chosen]
                 if len(chosen) < count and k not in chosen and min(near, default=np.inf) > apart:
                     chosen.append(k)
-        self.all += [Descent(position[k], inputs[k], eta[k], float(energy[k]), waiting=True) for k in chosen]
+        self.all += [Descent(position[k], inputs[k], eta[k], float(energy[k])) for k in chosen]
 
     @property
     def active(self) -> list[Descent]:
@@ -130,8 +122,7 @@ class Descents:
         SpentError
             If the budget does not allow for them.
         """
-        self._admit()
-        asked = [(one, there) for one in self.active if not one.waiting and (there := self._propose(one)) is not None]
+        asked = [(one, there) for one in self.active if (there := self._propose(one)) is not None]
         if not asked:
             return
         outputs = self._runs.run(np.array([position for _, position in asked]), "descents")
@@ -164,33 +155,6 @@ class Descents:
             return False
         expected = float(self._regression(known).energy(position[None])[0])
         return abs(energy - expected) < 0.5 + AGREEMENT * max(energy - known.energy, 0.0)
-
-    def _admit(self) -> None:
-        """Let descents begin whose turn it is; those end that an emulator knows to lead to a known minimum."""
-        waiting = sorted((one for one in self.active if one.waiting), key=lambda one: one.energy)
-        free = AT_ONCE - (len(self.active) - len(waiting))
-        if not waiting or free <= 0:
-            return
-        if known := [one for one in self.all if one.ended == "down"]:
-            emulated = wide_emulator(self._runs, self.scale, self.input_spread)
-            for one in waiting:
-                if (end := self._foreseen(emulated, one, known)) is not None:
-                    one.ended, one.position = "met", end
-        for one in [one for one in waiting if not one.ended][:free]:
-            one.waiting = False
-
-    def _foreseen(self, emulated: EmulatedPosterior, descent: Descent, known: list[Descent]) -> Array | None:
-        """The known minimum's basin at the end of the emulator's own descent, if it is sure of all energies there."""
-        lower, upper = self._within(descent.position, 10.0 * self.spread)
-        path = descended(emulated.potential(), np.clip(descent.position, lower, upper), lower, upper)
-        end = path.position[-1]
-        above = path.energy - path.energy[-1]
-        if (emulated.misfit_errors(path.position) > 0.5 + SURE * above).any():
-            return None
-        minima = [
-            Minimum(one.position, one.energy, one.covariance, 1, True) for one in known if one.covariance is not None
-        ]
-        return end if any(met(end, one, ~self.of_noise) for one in minima) else None
 
     def _regression(self, descent: Descent) -> PosteriorPotential:
         good, runs = self._runs.succeeded, self._runs

@@ -1,4 +1,4 @@
-"""Emulators for the search: of the simulations nearest to a point, and of all simulations."""
+"""An emulator of the simulations that are nearest to a point, by which descents step once they have some experience."""
 
 from __future__ import annotations
 
@@ -24,11 +24,3 @@ def local_energy(simulations: Simulations, scale: OutputScale, center: Array, sp
     width = spread * (np.sqrt(np.square(away[near]).mean(axis=0)) + 1e-3)
     emulator = fit_emulator(simulations, scale, near, center, np.diag(np.square(width)), iterations=_ITERATIONS)
     return EmulatedPosterior(simulations.posterior, emulator, uncertain=False).potential()
-
-
-def wide_emulator(simulations: Simulations, scale: OutputScale, spread: Array) -> EmulatedPosterior:
-    """The posterior by an emulator of all simulations; prior sds of the inputs (p,) are ``spread``."""
-    every = np.ones(len(simulations), dtype=bool)
-    center = simulations.coordinates[simulations.succeeded].mean(axis=0)
-    emulator = fit_emulator(simulations, scale, every, center, np.diag(np.square(spread)))
-    return EmulatedPosterior(simulations.posterior, emulator)

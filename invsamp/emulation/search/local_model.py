@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import scipy  # its optimizers take long to import: not before they are wanted
@@ -103,44 +102,20 @@ def energy_of(posterior: Posterior, model: LinearModel, scale: OutputScale) -> P
     )
 
 
-class Path(NamedTuple):
-    """Of an optimizer.
-
-    Attributes
-    ----------
-    position : ndarray, shape (n, d)
-    energy : ndarray, shape (n,)
-    """
-
-    position: Array
-    energy: Array
-
-
 def minimized(
     potential: PosteriorPotential, position: Array, lower: Array, upper: Array, iterations: int = 60
 ) -> tuple[Array, float]:
     """The least energy between bounds, and where it is."""
-    path = descended(potential, position, lower, upper, iterations)
-    return path.position[-1], float(path.energy[-1])
-
-
-def descended(potential: PosteriorPotential, position: Array, lower: Array, upper: Array, iterations: int = 60) -> Path:
-    """The way down to the least energy between bounds, as L-BFGS takes it."""
-    points, values = [], []
 
     def energy(point: Array) -> tuple[float, Array]:
         value, slope = potential.energy_and_gradient(point[None])
         return (float(value[0]), slope[0]) if np.isfinite(value[0]) else (1e12, np.zeros_like(point))
 
-    def kept(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        points.append(intermediate_result.x.copy())
-        values.append(float(intermediate_result.fun))
-
     bounds = list(zip(lower, upper, strict=True))
     found = scipy.optimize.minimize(
-        energy, position, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}, callback=kept
+        energy, position, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
     )
-    return Path(np.array([*points, found.x]), np.array([*values, float(found.fun)]))
+    return found.x, float(found.fun)
 
 
 def laplace(potential: PosteriorPotential, position: Array, spread: Array) -> Array:

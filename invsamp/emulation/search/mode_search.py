@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
 from invsamp.emulation.emulator.outputs import OutputScale
 from invsamp.emulation.runs.simulation_runs import Simulations, SpentError
 from invsamp.emulation.search.descents import Descent, Descents
-from invsamp.emulation.search.local_emulator import wide_emulator
 from invsamp.emulation.search.local_model import minimized
 from invsamp.emulation.search.minima import Minimum
 from invsamp.emulation.search.search_points import quasi_random
@@ -111,7 +112,10 @@ def _down(descents: Descents) -> None:
 
 def _predicted(descents: Descents, simulations: Simulations, prior: Array, rng: np.random.Generator) -> int:
     """Simulate minima that an emulator of all simulations predicts and nobody knows; how many descents they begin."""
-    emulated = wide_emulator(simulations, descents.scale, descents.input_spread)
+    every = np.ones(len(simulations), dtype=bool)
+    center = simulations.coordinates[simulations.succeeded].mean(axis=0)
+    emulator = fit_emulator(simulations, descents.scale, every, center, np.diag(np.square(descents.input_spread)))
+    emulated = EmulatedPosterior(simulations.posterior, emulator)
     potential = emulated.potential()
     known = descents.minima()
     lower = np.maximum(prior.min(axis=0), descents.bounds[0])
