@@ -211,6 +211,7 @@ class Engine(
         if self.coarse is not None and self.coarse.found is not None:
             kept, seen = self.coarse.kept_steps, []
             for k in range(self.coarse.found.every):
+                self._follow((self.steps - self.done) * self.coarse.found.every - k)
                 ensemble.move()
                 if k in kept:
                     seen.append(self.rungs[1].position)
@@ -224,8 +225,14 @@ class Engine(
 
             return ensemble.move_on(queue, min(most, self.steps - self.done), made)
         else:
+            self._follow(self.steps - self.done)
             ensemble.move()
         return 1
+
+    def _follow(self, steps: int) -> None:
+        """Let whoever evaluates know what so many steps from here on will ask for."""
+        if (follow := self.bound.dispatch.follow) is not None:
+            follow(lambda: self.ensemble.future(steps))
 
     def finish(self) -> None:
         """After the last step: evaluate some positions again, which has to give the same energies."""
