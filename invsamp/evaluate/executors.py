@@ -173,7 +173,7 @@ class Executed:
         if self._speculation is None or self._future is None or self._workers is None:
             return False
         sent = [request for request in requests if self._cost(request) > WORTH]
-        if not sent or sum(len(request.position) for request in sent) >= self._workers:
+        if not sent:
             return False
         return all(self._splits.get(kind_of(r)) and r.batch is None and not r.observations for r in sent)
 

@@ -19,6 +19,8 @@ Key = tuple[object, ...]
 LEAST = 0.02
 #: Steps that the run is followed ahead for each worker that a row has; and at least.
 AHEAD, SHORTEST = 4, 8
+#: Seconds to wait for others that end together with one: following the run ahead for each of them would take longer.
+SOON = 1e-3
 #: Energies of guesses that are accepted lie so far below all others.
 LOW = 1e12
 
@@ -71,6 +73,7 @@ class Speculation:
     ) -> None:
         self._send, self._again, self._solved, self._cheap, self._workers = send, again, solved, cheap, workers
         self._known: dict[Key, Estimate] = {}
+        self._like: dict[object, Estimate] = {}  # some estimate, by kind of request
         self._failed: dict[Key, BaseException] = {}
         self._pending: dict[Key, _Sent] = {}
         self._first: dict[Key, bool] = {}  # of what was sent by a single guess and is not used yet
@@ -152,9 +155,11 @@ class Speculation:
         """Wait for an estimate, and take all that are there."""
         by_future = {sent.future: key for key, sent in self._pending.items()}
         limit = None if deadline is None else max(0.0, deadline - time.monotonic())
-        done, _ = wait(by_future, limit, FIRST_COMPLETED)
+        done, others = wait(by_future, limit, FIRST_COMPLETED)
         if not done:
             raise TimeoutError("no estimate within time_limit")
+        if others:
+            done |= wait(others, SOON).done
         for future in done:
             key = by_future[future]
             sent = self._pending.pop(key)
@@ -166,7 +171,7 @@ class Speculation:
             elif (found := future.result()) is None:
                 self._pending[key] = sent._replace(future=self._again(sent.request))
             else:
-                self._known[key] = found
+                self._known[key] = self._like[key[0]] = found
 
     def _look_ahead(self, future: FutureRequests) -> None:
         """Give each worker that waits the most probable position that is left."""
@@ -254,9 +259,7 @@ class Speculation:
 
         A solve that fails is rejected, and the lower energy accepted.
         """
-        kind = kind_of(request)
-        like = next((found for key, found in self._known.items() if key[0] == kind), None)
-        if like is None:
+        if (like := self._like.get(kind_of(request))) is None:
             return None
         energy = -LOW * (1.0 + guesses) if accept else np.inf
         rest = [None if part is None else np.zeros_like(part) for part in like.arrays[1:]]
