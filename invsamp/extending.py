@@ -16,10 +16,12 @@ from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
 from invsamp.protocols import (
+    Coloring,
     FinishedRun,
     ForwardModel,
     Potential,
     Problem,
+    RandomField,
     RunsRows,
     TangentForwardModel,
     Terms,
@@ -34,6 +36,7 @@ __all__ = [
     "Batch",
     "BoundEstimator",
     "Boundary",
+    "Coloring",
     "Distribution",
     "Domain",
     "Estimate",
@@ -49,6 +52,7 @@ __all__ = [
     "Point",
     "Potential",
     "Problem",
+    "RandomField",
     "Reflection",
     "Remembering",
     "Request",
