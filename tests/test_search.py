@@ -50,6 +50,7 @@ TERMS = {
     "explanation/fidelities": ["delayed acceptance"],
     "explanation/reflection": ["reflection"],
     "explanation/transport-maps": ["transport map", "funnel"],
+    "reference/warnings": ["warnings"],
     "index": ["uncertainty quantification", "inverse problem"],
 }
 
