@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from public_names import public
-from test_search import TERMS
+from search_terms import TERMS
 
 ROOT = Path(__file__).parents[1]
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
