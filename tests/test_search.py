@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 def entries(page: Path) -> list[str]:
     """What the page puts into the index."""
     found = re.findall(r"```\{index\} (.*)\n```", page.read_text())
-    return [entry.strip().lower() for line in found for entry in line.split(",")]
+    return [entry.strip(" !").lower() for line in found for entry in line.split(",")]
 
 
 def test_there_are_enough_terms() -> None:
