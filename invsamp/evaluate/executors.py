@@ -69,6 +69,14 @@ def executed(
     ------
     ValueError
         If an argument is none of these.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import invsamp as iv
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     evaluator = iv.evaluate.executed(pool, workers=2)  # iv.sample(..., executor=evaluator)
+    ...
     """
     instance("executor", executor, Executor, "a concurrent.futures.Executor")
     return Executed(

@@ -44,7 +44,7 @@ class Speculation:
     """Workers that would wait evaluate what a run is going to ask for.
 
     The run is followed ahead by a copy of its state: exactly as far as its estimates are known, and beyond by guesses
-    whether proposals are accepted. An accepted proposal can be guessed only where nobody needs its gradient. Each
+    whether proposals are accepted. An accepted proposal can be guessed only where its gradient is not needed. Each
     worker takes the most probable position that is not evaluated yet. The run gets estimates of the positions that it
     asks for and no others, so that its draws are unchanged. Chains do not wait for each other: estimates of one are
     made while others catch up. For Metropolis sampling this is prefetching (Brockwell 2006, "Parallel Markov chain
@@ -208,7 +208,7 @@ class Speculation:
     def _followed(
         self, future: FutureRequests, first: bool, then: bool, rejected: float
     ) -> tuple[list[_Place], set[Key]]:
-        """Rows that nobody evaluates yet, and all rows, by guesses: the first one of each chain, and all after it."""
+        """Rows that are not evaluated yet, and all rows, by guesses: the first one of each chain, and all after it."""
         found: list[_Place] = []
         seen: set[Key] = set()
         chains: dict[int, list[_Chain]] = {}
@@ -224,7 +224,7 @@ class Speculation:
                 if self._cheap(request):
                     self._solve_here(request, keys)
                 here = chains.setdefault(place, [])
-                if len(here) != len(keys):  # of some chains alone: nobody says which
+                if len(here) != len(keys):  # of some chains alone: which is not known
                     least = min(here, default=_Chain(), key=lambda chain: chain.probability)
                     here[:] = [least] * len(keys)
                 parts = []

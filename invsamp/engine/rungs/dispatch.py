@@ -25,7 +25,7 @@ class Dispatch:
         Is given what has changed potentials here and has to elsewhere: each `Correction` of a coarse model that warm-up
         learned, and the `Recentering` of a run.
     follow : callable
-        Is given, before each step of draws, what tells the requests to come.
+        Is called before each step of draws, with a function that makes a generator of the requests to come.
     """
 
     def __init__(self, answer: Answer) -> None:
