@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
 from invsamp.kernels.metric import Metric
 from invsamp.protocols import AnyArray, Array
 from invsamp.stored import stored
@@ -234,6 +235,18 @@ class Kernel(Protocol):
 
         ``change`` (k, d) is that of their gradients, 0 for a kernel that wants none.
         """
+
+
+@runtime_checkable
+class CompilableKernel(Kernel, Protocol):
+    """A kernel whose steps a compiled loop can make, too, where nothing but energies is asked of the rung.
+
+    Energies are exact and compiled, all of them finite; the domain has no walls, the target is the posterior at a
+    temperature, and all chains have one step size. Steps are those of `step` to the bit.
+    """
+
+    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
+        """Make the steps of a block, or those before the first at which an energy is not finite."""
 
 
 def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None) -> Point:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
+from invsamp.kernels.compiled import langevin_loop
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import leapfrog
 from invsamp.kernels.proposals import propose
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
-
-#: How far the thresholds of `persistent_acceptance` move on in a step.
-THRESHOLD_STEP = 0.02
 
 
 @stored_dataclass
@@ -116,6 +113,10 @@ class Momentum(KernelDefaults):
         momentum[rows] += 0.5 * np.sqrt(step_size[rows] if isinstance(step_size, np.ndarray) else step_size) * change
         return memory | {"momentum": momentum}
 
+    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
+        """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
+        return langevin_loop.langevin_steps(block, memory, self.adjusted, self.friction)
+
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
         kick, clipped = propose(
@@ -134,7 +135,8 @@ class Momentum(KernelDefaults):
 
     def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
-        momentum = kept * memory["momentum"] + math.sqrt(1.0 - kept * kept) * rung.normal()
+        momentum = np.empty(here.position.shape)
+        langevin_loop.refresh(memory["momentum"], rung.normal(), kept, momentum)
         there, velocity, log_ratio = yield from leapfrog(rung, here, momentum, lambda _: step_size)
         accept, threshold = persistent_acceptance(memory["threshold"], log_ratio)
         at_end = end_momentum(velocity, rung.gradient(there.estimate), step_size)
@@ -145,8 +147,11 @@ class Momentum(KernelDefaults):
 
 def end_momentum(velocity: Array, gradient: Array, step_size: StepSize) -> Array:
     """Momenta r at the end of a leapfrog step, from the velocity and the gradient there."""
-    momentum: Array = (velocity - step_size * gradient) / np.sqrt(2.0 * step_size)
-    return momentum
+    if isinstance(step_size, float):
+        momentum = np.empty(velocity.shape)
+        langevin_loop.end_momenta(velocity, gradient, step_size, momentum)
+        return momentum
+    return np.asarray((velocity - step_size * gradient) / np.sqrt(2.0 * step_size))
 
 
 def persistent_acceptance(threshold: Array, log_ratio: Array) -> tuple[Mask, Array]:
@@ -168,7 +173,6 @@ def persistent_acceptance(threshold: Array, log_ratio: Array) -> tuple[Mask, Arr
     Neal (2020), "Non-reversibly updating a uniform [0,1] value for Metropolis accept/reject decisions",
     arXiv:2001.11950, Section 3.
     """
-    threshold = threshold + THRESHOLD_STEP
-    threshold = np.where(threshold >= 1.0, threshold - 2.0, threshold)
-    accept = np.abs(threshold) < np.exp(np.minimum(log_ratio, 0.0))
-    return accept, threshold * np.exp(-np.where(accept, log_ratio, 0.0))
+    threshold, accept = threshold.copy(), np.empty(len(threshold), dtype=bool)
+    langevin_loop.accept_by_thresholds(threshold, log_ratio, accept)
+    return accept, threshold
