@@ -245,6 +245,10 @@ class CompilableKernel(Kernel, Protocol):
     temperature, and all chains have one step size. Steps are those of `step` to the bit.
     """
 
+    @property
+    def draws_thresholds(self) -> bool:
+        """Whether each step takes `ActiveRung.log_uniform` once; each takes `ActiveRung.normal` once."""
+
     def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
         """Make the steps of a block, or those before the first at which an energy is not finite."""
 

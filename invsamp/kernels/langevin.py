@@ -48,6 +48,11 @@ class Langevin(KernelDefaults):
         """Move every chain once."""
         return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
 
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return self.adjusted
+
     def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
         return langevin_loop.langevin_steps(block, memory, self.adjusted, None)

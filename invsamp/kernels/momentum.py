@@ -113,6 +113,11 @@ class Momentum(KernelDefaults):
         momentum[rows] += 0.5 * np.sqrt(step_size[rows] if isinstance(step_size, np.ndarray) else step_size) * change
         return memory | {"momentum": momentum}
 
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return False
+
     def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
         return langevin_loop.langevin_steps(block, memory, self.adjusted, self.friction)

@@ -131,6 +131,11 @@ class StraightPaths(Paths):
     def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
         """As `Dynamics.kick`."""
 
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return True
+
     def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
         return path_loop.path_steps(block, memory, self.microcanonical, self.length, LONGEST)
