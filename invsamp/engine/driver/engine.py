@@ -11,8 +11,8 @@ from invsamp.diagnostics.report import Report
 from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.driver import run_report
 from invsamp.engine.driver.recorded_variables import Record
-from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.compiled_blocks import Recorder
+from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.multifidelity.corrected_run import coarse_run

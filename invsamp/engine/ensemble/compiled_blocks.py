@@ -91,7 +91,5 @@ class CompiledBlocks:
         if self._exchange is not None and any(len(group) > 1 for group in self._exchange.groups):
             reasons = ["rungs attempt swaps after every step"] * len(reasons)
         self.execution = [COMPILED if reason is None else f"Python: {reason}" for reason in reasons]
-        found = [
-            None if reason else CompiledSteps(rung) for rung, reason in zip(self._rungs, reasons, strict=True)
-        ]
+        found = [None if reason else CompiledSteps(rung) for rung, reason in zip(self._rungs, reasons, strict=True)]
         return found if any(found) else []

@@ -29,7 +29,7 @@ class Stream(Lasting, lasting=("place",)):
         rng: np.random.Generator,
         shape: tuple[int, ...],
         draw: Callable[[np.random.Generator, tuple[int, ...]], AnyArray] = np.random.Generator.standard_normal,
-        block: int = 8192,
+        block: int = 32768,
     ) -> None:
         self._rng, self._shape, self._draw = rng, shape, draw
         self._count = max(1, block // max(1, math.prod(shape)))

@@ -85,9 +85,22 @@ class StepsMade(NamedTuple):
     statistics: Mapping[str, AnyArray] = _NONE
 
 
+@njit(cache=True)
+def room(chains: int, d: int) -> Array:
+    """An array that is to be filled."""
+    return np.empty((chains, d))
+
+
 @njit(cache=True, error_model="numpy")
 def whiten(
-    gradient: Array, temperature: float, scale: Array, matrix: Array, first: Array, last: Array, reduced: Array, out: Array
+    gradient: Array,
+    temperature: float,
+    scale: Array,
+    matrix: Array,
+    first: Array,
+    last: Array,
+    reduced: Array,
+    out: Array,
 ) -> None:
     """Gradients (chains, d) of the reduced energy in whitened coordinates into ``out``; ``reduced``: room."""
     for i in range(gradient.shape[0]):
@@ -112,7 +125,7 @@ def color(move: Array, scale: Array, matrix: Array, first: Array, last: Array, o
 
 @njit(cache=True, error_model="numpy")
 def evaluated(address: int, position: Array, given: Array, energy: Array, gradient: Array) -> bool:
-    """Energies and gradients at positions; whether all are finite. ``given``: room for what the function may write to."""
+    """Energies and gradients at positions; whether all are finite. ``given``: room for what functions write to."""
     given[:, :] = position
     if call_energy(address, given, energy, gradient) != 0:
         return False

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from invsamp.evaluate.requests import Memory
-from invsamp.kernels.compiled.block import StepBlock, StepsMade, color, evaluated, whiten
+from invsamp.kernels.compiled.block import StepBlock, StepsMade, color, evaluated, room, whiten
 from invsamp.protocols import Array
 
 #: How far thresholds that remember move on in a step.
@@ -17,7 +17,7 @@ THRESHOLD_STEP = 0.02
 
 def langevin_steps(block: StepBlock, memory: Memory, adjusted: bool, friction: float | None) -> StepsMade:
     """Steps of `invsamp.kernels.Langevin`, where the friction is None, or of `invsamp.kernels.Momentum`."""
-    n, chains, d = block.normal.shape
+    n, chains, _ = block.normal.shape
     momentum = np.empty((0, 0)) if friction is None else memory["momentum"].copy()
     threshold = memory["threshold"].copy() if adjusted and friction is not None else np.empty(0)
     accepted = np.empty(n, dtype=np.intp)
@@ -115,9 +115,9 @@ def _loop(
     """How many steps were made; those after are left to Python."""
     n, chains, d = normal.shape
     with_momentum, kept = len(momentum) > 0, 1.0 - friction
-    slope, new_slope, reduced = np.empty((chains, d)), np.empty((chains, d)), np.empty((chains, d))
-    noise, move, colored, end = np.empty((chains, d)), np.empty((chains, d)), np.empty((chains, d)), np.empty((chains, d))
-    given, new_energy, new_gradient = np.empty((chains, d)), np.empty(chains), np.empty((chains, d))
+    slope, new_slope, reduced, given = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
+    noise, move, colored, end = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
+    new_energy, new_gradient = np.empty(chains), room(chains, d)
     before, after, accept = np.empty(chains), np.empty(chains), np.empty(chains, dtype=np.bool_)
     whiten(gradient, temperature, scale, whitening, whitening_first, whitening_last, reduced, slope)
     for step in range(n):

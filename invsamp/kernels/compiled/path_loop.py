@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.evaluate.requests import Memory
-from invsamp.kernels.compiled.block import StepBlock, StepsMade, color, evaluated, whiten
+from invsamp.kernels.compiled.block import StepBlock, StepsMade, color, evaluated, room, whiten
 from invsamp.protocols import Array
 
 #: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
@@ -198,12 +198,11 @@ def _loop(
 ) -> int:
     """How many paths were made; those after are left to Python."""
     n, chains, d = normal.shape
-    slope, reduced = np.empty((chains, d)), np.empty((chains, d))
-    velocity, move, colored, end = np.empty((chains, d)), np.empty((chains, d)), np.empty((chains, d)), np.empty((chains, d))
-    given, new_energy, new_gradient = np.empty((chains, d)), np.empty(chains), np.empty((chains, d))
-    begin, before, after = np.empty(chains), np.empty(chains), np.empty(chains)
-    leaving, arriving, half, work, more = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
-    works, error, smooth = np.empty(chains), np.empty(chains), np.empty(chains)
+    slope, reduced, given, new_gradient = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
+    velocity, move, colored, end = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
+    new_energy, begin, before, after = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
+    leaving, arriving, half, work = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
+    more, works, error, smooth = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
     first = np.empty(chains, dtype=np.intp)
     for path in range(n):
         step = math.sqrt(2.0 * step_sizes[path])

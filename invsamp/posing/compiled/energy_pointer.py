@@ -77,7 +77,7 @@ def energy_pointer(function: Any, gradient: Any, sign: float, by_row: bool) -> C
         status = 1
         try:
             status = fill(x, energy, slope)
-        except Exception:  # noqa: BLE001  # what it says is found where Python calls the function again
+        except Exception:  # what it says is found where Python calls the function again
             status = 1
         return status
 
