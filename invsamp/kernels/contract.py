@@ -7,9 +7,9 @@ reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's target,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -249,8 +249,11 @@ class CompilableKernel(Kernel, Protocol):
     def draws_thresholds(self) -> bool:
         """Whether each step takes `ActiveRung.log_uniform` once; each takes `ActiveRung.normal` once."""
 
-    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
-        """Make the steps of a block, or those before the first at which an energy is not finite."""
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
+        """Make the steps of a block, or those before the first at which an energy is not finite.
+
+        ``kernels``: of each of its rungs, all of this class and adjusted or not as this one; with their memories.
+        """
 
 
 def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None) -> Point:

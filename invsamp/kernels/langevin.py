@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -53,9 +54,9 @@ class Langevin(KernelDefaults):
         """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
         return self.adjusted
 
-    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
-        return langevin_loop.langevin_steps(block, memory, self.adjusted, None)
+        return langevin_loop.langevin_steps(block, memories, self.adjusted, None)
 
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         gradient, noise, covariance = rung.gradient(here.estimate), rung.normal(), rung.gradient_noise(here)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
@@ -118,9 +121,9 @@ class Momentum(KernelDefaults):
         """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
         return False
 
-    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
-        return langevin_loop.langevin_steps(block, memory, self.adjusted, self.friction)
+        return langevin_loop.langevin_steps(block, memories, self.adjusted, [kernel.friction for kernel in kernels])
 
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -136,9 +137,10 @@ class StraightPaths(Paths):
         """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
         return True
 
-    def compiled_steps(self, block: StepBlock, memory: Memory) -> StepsMade:
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
         """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
-        return path_loop.path_steps(block, memory, self.microcanonical, self.length, LONGEST)
+        lengths = [kernel.length for kernel in kernels]
+        return path_loop.path_steps(block, memories, self.microcanonical, lengths, LONGEST)
 
     def dynamics(self, rung: ActiveRung) -> Dynamics:
         """Straight moves between its kicks."""

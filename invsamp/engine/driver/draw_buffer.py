@@ -138,7 +138,8 @@ class Draws:
                 values = recorded.statistics[name].T
             self._kept[name][k, :, i : i + n] = values
         if engine.exchange is not None:
-            self._kept["replica"][k, :, i : i + n] = engine.exchange.replica_indices.replica[k][:, None]
+            replica = engine.exchange.replica_indices.replica[k][:, None]
+            self._kept["replica"][k, :, i : i + n] = replica if recorded.replicas is None else recorded.replicas.T
         if k == 0 and (self._recorded or self.moments):
             for number, position in enumerate(recorded.positions):
                 self._record(i + number, position)

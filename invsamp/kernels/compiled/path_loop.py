@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from invsamp.evaluate.requests import Memory
-from invsamp.kernels.compiled.block import StepBlock, StepsMade, color, evaluated, room, whiten
+from invsamp.kernels.compiled.block import (
+    Geometry,
+    StepBlock,
+    StepsMade,
+    color,
+    evaluated,
+    fill,
+    of_rung,
+    record,
+    room,
+    whiten,
+)
+from invsamp.kernels.compiled.swaps import SwapPlan, swapped
 from invsamp.protocols import Array
 
 #: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
@@ -23,24 +36,25 @@ DIVERGING = 1000.0
 Kick = Callable[[Array, Array, Array, Array], None]
 
 
-def path_steps(block: StepBlock, memory: Memory, microcanonical: bool, length: float, most: int) -> StepsMade:
+def path_steps(
+    block: StepBlock, memories: Sequence[Memory], microcanonical: bool, lengths: Sequence[float], most: int
+) -> StepsMade:
     """Paths of `invsamp.kernels.Microcanonical`, or of `invsamp.kernels.Hamiltonian`, of at most so many steps."""
-    n, chains, _ = block.normal.shape
-    accepted, leaps = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.intp)
-    cliffs = np.zeros(n, dtype=np.intp)
-    (address, temperature, scale, whitening, coloring), rest = block[:5], block[5:]
-    paths, shift = float(memory["paths"]), float(memory["shift"])
-    made = _loop(
-        *(address, temperature, scale, *whitening, *coloring, *rest),
-        *(microcanonical, length, most, int(paths), shift, accepted, leaps, cliffs),
-    )
+    rungs, n, chains, _ = block.normal.shape
+    accepted, leaps, cliffs = (np.zeros((rungs, n), dtype=np.intp) for _ in range(3))
+    paths = np.array([int(memory["paths"]) for memory in memories])
+    shift = np.array([float(memory["shift"]) for memory in memories])
+    made, more = _loop(*block, microcanonical, np.array(lengths), most, paths, shift, accepted, leaps, cliffs)
     statistics = {
-        "n_steps": np.repeat(leaps[:, None], chains, axis=1),
+        "n_steps": np.repeat(leaps[:, :, None], chains, axis=2),
         "diverging": block.log_ratios < -DIVERGING,
     }
-    evaluations = int(leaps[:made].sum()) * chains
-    after = memory | {"paths": np.asarray(paths + made)}
-    return StepsMade(made, evaluations, after, accepted, int(cliffs[:made].sum()), statistics)
+    evaluations = int(leaps[:, :made].sum() + leaps[:more, made : made + 1].sum()) * chains
+    after = [
+        memory | {"paths": np.asarray(float(before + made + (k < more)))}
+        for k, (memory, before) in enumerate(zip(memories, paths.tolist(), strict=True))
+    ]
+    return StepsMade(made, more, evaluations, after, accepted, cliffs, statistics)
 
 
 def kicked(kick: Kick, velocity: Array, gradient: Array, half: float | Array) -> tuple[Array, Array]:
@@ -167,18 +181,109 @@ def before_cliffs(log_ratio: Array, first: npt.NDArray[np.intp], smooth: Array, 
     return count
 
 
+class _Room(NamedTuple):
+    """Arrays that paths of a rung fill."""
+
+    reduced: Array
+    velocity: Array
+    move: Array
+    colored: Array
+    end: Array
+    given: Array
+    gradient: Array
+    slope: Array
+    energy: Array
+    begin: Array
+    before: Array
+    after: Array
+    leaving: Array
+    arriving: Array
+    half: Array
+    work: Array
+    more: Array
+    works: Array
+    error: Array
+    smooth: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _path(
+    address: int,
+    temperature: float,
+    metric: Geometry,
+    step: float,
+    leaps: int,
+    microcanonical: bool,
+    normal: Array,
+    log_uniform: Array,
+    position: Array,
+    energy: Array,
+    gradient: Array,
+    log_ratio: Array,
+    room: _Room,
+    first: npt.NDArray[np.intp],
+) -> tuple[int, int]:
+    """A path of a rung's chains, in place; how many accept it, and the cliffs. -1: a step's energy is not finite."""
+    chains, d = position.shape
+    velocity, slope, work, more = room.velocity, room.slope, room.work, room.more
+    if microcanonical:
+        at_constant_speed(normal, velocity)
+    else:
+        fill(normal, velocity)
+    whiten(gradient, temperature, metric, room.reduced, slope)
+    fill(position, room.end)
+    for i in range(chains):
+        room.begin[i] = room.before[i] = energy[i] / temperature
+        room.works[i], room.error[i], room.smooth[i], first[i], room.half[i] = 0.0, 0.0, 0.0, -1, 0.5 * step
+    for leap in range(leaps):
+        if microcanonical:
+            microcanonical_kick(velocity, slope, room.half, work)
+        else:
+            hamiltonian_kick(velocity, slope, room.half, work)
+        dots(slope, velocity, room.leaving)
+        for i in range(chains):
+            for j in range(d):
+                room.move[i, j] = step * velocity[i, j]
+        color(room.move, metric, room.colored)
+        for i in range(chains):
+            for j in range(d):
+                room.end[i, j] += room.colored[i, j]
+        if not evaluated(address, room.end, room.given, room.energy, room.gradient):
+            return -1, 0
+        whiten(room.gradient, temperature, metric, room.reduced, slope)
+        dots(slope, velocity, room.arriving)
+        if microcanonical:
+            microcanonical_kick(velocity, slope, room.half, more)
+        else:
+            hamiltonian_kick(velocity, slope, room.half, more)
+        for i in range(chains):
+            room.after[i] = room.energy[i] / temperature
+            work[i] += more[i]
+            room.works[i] += work[i]
+            room.leaving[i] = step * (abs(room.leaving[i]) + abs(room.arriving[i]))
+            more[i] = room.after[i] - room.before[i]
+            room.before[i] = room.after[i]
+        look_for_cliffs(more, room.leaving, work, leap, room.error, first, room.smooth)
+    for i in range(chains):
+        ratio = room.begin[i] - room.after[i] - room.works[i]
+        log_ratio[i] = ratio if not math.isnan(ratio) else -np.inf
+    cliffs, accepted = max(0, before_cliffs(log_ratio, first, room.smooth, more)), 0
+    for i in range(chains):
+        if log_uniform[i] < log_ratio[i]:
+            accepted += 1
+            energy[i] = room.energy[i]
+            for j in range(d):
+                position[i, j], gradient[i, j] = room.end[i, j], room.gradient[i, j]
+    return accepted, cliffs
+
+
 @njit(cache=True, error_model="numpy")
 def _loop(
     address: int,
-    temperature: float,
-    scale: Array,
-    whitening: Array,
-    whitening_first: Array,
-    whitening_last: Array,
-    coloring: Array,
-    coloring_first: Array,
-    coloring_last: Array,
+    temperatures: Array,
+    geometry: Geometry,
     step_sizes: Array,
+    full_sizes: Array,
     normal: Array,
     log_uniform: Array,
     position: Array,
@@ -187,75 +292,64 @@ def _loop(
     positions: Array,
     energies: Array,
     log_ratio: Array,
+    swaps: SwapPlan,
     microcanonical: bool,
-    length: float,
+    lengths: Array,
     most: int,
-    paths: int,
-    shift: float,
-    accepted: Array,
-    leaps: Array,
-    cliffs: Array,
-) -> int:
-    """How many paths were made; those after are left to Python."""
-    n, chains, d = normal.shape
-    slope, reduced, given, new_gradient = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
-    velocity, move, colored, end = room(chains, d), room(chains, d), room(chains, d), room(chains, d)
-    new_energy, begin, before, after = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
-    leaving, arriving, half, work = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
-    more, works, error, smooth = np.empty(chains), np.empty(chains), np.empty(chains), np.empty(chains)
-    first = np.empty(chains, dtype=np.intp)
+    paths: npt.NDArray[np.intp],
+    shift: Array,
+    accepted: npt.NDArray[np.intp],
+    leaps: npt.NDArray[np.intp],
+    cliffs: npt.NDArray[np.intp],
+) -> tuple[int, int]:
+    """How many paths all rungs made, and how many of the rungs one more; those after are left to Python."""
+    rungs, n, chains, d = normal.shape
+    rooms = _Room(
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+    )
+    source, first = np.empty((rungs, chains), dtype=np.intp), np.empty(chains, dtype=np.intp)
     for path in range(n):
-        step = math.sqrt(2.0 * step_sizes[path])
-        leaps[path] = steps_of(length, (van_der_corput(paths + path) + shift) % 1.0, step, most)
-        if microcanonical:
-            at_constant_speed(normal[path], velocity)
-        else:
-            velocity[:, :] = normal[path]
-        whiten(gradient, temperature, scale, whitening, whitening_first, whitening_last, reduced, slope)
-        end[:, :] = position
-        for i in range(chains):
-            begin[i] = before[i] = energy[i] / temperature
-            works[i], error[i], first[i], half[i] = 0.0, 0.0, -1, 0.5 * step
-        for leap in range(leaps[path]):
-            if microcanonical:
-                microcanonical_kick(velocity, slope, half, work)
-            else:
-                hamiltonian_kick(velocity, slope, half, work)
-            dots(slope, velocity, leaving)
-            for i in range(chains):
-                for j in range(d):
-                    move[i, j] = step * velocity[i, j]
-            color(move, scale, coloring, coloring_first, coloring_last, colored)
-            for i in range(chains):
-                for j in range(d):
-                    end[i, j] += colored[i, j]
-            if not evaluated(address, end, given, new_energy, new_gradient):
-                return path
-            whiten(new_gradient, temperature, scale, whitening, whitening_first, whitening_last, reduced, slope)
-            dots(slope, velocity, arriving)
-            if microcanonical:
-                microcanonical_kick(velocity, slope, half, more)
-            else:
-                hamiltonian_kick(velocity, slope, half, more)
-            for i in range(chains):
-                after[i] = new_energy[i] / temperature
-                work[i] += more[i]
-                works[i] += work[i]
-                leaving[i] = step * (abs(leaving[i]) + abs(arriving[i]))
-                before[i] = after[i] - before[i]
-            look_for_cliffs(before, leaving, work, leap, error, first, smooth)
-            before[:] = after
-        accepted[path] = 0
-        for i in range(chains):
-            ratio = begin[i] - after[i] - works[i]
-            log_ratio[path, i] = ratio if not math.isnan(ratio) else -np.inf
-        cliffs[path] = max(0, before_cliffs(log_ratio[path], first, smooth, more))
-        for i in range(chains):
-            if log_uniform[path, i] < log_ratio[path, i]:
-                accepted[path] += 1
-                energy[i] = new_energy[i]
-                for j in range(d):
-                    position[i, j], gradient[i, j] = end[i, j], new_gradient[i, j]
-        positions[path] = position
-        energies[path] = energy
-    return n
+        for k in range(rungs):
+            step = math.sqrt(2.0 * step_sizes[k, path])
+            share = (van_der_corput(paths[k] + path) + shift[k]) % 1.0
+            leaps[k, path] = steps_of(lengths[k], share, step, most)
+            accepted[k, path], cliffs[k, path] = _path(
+                address,
+                temperatures[k],
+                of_rung(geometry, k),
+                step,
+                leaps[k, path],
+                microcanonical,
+                normal[k, path],
+                log_uniform[k, path],
+                position[k],
+                energy[k],
+                gradient[k],
+                log_ratio[k, path],
+                rooms,
+                first,
+            )
+            if accepted[k, path] < 0:
+                return path, k
+        swapped(path, swaps, position, energy, gradient, source)
+        record(path, position, energy, swaps, positions, energies)
+    return n, 0
