@@ -132,16 +132,21 @@ class Momentum(KernelDefaults):
         return langevin_loop.langevin_steps(block, memories, self.adjusted, [kernel.friction for kernel in kernels])
 
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
-        step_size, kept = rung.step_size, 1.0 - self.friction
-        kick, clipped = propose(
-            rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
-        )
-        kick += kept * np.sqrt(step_size) * memory["momentum"]
-        end, velocity, failed = rung.follow(here.position, kick)
+        step_size, last, noise = rung.step_size, memory["momentum"], rung.normal()
+        gradient, covariance = rung.gradient(here.estimate), rung.gradient_noise(here)
+        failed, clipped = None, 0
+        if rung.free and covariance is None and isinstance(step_size, float):
+            end, momentum = np.empty(last.shape), np.empty(last.shape)
+            carried_move = langevin_loop.carried_move
+            carried_move(here.position, gradient, noise, last, step_size, self.friction, end, momentum)
+        else:
+            kick, clipped = propose(gradient, noise, step_size, covariance, self.friction)
+            kick += (1.0 - self.friction) * np.sqrt(step_size) * last
+            end, velocity, failed = rung.follow(here.position, kick)
+            momentum = velocity / np.sqrt(step_size)
         point, refused = Point(end, (yield from rung.evaluate(end))), None
         if point.estimate.failed:
             point, refused = where_solved(rung, point, here)
-        momentum = velocity / np.sqrt(step_size)
         for stayed in (failed, refused):
             if stayed is not None:
                 momentum[stayed] = -momentum[stayed]

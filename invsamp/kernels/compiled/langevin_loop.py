@@ -62,6 +62,27 @@ def straight(gradient: Array, noise: Array, step_size: float, sd: float, move: A
 
 
 @njit(cache=True, error_model="numpy")
+def carried_move(
+    position: Array,
+    gradient: Array,
+    noise: Array,
+    momentum: Array,
+    step_size: float,
+    friction: float,
+    end: Array,
+    new_momentum: Array,
+) -> None:
+    """Into ``end`` and ``new_momentum``, a straight move that keeps a share of the last one: one pass over memory."""
+    sd, carried = math.sqrt(2.0 * friction * step_size), (1.0 - friction) * math.sqrt(step_size)
+    length = math.sqrt(step_size)
+    for i in range(noise.shape[0]):
+        for j in range(noise.shape[1]):
+            move = sd * noise[i, j] - step_size * gradient[i, j] + carried * momentum[i, j]
+            end[i, j] = position[i, j] + move
+            new_momentum[i, j] = move / length
+
+
+@njit(cache=True, error_model="numpy")
 def log_ratios(
     before: Array, after: Array, noise: Array, end_velocity: Array, end_gradient: Array, step_size: float, out: Array
 ) -> None:
