@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from invsamp.engine.ensemble.compiled_blocks import CompiledBlocks, Recorder
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.mode_search.mode_occupancy import ModeOccupancy
@@ -15,7 +16,8 @@ from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.compatibility import check_targets
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import RungChains, StepCounts
-from invsamp.evaluate.requests import EvaluationRequests, Queue, as_they_come, done, gathered
+from invsamp.evaluate.requests import EvaluationRequests, Queue, answered, as_they_come, done, gathered
+from invsamp.evaluate.speculation import FutureRequests
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
 from invsamp.protocols import Array
@@ -54,6 +56,9 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         self.mode_occupancy = ModeOccupancy()
         self.outside: list[int] = []
         self._pace = LONGEST  # seconds of a step
+        self._twin: Ensemble | None = None  # that runs ahead
+        #: Stretches of draws in compiled loops, once there are draws.
+        self.compiled: CompiledBlocks | None = None
 
     def assemble(self, composition: Sampler, streams: tuple[int, ...]) -> None:
         """Make the rungs of a composition, which are not placed yet; their random streams are spawned from there.
@@ -85,7 +90,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
             for rung, own in zip(composition.rungs, seeds, strict=True)
         ]
         _connect(self.rungs)
-        self.exchange, self.outside = None, [0] * len(self.rungs)
+        self.exchange, self.outside, self.compiled = None, [0] * len(self.rungs), None
 
     def meet(self) -> None:
         """Let neighbors swap, once the rungs are placed or restored."""
@@ -96,13 +101,44 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         """One step of every rung, and of the swaps."""
         dispatch = self.bound.dispatch
         if dispatch.shared:
-            dispatch.do([rung.moves() for rung in self.rungs])
-        else:
-            answer = dispatch.answer
-            for rung in self.rungs:
-                done(rung.moves(), answer)
+            answered(self.moves(), dispatch.answer)
+            return
+        answer = dispatch.answer
+        for rung in self.rungs:
+            done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
-            dispatch.do([self.exchange.meet()])
+            done(self.exchange.meet(), answer)
+
+    def moves(self) -> EvaluationRequests[None]:
+        """The same, when what is asked for is answered."""
+        yield from gathered([rung.moves() for rung in self.rungs])
+        if self.exchange is not None and self.exchange.due():
+            yield from self.exchange.meet()
+
+    def future(self, steps: int) -> FutureRequests:
+        """What tells the requests of so many steps from here on, as often as it is called, and leaves this as it is."""
+        if self._twin is None or self._twin.composition is not self.composition:
+            self._twin = Ensemble(self.bound, self.plan)
+            self._twin.assemble(self.composition, ())
+            for rung in self._twin.rungs:
+                rung.trust()
+        twin, state = self._twin, self.state()
+
+        def requests() -> EvaluationRequests[None]:
+            twin.restore(state)
+            for _ in range(steps):
+                yield from twin.moves()
+
+        return requests
+
+    def move_compiled(self, most: int, drawn: int, thin: int, recorder: Recorder) -> int:
+        """At most so many steps of draws in compiled loops; how many were made, 0 where Python is to make the next one.
+
+        The draws are those of as many times `move`.
+        """
+        if self.compiled is None:
+            self.compiled = CompiledBlocks(self.rungs, self.exchange)
+        return self.compiled.move(most, drawn, thin, recorder) if self.compiled.ready() else 0
 
     def move_on(self, queue: Queue, most: int, keep: Keep) -> int:
         """As many steps as rungs make before they attempt swaps, each at its own pace, and these attempts: how many.
@@ -142,6 +178,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         for rung in self.rungs:
             rung.counts = StepCounts()
         self.mode_occupancy.forget()
+        self.compiled = None
         self.outside = [0] * len(self.rungs)
 
     def restore(self, state: LastingState) -> None:
