@@ -152,7 +152,9 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         if float(summary["r_hat"].max()) > limits.APART_LIMIT:
             advice = "How many draws would do cannot be estimated from chains that do not agree: see R-hat first."
         elif causes := form_causes(report):
-            advice += f" Likely: {'; '.join(causes)}."
+            # once: R-hat has named them, or the first of these
+            said = found or float(summary["r_hat"].max()) > R_HAT_LIMIT
+            advice = advice if said else f"Likely: {'; '.join(causes)}. {advice}"
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(

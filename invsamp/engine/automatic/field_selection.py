@@ -65,11 +65,11 @@ def warm_up_steps(chains: int) -> int:
 
 
 def _judged(found: FieldModes, prior: Reference, most: int, said: str) -> FieldSelection:
-    descents = f"Newton descents from the prior ({said})"
+    descents = f"Newton optimizations from the prior ({said})"
     if len(found.modes) != 1 or found.unfinished or found.unsolved:
         return FieldSelection(
             None,
-            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} came to no end, and "
+            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} did not converge, and "
             f"{found.unsolved} could not be solved: the general search follows",
         )
     gaussian = found.modes[0].gaussian
