@@ -177,7 +177,7 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
     sure = shape - limits.TAIL_DOUBT * summary["tail_shape_error"] > limit
     uncertain = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
     heavy = (shape > limit) & (sure | uncertain)
-    if summary["r_hat"].max() > limits.APART_LIMIT:  # draws of chains that are apart tell nothing of tails
+    if summary["r_hat"].max() > limits.APART_LIMIT:  # draws of chains that are apart give no information of tails
         heavy &= False
     return (1.0 / shape[heavy]).sort_values()
 

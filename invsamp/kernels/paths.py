@@ -14,7 +14,7 @@ from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepS
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.protocols import Array
 
-#: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
+#: Steps of a path at most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
 LONGEST, LONGEST_IN_WARMUP = 256, 64
 #: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
 #: of the way: where it is convex there, it rises by at most what that at the end does.
@@ -49,8 +49,8 @@ class Paths(KernelDefaults, ABC):
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
     domain gives up on, is refused.
 
-    Where the energy jumps within a step, by more than its slopes at both ends can tell (`CLIFF`), or ends, as solves
-    fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of the step size
+    Where the energy jumps within a step, by more than its slopes at both ends can explain (`CLIFF`), or ends, as solves
+    fail, there is a cliff. No shorter step would take a path over it, so what such a path shows of the step size
     (`Info.acceptance`) is what happened before.
 
     References
@@ -120,7 +120,7 @@ class Paths(KernelDefaults, ABC):
 
 
 class StraightPaths(Paths):
-    """Paths whose drifts are straight, in whitened coordinates, until walls turn them."""
+    """Paths whose drifts are straight, in whitened coordinates, until bounds turn them."""
 
     @abstractmethod
     def fresh(self, normal: Array) -> Array:
@@ -166,7 +166,7 @@ def van_der_corput(index: int) -> float:
 def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], slopes: list[Array]) -> Array | None:
     """The log ratios (chains,), where a path met a cliff after its first step those of its part before; None: nowhere.
 
-    A path that meets one at once tells as much as one that is refused: its step may be too long.
+    A path that meets one at once shows as much as one that is refused: its step may be too long.
     """
     if (log_ratio >= -CLIFF).all():
         return None
@@ -183,7 +183,7 @@ def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], 
 
 
 def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:
-    """Which chains' paths cannot be accepted: the walls gave them up, or the solve at their end failed."""
+    """Which chains' paths cannot be accepted: the bounds gave them up, or the solve at their end failed."""
     solved = np.isfinite(rung.energy(there.estimate)) if there.estimate.failed else None
     if solved is None:
         return False if failed is None else failed

@@ -42,12 +42,13 @@ def printed_html(
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     rows = _shown(summary)
     table = rows.to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
-    count, *_ = verdict(messages).splitlines()
+    count = escape(verdict(messages).splitlines()[0])
+    lines = "".join(f"{escape(line)}<br>" for line in (*_more(summary, rows), *_modes(modes)))
     items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
-        f"<p>{''.join(f'{escape(line)}<br>' for line in (*_more(summary, rows), *_modes(modes)))}<b>{escape(count)}</b></p>"
+        f"<p>{lines}<b>{count}</b></p>"
         + (f"\n<ul>{items}</ul>" if items else "")
         + "".join(f"\n<p>{escape(line)}</p>" for line in _meaning(messages))
     )

@@ -1,4 +1,4 @@
-"""What a sampler hands back: draws, counts and figures, in an ArviZ InferenceData."""
+"""What a sampler returns: draws, counts and figures, in an ArviZ InferenceData."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from invsamp.ladder import Rung, Sampler
 from invsamp.modes.field_modes import FieldModes, field_reference, search_field, starts_of_field
 from invsamp.protocols import Reference
 
-#: Descents at the most, and energy that they leave to gain.
+#: Descents at most, and energy that they leave to gain.
 STARTS, TOLERANCE = 8, 1e-3
-#: Directions of a Gaussian at the most, and of the unknowns: where data inform more, nothing is of low rank.
+#: Directions of a Gaussian at most, and of the unknowns: where data inform more, nothing is of low rank.
 DIRECTIONS, SHARE = 400, 0.5
-#: Evaluations of a warm-up, and steps of it at the least: all chains together find one step size.
+#: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
 WARM_UP, LEAST = 800, 25
 #: Steps of a path, about.
 PATH = 7

@@ -25,7 +25,7 @@ from invsamp.protocols import Array
 
 #: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
 TRIAL = 200
-#: Steps after which a run is held against what its trial promised: a quarter of its own. Where the target is far from
+#: Steps after which a run is compared with what its trial promised: a quarter of its own. Where the target is far from
 #: normal in the sampler's coordinates all of these: on a bent ridge 5 of 12 runs passed a trial of 200 steps by chance,
 #: 1 of 12 one of 800.
 SECOND_LOOK = 1000
@@ -205,7 +205,7 @@ class KernelSelection(
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
         first, promised = self.pilot is None, 1.0 if self.pilot is None else self.pilot["promised"]
-        # of coordinates that fit, so few draws as a trial has tell nearly enough
+        # of coordinates that fit, so few draws as a pilot run has are nearly enough
         wanted = least if first or self.bent else min(least, 0.5 * promised)
         if worst <= WORST_RHAT and worth >= wanted:
             if self.pilot is None:
