@@ -451,7 +451,7 @@ class TestWhatIsChosen:
         assert report["fidelities"] == ["fine"]
 
     def test_it_prints_and_compares(self):
-        assert str(Automatic()) == "chosen by what descents find and trials tell"
+        assert str(Automatic()) == "chosen by optimizations and pilot runs"
         assert Automatic() == Automatic()
         assert [stage.rungs[0].kernel.length for stage in Automatic().stages(3, 1)[:-1]] == list(LENGTHS)
 
