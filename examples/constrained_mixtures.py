@@ -58,7 +58,7 @@ DIAMETER_RADII = (1.5, 2.0, 2.5, 3.0)
 
 
 def main() -> dict[str, Any]:
-    """All samplers on all domains, then the octagon's diameter, then the walls."""
+    """All samplers on all domains, then the octagon's diameter, then the bounds."""
     given = options("constrained_mixtures", "25 modes on four domains, nine samplers.", draws=5000)
     cases = {name: explore(name, given.draws, given.seed) for name in problem.RADII}
     diameters = [diameter(radius, given.draws, given.seed) for radius in tqdm(DIAMETER_RADII, desc="octagon's size")]
@@ -139,7 +139,7 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
         problem.target("octagon", radius), iv.samplers.r2sgld(RATES[0], DIAMETERS["rates"], **LADDER), draws, seed
     )
     kept = run.theta[:, run.theta.shape[1] // 5 :]
-    # of each chain by itself, for the spread; the two coordinates have one law
+    # of each chain by itself, for the spread; the two coordinates have one distribution
     times = np.array([kept.shape[1] * THIN / iv.diagnostics.ess(chain[None]).mean() for chain in kept])
     divergence = iv.diagnostics.divergence_on_grid(kept, probabilities, edges)
     floor = iv.diagnostics.iid_floor(probabilities, kept.shape[1], 30, seed).mean()
@@ -154,7 +154,7 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
 
 
 def from_the_wall(boundary: str, draws: int, seed: int) -> np.ndarray:
-    """Distances of draws from the wall of the octagon, where there is no energy: the law should be uniform."""
+    """Distances of draws from the wall of the octagon, where there is no energy: the distribution should be uniform."""
     region = problem.domain("octagon")
     nothing = iv.extending.FunctionPotential(lambda position: (np.zeros(len(position)), np.zeros_like(position)), 2)
     target = iv.Target(nothing, domain=region, start=region.sample_uniform)

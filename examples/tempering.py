@@ -1,4 +1,4 @@
-"""Round trips are not the law: DEO*-SGD beside honest parallel tempering on the same noise.
+"""Round trips are not correctness: DEO*-SGD beside honest parallel tempering on the same noise.
 
 The comparison of Deng's thesis, section 4.5.1: U = .2 |b|^2 - 2 (cos 2 pi b1 + cos 2 pi b2), noise of sd 2 on energies
 and gradients. DEO*-SGD runs 16 processes at learning rates from .003 to .6, without a window and with one of 8;

@@ -106,7 +106,7 @@ def array(
         given = np.asanyarray(value)
         if given.dtype == object and all(isinstance(_scalar(entry), Real) for entry in given.flat):
             given = given.astype(float)
-    except Exception as error:  # whatever the conversion of somebody's class raises
+    except Exception as error:  # whatever the conversion of a user's class raises
         raise ValueError(f"{name} must be {right}, got {shown(value)}: {error}") from error
     if given.dtype.kind not in ("iu" if whole and given.size else "iuf"):
         raise wrong(name, right, value)
@@ -255,7 +255,7 @@ def shown(value: object) -> str:
     """A value in a message: one line that stays short."""
     try:
         whole = " ".join(repr(value).split())
-    except Exception:  # of somebody's class: the message is about the argument, not about its __repr__
+    except Exception:  # of a user's class: the message is about the argument, not about its __repr__
         whole = f"an object of {type(value).__name__}"
     return whole if len(whole) <= 200 else f"{whole[:200]}..."
 

@@ -35,7 +35,7 @@ def correct(
     The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations, with B and c such that the
     fine model's observations at the states are met best: a ridge regression of the difference, whose ridge is that of
     least generalized cross-validation, so that few pairs give little more than an offset. It is frozen: a
-    sampler of the posterior that is handed back moves by corrected models on hot rungs, and the target of the cold rung
+    sampler of the posterior that is returned moves by corrected models on hot rungs, and the target of the cold rung
     is that of the finest model, as before. Each level is corrected towards the finest.
 
     Parameters

@@ -16,7 +16,7 @@ from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Problem
 
 #: Energy that descents of the posterior leave to gain before those of the likelihood begin; and how far two of their
-#: ends are apart at the most, in scales, to be one point. Ends that are counted as two cost a short descent.
+#: ends are apart at most, in scales, to be one point. Ends that are counted as two cost a short descent.
 BEFORE, SAME = 1e-3, 0.02
 #: Distance from the bounds at which descents of the likelihood begin, over the distance between them; and distance, in
 #: scales, at which a maximum is said to lie at a bound.

@@ -46,13 +46,13 @@ from invsamp.warning_codes import InvsampWarning
 SCALE_DRAWS = 256
 #: Coarse fidelities only lead near the finest one's modes.
 COARSE_TOLERANCE = 0.1
-#: Unknowns up to which Hessians are dense unless directions are given, and directions of the others at the most.
+#: Unknowns up to which Hessians are dense unless directions are given, and directions of the others at most.
 MOST_DENSE, DIRECTIONS = 500, 200
-#: Of the finest: so much energy at the most is left to gain.
+#: Of the finest: so much energy at most is left to gain.
 TOLERANCE = 1e-8
-#: The same of Newton descents, whose Gaussians tell by how many sds that is: a hundredth.
+#: The same of Newton descents, whose Gaussians show by how many sds that is: a hundredth.
 FIELD_TOLERANCE = 1e-4
-#: Maxima of the likelihood: starts at the most, for each that was asked for, where only one leads to the best; and
+#: Maxima of the likelihood: starts at most, for each that was asked for, where only one leads to the best; and
 #: energy above the posterior's lowest mode, beside what modes of one problem differ by, from which on modes are left.
 MOST_STARTS, WORSE = 16, 10.0
 #: Values of `of`.
@@ -88,9 +88,10 @@ def maximize(
     product takes two solves by factors that are kept; otherwise it takes two gradients. The Hessian is of low rank
     then.
 
-    Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
-    positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
-    differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for each and a hundred more.
+    Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian
+    distribution in positions (exact for normal and log-normal parameters, or one of the same quartiles) and the
+    directions in which it differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for
+    each and a hundred more.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def maximize(
     max_evaluations : int
         Evaluations of one descent in one fidelity.
     rank : int, optional
-        Let the Hessian be of low rank, with so many directions at the most. Default: 200 above 500 unknowns.
+        Let the Hessian be of low rank, with so many directions at most. Default: 200 above 500 unknowns.
 
     Returns
     -------
@@ -224,7 +225,7 @@ def _modes(
     left: tuple[int, int, int],
     prior: Reference | None = None,
 ) -> Modes:
-    """What is handed back; ``left`` are the starts that did not end, that were not solved, and that were left out."""
+    """What is returned; ``left`` are the starts that did not end, that were not solved, and that were left out."""
     problem, solver = led.problem, solvers[-1]
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
@@ -321,7 +322,7 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-        "walls. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
+        "bounds. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 

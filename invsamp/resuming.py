@@ -57,7 +57,7 @@ def resume(
     Parameters
     ----------
     directory : path
-        As it was given to `invsamp.sample`. Of a finished run it may be one that nobody can write to.
+        As it was given to `invsamp.sample`. Of a finished run it may be one that no one can write to.
     posterior : Posterior, Target or Potential, optional
         The one that was sampled. By default it is read from the directory, where it could be pickled: **that runs
         the code that the file names, so do it with directories that you trust**. Its functions must be importable.
@@ -82,7 +82,7 @@ def resume(
     Returns
     -------
     Run
-        The whole run, from its first draw. A run that is finished is handed back as it is.
+        The whole run, from its first draw. A run that is finished is returned as it is.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run
 
 
 def _over(path: Path, plan: Plan) -> Run | None:
-    """A run that is finished, which is only read: it may lie where nobody can write."""
+    """A run that is finished, which is only read: it may lie where no one can write."""
     header = read_state(path)[0]
     if header.draws != plan.draws:
         return None
@@ -168,11 +168,11 @@ def _over(path: Path, plan: Plan) -> Run | None:
 
 
 def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
-    """The directory, unless somebody else has asked something else of the run since it was looked at."""
+    """The directory, unless another user has asked something else of the run since it was looked at."""
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()
-        raise ValueError(f"directory must be nobody else's: another process has just changed the run in {path}")
+        raise ValueError(f"directory must be no one else's: another process has just changed the run in {path}")
     return directory
 
 

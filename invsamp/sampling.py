@@ -36,7 +36,7 @@ from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
 
-#: Steps of warm-up at the least where none are asked for; and where it finds the ladder, in four rounds.
+#: Steps of warm-up at least where none are asked for; and where it finds the ladder, in four rounds.
 SHORTEST, SHORTEST_SEARCH = 500, 1500
 
 
@@ -103,8 +103,8 @@ def sample(
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
     check_gradient : bool
-        Whether the models are checked. Gradients are held against differences of energies before the first step, at two
-        starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
+        Whether the models are checked. Gradients are compared with differences of energies before the first step, at
+        two starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
         step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
         fidelity, in ``run.report["repeated"]``, show whether energies depend on the batch, or on earlier calls. Given
         step sizes of kernels that accept every move are refused if they are unstable, in
@@ -153,7 +153,7 @@ def sample(
     UserWarning
         If draws are not to be trusted. If half of the budget of evaluations is spent, and the rest will not do. In
         place of all that is raised above, and of Ctrl-C, once there are draws and no directory: those that were made
-        are handed back.
+        are returned.
 
     Examples
     --------

@@ -32,7 +32,7 @@ SWAP_NOISE_LIMIT = 3.0
 #: Acceptance of exchanges with a coarse model of the same target, of the worst chain: at 0.1 it moves every tenth time.
 CHAIN_LIMIT = 0.1
 #: Cost ratio of fine to coarse solves below which there is nothing to save, and the seconds of coarse solves together
-#: from which on a clock can tell.
+#: from which on a clock is reliable.
 EXPENSIVE, SOME_SECONDS = 2.0, 5.0
 #: Share of swaps that neighbors of a ladder found in warm-up may reject; there it aims at about a half.
 REJECTION_LIMIT = 0.9

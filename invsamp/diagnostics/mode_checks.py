@@ -144,7 +144,7 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
 
 
 def form_causes(report: Report) -> list[str]:
-    """Parameters that depend on others, in a form that nobody has found to be the better one."""
+    """Parameters that depend on others, in a form that no one has found to be the better one."""
     forms = report.get("centering") or {}
     given = [name for name, form in forms.items() if form["reason"] == "given"]
     others = [name for name, form in forms.items() if form["reason"].startswith("not chosen")]

@@ -255,7 +255,7 @@ def _coordinate_warnings(report: Report) -> list[str]:
             "IV-COORDINATES",
             f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
             f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are "
-            f"bent or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}.",
+            f"bent or have narrow necks, draws may miss regions, and R-hat and ESS cannot show that. {remedy}.",
         )
     ]
 

@@ -19,7 +19,7 @@ from invsamp.diagnostics import weights
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
-#: Chains, steps between two looks, and looks at the most.
+#: Chains, steps between two looks, and looks at most.
 CHAINS, BLOCK, BLOCKS = 128, 6, 40
 #: Halves of the draws agree if means differ by less than this, in sds, and sds by less than that, in logs.
 MEANS, SDS = 0.1, 0.07

@@ -43,7 +43,7 @@ class FidelityComparison(Compared):
     pairs : tuple of Pair
         Neighbors on the proposed ladder, from the coldest.
     hot_temperatures : dict of str to float
-        Hottest temperature that the states tell about at which a level still swaps with the cold rung at an expected
+        Hottest temperature that the states cover, at which a level still swaps with the cold rung at an expected
         rate of 0.2; NaN where there is none.
     rates : dict of str to ndarray
         Expected swap rate of every level with the cold rung at `invsamp.fidelities.pairs.TEMPERATURES`.

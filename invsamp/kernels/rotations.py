@@ -61,7 +61,7 @@ class InfinityHamiltonian(_Rotations):
     A step over an angle h is a kick :math:`r \leftarrow r - \tfrac h2 \nabla R(w)`, a rotation by h, and another kick;
     see `invsamp.kernels.rotations`. How long paths are, and which are refused: see `invsamp.kernels.paths`. One step
     over :math:`\pi / 2` where R is constant is an independent draw from the reference, as that of `CrankNicolson` with
-    the step size 1. A path that leaves the domain is refused: it does not move straight, and walls reflect nothing.
+    the step size 1. A path that leaves the domain is refused: it does not move straight, and bounds reflect nothing.
 
     Parameters
     ----------

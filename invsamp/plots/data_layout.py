@@ -83,7 +83,7 @@ class Layout:
         return given
 
     def label(self, x: npt.ArrayLike | None) -> str:
-        """What the horizontal axis is, where nobody says it."""
+        """What the horizontal axis is, where no one says it."""
         if x is not None:
             return "x"
         return self.along if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"

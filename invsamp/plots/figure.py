@@ -31,7 +31,7 @@ GRID = "#e6eaee"
 COLD = "#1f6fb2"
 HOT = "#d1495b"
 TRUTH = "#e07a1f"
-#: Told apart by people with any color vision: they differ in lightness too.
+#: Distinguished by people with any color vision: they differ in lightness too.
 CYCLE = ("#1f6fb2", "#e07a1f", "#2a9d8f", "#8d5a97", "#c44536", "#6b8e23", "#5c6b7a", "#d4a017")
 DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#7fb5dc", "#2f7fbf", "#12406e"])
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])

@@ -16,7 +16,7 @@ MOST = 40
 
 
 def plotted(values: Array, directions: Array, labels: Sequence[str], informed: float) -> Figure:
-    """Eigenvalues (d,) above their directions' shares (d, d), one column each; a line where the prior tells as much."""
+    """Eigenvalues (d,) above their directions' shares (d, d), a column each; a line where the prior informs as much."""
     count = min(len(values), MOST)
     figure = new_figure(max(4.0, 0.32 * count + 2.2), 0.24 * count + 2.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.24 * count + 0.4))

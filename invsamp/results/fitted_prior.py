@@ -26,9 +26,9 @@ from invsamp.warning_codes import InvsampWarning
 COMPONENTS = (1, 2, 4, 8, 16, 32)
 #: Draws that a component needs for each coordinate.
 DRAWS_PER_COORDINATE = 5
-#: Draws that are fitted at the most, and directions in which the fit is looked at.
+#: Draws that are fitted at most, and directions in which the fit is looked at.
 MOST, DIRECTIONS = 20_000, 20
-#: A Kolmogorov distance of this size changes no conclusion, however many draws tell it from 0.
+#: A Kolmogorov distance of this size changes no conclusion, however many draws distinguish it from 0.
 HARMLESS = 0.05
 #: Probability that a fit without any error is called poor.
 FALSE_ALARM = 1e-3

@@ -1,4 +1,4 @@
-"""What a sampler hands back: draws, counts and figures, in an ArviZ InferenceData."""
+"""What a sampler returns: draws, counts and figures, in an ArviZ InferenceData."""
 
 from __future__ import annotations
 
@@ -768,7 +768,8 @@ class Run(Pictures):
                 names.append("energy")
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             made = self._summaries[every, few] = pd.DataFrame(columns, names)
-            made.attrs["entries"] = sum(math.prod(shape) for shape in self._quantities.values())
+            made.attrs["sizes"] = {name: math.prod(shape) for name, shape in self._quantities.items()}
+            made.attrs["entries"] = sum(made.attrs["sizes"].values())
         return self._summaries[every, few]
 
     def _own(self, summary: pd.DataFrame) -> int:

@@ -139,7 +139,7 @@ def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOption
 def ghmc(
     step_size: float | Schedule | None = None, *, friction: float = 0.05, **options: Unpack[RungOptions]
 ) -> Sampler:
-    r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
+    r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and bounds turn. Exact as MALA is.
 
     One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
     along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.

@@ -74,7 +74,7 @@ def surrogate_exchange(
         With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse
         posterior, as of `invsamp.correct`.
     pairs : int
-        Fine solves that it learns from, at the least ten.
+        Fine solves that it learns from, at least ten.
     exchange_interval : int, optional
         Steps of the coarse rungs between two exchanges: about as many as it takes these to forget where they were, if
         that costs less than a fine solve. Default: 20, or with ``correct`` what costs least by the autocorrelation of

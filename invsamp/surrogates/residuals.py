@@ -24,7 +24,7 @@ from invsamp.protocols import (
 )
 from invsamp.surrogates.polynomials import Polynomial
 
-#: Fewer pairs tell nothing.
+#: Fewer pairs give no information.
 FEWEST = 10
 
 

@@ -119,7 +119,7 @@ class Contour:
         None: nothing is learned.
     extrapolated : bool
         Whether the slope above the last end is that of the masses of the last two bins, as published for an increasing
-        Psi, which leads down from there; one that decreases would drive chains away.
+        Psi, which decreases from there; one that decreases would drive chains away.
     """
 
     energy_bins: tuple[float, ...] | int

@@ -79,10 +79,10 @@ TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0],
         ({"modes": TWO}, "found 2 modes"),
         ({"modes": TWO | {"by_laplace": False}}, "found 2 points that are flat in some direction, as on a ridge"),
         (
-            {"modes": TWO, "decisions": ["a trial of 200 steps failed: back to ..."]},
+            {"modes": TWO, "decisions": ["a pilot run of 200 steps failed: back to ..."]},
             "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
-        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
+        ({"decisions": ["a pilot run of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
         (
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},

@@ -242,7 +242,7 @@ class TestModes:
     def test_a_flat_direction_has_none(self):
         modes = iv.maximize(iv.Target(gaussian(np.diag([1.0, 0.0]))), seed=1)
         assert np.isnan(modes.log_evidence).all()
-        assert "flat in some direction (improper, unless a prior or walls bound it)" in str(modes)
+        assert "flat in some direction (improper, unless a prior or bounds limit it)" in str(modes)
         with pytest.raises(ValueError, match="draws needs a mode with a weight, got none"):
             modes.draws(4)
 

@@ -335,16 +335,22 @@ def test_printing_shows_counts_table_and_warnings():
     assert all(label in text for label in LABELS)
     assert text.endswith("no warnings")
     _, bad = make(report=REPORT | {"swap_accepts": [0], "chains": 1})
-    assert "2 warnings:\n  - there is one chain only" in repr(bad)
+    assert "2 warnings:\n  - IV-CHAINS: there is one chain only" in repr(bad)
     assert "Run of a sampler" in repr(make(report={})[1])
 
 
 def test_printing_stays_short():
     rng = np.random.default_rng(0)
-    run = Run.from_arrays(None, {"k": (30,)}, rng.standard_normal((1, 4, 500, 30)), {}, {})
-    assert "k[19]" in repr(run)
-    assert "k[20]" not in repr(run)
-    assert "... and 10 more parameters" in repr(run)
+    shapes = {f"k{number}": () for number in range(30)}
+    scalars = Run.from_arrays(None, shapes, rng.standard_normal((1, 4, 500, 30)), {}, {})
+    assert "k19 " in repr(scalars) and "k20 " not in repr(scalars)
+    assert "... and 10 more parameters" in repr(scalars)
+    theta = rng.standard_normal((1, 4, 500, 31))
+    theta[..., 1:] += np.roll(np.arange(30.0), 7)  # the means of the entries are 7 places farther on
+    field = repr(Run.from_arrays(None, {"a": (), "k": (30,)}, theta, {}, {}))
+    shown = [line.split()[0] for line in field.splitlines() if line.startswith(("a ", "k["))]
+    assert shown == ["a", "k[7]", "k[14]", "k[21]", "k[29]", "k[6]"]
+    assert "k: 5 of 30 entries, from the smallest mean to the largest" in field and "more parameters" not in field
 
 
 def test_posterior_predictive_has_noise_around_the_mean(within):

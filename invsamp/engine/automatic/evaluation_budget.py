@@ -19,7 +19,7 @@ from invsamp.warning_codes import coded
 PURPOSES = ("descents", "looks", "failed", "warm-up")
 
 #: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
-#: short to see what is slow; and shares of an independent draw that one has to be worth, at the least and most.
+#: short to see what is slow; and shares of an independent draw that one has to be worth, at least and most.
 MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
 #: Evaluations per step of a chain that the default budget allows for. On easy posteriors a path takes 3 to 5, on the

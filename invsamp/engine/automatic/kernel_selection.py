@@ -25,7 +25,7 @@ from invsamp.protocols import Array
 
 #: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
 TRIAL = 200
-#: Steps after which a run is held against what its trial promised: a quarter of its own. Where the target is far from
+#: Steps after which a run is compared with what its trial promised: a quarter of its own. Where the target is far from
 #: normal in the sampler's coordinates all of these: on a bent ridge 5 of 12 runs passed a trial of 200 steps by chance,
 #: 1 of 12 one of 800.
 SECOND_LOOK = 1000
@@ -153,15 +153,15 @@ class KernelSelection(
         that there is more mass around the starts than at all minima.
         """
         minima, heavy = found.minima, found.heavy
-        descents = f"{found.descents} descents from {self._from}{where} ({evaluations:,} evaluations)"
+        descents = f"{found.descents} optimizations from {self._from}{where} ({evaluations:,} evaluations)"
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
             run = diverged(found, names) if len(names) == len(found.away) else []
             along = f", along {', '.join(run[:4])}" if run else ""
             self.decisions.append(
-                f"{found.endless} of {descents} diverge{along}: the posterior is improper there, or has a "
-                f"spike; chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
+                f"{found.endless} of {descents} diverged{along}: the posterior may be improper or unbounded there; "
+                f"chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
             )
         elif not len(heavy):
             self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
@@ -186,8 +186,8 @@ class KernelSelection(
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.decisions.append(
-            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
-            f"chains pass between them, by {self._kernel}"
+            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: a pilot run shows "
+            f"whether chains pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:
@@ -205,20 +205,20 @@ class KernelSelection(
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
         first, promised = self.pilot is None, 1.0 if self.pilot is None else self.pilot["promised"]
-        # of coordinates that fit, so few draws as a trial has tell nearly enough
+        # of coordinates that fit, so few draws as a pilot run has are nearly enough
         wanted = least if first or self.bent else min(least, 0.5 * promised)
         if worst <= WORST_RHAT and worth >= wanted:
             if self.pilot is None:
                 self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": least}
                 self.decisions.append(
-                    f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
+                    f"a pilot run of {steps} steps passed: R-hat {worst:.3f}, ESS per draw {min(worth, 1.0):.2g}"
                 )
             return True
         self._positions, self._energies = [], []
         self.failed += 1
         failed = _failed(steps, worst, worth)
         if not first:
-            failed = f"the first {steps} draws were worth less than the trial promised: R-hat {worst:.3f}, {worth:.2g}"
+            failed = f"the first {steps} draws fell short of the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.decisions.append(
@@ -240,7 +240,7 @@ class KernelSelection(
 
     def stop(self, budget: int) -> None:
         """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
-        cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
+        cut = f"a pilot run was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
         if self.pilot is None:
             self.decisions.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
         self.finish()
@@ -279,11 +279,11 @@ class KernelSelection(
     def report(self) -> list[str]:
         """What was chosen, and why."""
         return (
-            [*self.decisions, f"a trial is under way, {self.steps} steps of it by now"]
+            [*self.decisions, f"a pilot run is under way, {self.steps} steps of it by now"]
             if self.steps and self.pilot is None
             else list(self.decisions)
         )
 
 
 def _failed(steps: int, worst: float, worth: float) -> str:
-    return f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+    return f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {worth:.2g}"

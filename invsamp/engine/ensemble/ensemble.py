@@ -21,7 +21,7 @@ from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
 from invsamp.protocols import Array
 
-#: Steps that rungs make at the most, and seconds that these may take, before all of them stand at the same one: the
+#: Steps that rungs make at most, and seconds that these may take, before all of them stand at the same one: the
 #: signal that ends a run waits for that.
 AHEAD, LONGEST = 16, 0.25
 #: Is given the number of a rung, and how many steps it has made, after each but the last of some.

@@ -56,7 +56,7 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale",
             self._counts += np.bincount(nearest(minima, self._scale, part), minlength=len(self._counts))
 
     def report(self, problem: Problem) -> FoundModes | None:
-        """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
+        """Modes with their weights and visits, in plain types; None if no one looked, or there is none."""
         result = self.mode_search_result
         if result is None:
             return None
@@ -114,7 +114,7 @@ def described_region(region: Mapping[str, Sequence[float]]) -> str:
 
 
 def _guessed(problem: Problem, region: Region | None) -> bool:
-    """Whether nobody said where the mass may lie, and some of the domain was not searched."""
+    """Whether no one said where the mass may lie, and some of the domain was not searched."""
     if not isinstance(problem, MayGuessStarts) or not problem.starts_guessed:
         return False
     if region is None:

@@ -1,4 +1,4 @@
-"""Where a kernel jumps to once the target is another: the modes that it knows, led down again."""
+"""Where a kernel jumps to once the target is another: the modes that it knows, optimized again."""
 
 from __future__ import annotations
 

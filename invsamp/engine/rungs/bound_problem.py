@@ -43,7 +43,7 @@ class BoundProblem:
     potentials : mapping of fidelities to CountedPotential, optional
         Those of another run, of which this one is a part. Default: made here.
     dispatch : Dispatch, optional
-        Who evaluates, if somebody does for another run already.
+        Who evaluates, if a user does for another run already.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class BoundProblem:
         potentials: dict[str, CountedPotential] | None = None,
         dispatch: Dispatch | None = None,
     ) -> None:
-        check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve may be expensive
+        check_names(problem.shapes)  # of problems that another user wrote, too: the first solve may be expensive
         self.problem, self.boundary = problem, as_boundary(sampler.boundary)
         #: As it was asked for, and whether this is a part of another run.
         self.asked, self.part = problem, potentials is not None

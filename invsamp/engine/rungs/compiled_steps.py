@@ -64,7 +64,7 @@ def obstacle(rung: RungChains) -> str | None:
     if not isinstance(rung.target, Tempered):
         return f"the target {rung.target} is not the density at a temperature"
     if rung.bounded:
-        return "the domain has walls"
+        return "the domain has bounds"
     if rung.mapped is not None:
         return "steps are made in the coordinates of a transport map"
     if rung.gradients is not True or not isinstance(rung.step_size, float):

@@ -1,4 +1,4 @@
-"""Names of parameters and of their entries: what files, tables and figures can tell apart."""
+"""Names of parameters and of their entries: what files, tables and figures can distinguish."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
 
 
 def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """`ValueError` unless something tells the likelihood of each datum, and has the parameters of a run."""
+    """`ValueError` unless something gives the likelihood of each datum, and has the parameters of a run."""
     if not isinstance(posterior, TellsLikelihood):
         raise ValueError(
-            f"posterior must tell the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
+            f"posterior must give the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
         )
     check_shapes(posterior.shapes, shapes)
 

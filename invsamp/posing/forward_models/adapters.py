@@ -341,7 +341,7 @@ def from_torch(
     parameters : names, optional
         As in `with_jacobian`.
     dtype : "float64" or "float32"
-        Of the tensor. Derivatives in single precision are held to what it can tell.
+        Of the tensor. Derivatives in single precision are checked to its precision.
     device : str
         Where the tensor is, such as "cuda": what the function uses has to be there too.
 

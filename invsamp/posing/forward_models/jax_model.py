@@ -18,7 +18,7 @@ from invsamp.protocols import Array, Plain, VectorJacobianProduct
 from invsamp.warning_codes import InvsampWarning
 
 SINGLE = (
-    "JAX computes in single precision: energies and gradients are held to what it can tell, and differences of large "
+    "JAX computes in single precision: energies and gradients are checked to its precision, and differences of large "
     'energies are lost. Turn double precision on before anything else of JAX: jax.config.update("jax_enable_x64", True)'
 )
 

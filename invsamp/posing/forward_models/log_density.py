@@ -55,7 +55,7 @@ class LogDensity:
         leave-one-out cross-validation (`Run.loo`). The gradient may be that of the sum, (batch, p), or of each datum,
         (batch, \*data, p), which minibatches need.
     dimension : int, optional
-        Number of parameters p, where neither a prior nor the names of a `Target` tell.
+        Number of parameters p, where neither a prior nor the names of a `Target` give it.
     parameters : names, optional
         Parameters of the prior that make up theta's columns, in that order. Default: all.
 
@@ -187,7 +187,7 @@ class LogDensity:
             )
         values = real_array(found, "the log density")
         if values.shape not in ((batch, *self.shape), (batch, self.n_observations)):
-            each = "" if self.data is not None else "; a value for each datum is told by LogDensity(..., data=shape)"
+            each = "" if self.data is not None else "; a value for each datum is given by LogDensity(..., data=shape)"
             raise WrongShapeError(f"the log density must have shape {(batch, *self.shape)}, got {values.shape}{each}")
         values = values.reshape(batch, self.n_observations)
         if (values == np.inf).any():

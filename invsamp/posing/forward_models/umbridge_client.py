@@ -99,7 +99,7 @@ def from_umbridge(
     try:
         kind, inputs, outputs = _pose(server, url, name, chosen)
     except (RuntimeError, TimeoutError, ConnectionError) as error:
-        raise ModelError(f"{url} does not tell about its model {name!r}: {error}") from None
+        raise ModelError(f"{url} gives no information about its model {name!r}: {error}") from None
     model = kind(server, name, chosen, inputs, outputs, names, connections)
     if not density:
         return model

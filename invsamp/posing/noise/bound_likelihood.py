@@ -200,7 +200,7 @@ class BoundNoise:
         return found
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What the misfit of these data should be; None where a part of the noise does not tell, or is unknown."""
+        """What the misfit of these data should be; None where a part of the noise does not say, or is unknown."""
         parts = self._parts
         if any(quantity.known is None for part in parts for quantity in part.quantities):
             return None
@@ -217,7 +217,7 @@ class BoundNoise:
     def sample(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
         """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite.
 
-        Of what the data tell of the noise itself, as they tell it.
+        Of what the data inform about the noise itself.
         """
         return self._drawn(theta, y, lambda part, seen, values: part.noise.replicate(rng, seen, part.data, *values))
 

@@ -116,7 +116,7 @@ def prepare_sensitivities(
 
 @lru_cache(maxsize=256)
 def parameters_read(rhs: Rhs, n: int, q: int) -> frozenset[int]:
-    """Parameters that a right-hand side depends on, as far as that can be told; all if it does not trace."""
+    """Parameters that a right-hand side depends on, as far as that is known; all if it does not trace."""
     try:
         traced = trace_graph(rhs, n, q)
     except ValueError:

@@ -20,7 +20,7 @@ _DOUBLE = ir.DoubleType()
 #: Operations in a function: what LLVM needs grows faster than their number.
 _MOST_OPERATIONS = 600
 #: Operations that are written out, at some 0.1 ms of LLVM's time each; more of them are loops over tables, of so many
-#: entries at the most, which stand on the stack.
+#: entries at most, which stand on the stack.
 _MOST_WRITTEN_OUT, _MOST_IN_TABLES = 8000, 30_000
 #: Which argument of a function, its position there, and the node that is written to it.
 Wanted = tuple[int, int, int]

@@ -126,7 +126,7 @@ class Node:
     def __float__(self) -> float:
         raise TypeError("a number was asked for")
 
-    # whoever asks for the answer is told by __bool__
+    # whoever asks for the answer gets it from __bool__
     def __lt__(self, other: object) -> Node:
         return _compared("<", self, other)
 

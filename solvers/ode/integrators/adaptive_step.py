@@ -1,7 +1,7 @@
 r"""Trajectories by an adaptive one-step method, compiled once for every right-hand side.
 
 The starting step and the controller are those of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
-section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is told as in their codes
+section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is detected as in their codes
 (Hairer and Wanner, Solving Ordinary Differential Equations II, section IV.2, eq. (2.26)).
 """
 
@@ -43,7 +43,7 @@ OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
 STIFF, TOO_MANY_EVENTS = 6, 7
 #: Events on the way to a failure from which on they are what it comes from, if there is one in so many steps.
 _MANY_EVENTS, _STEPS_PER_EVENT = 100, 10
-#: Steps in a row at the edge of stability that tell stiffness, and within it that take the word back.
+#: Steps in a row at the edge of stability that indicate stiffness, and within it that take the word back.
 _STIFF_STEPS, _OTHER_STEPS = 15, 6
 #: Every so many steps the edge of stability is looked for.
 _LOOK_EVERY = 50

@@ -62,7 +62,7 @@ def amplify(
 def first_tolerances(atol: float, rtol: float, initial: Array) -> Array:
     """Absolute tolerances (batch, n) to begin with: relative to initial values (batch, n) that are below ``atol``.
 
-    At ``atol`` they would be lost in the first steps, and nothing would tell that they grow.
+    At ``atol`` they would be lost in the first steps, and nothing would show that they grow.
     """
     start = np.abs(initial)
     return np.where((start > 0.0) & (start < atol), np.maximum(LEAST_ATOL, rtol * start), atol)
@@ -81,7 +81,7 @@ def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Ar
     -------
     array, shape (batch, n)
         States that start at zero have the smallest of their trajectory's: what grows from a small value feeds them, as
-        in an epidemic that begins with one infected and nobody exposed.
+        in an epidemic that begins with one infected and no one exposed.
     """
     start = np.abs(initial)
     grown = (start > 0.0) & (peaks * atol > MOST_AMPLIFIED * start * (atol + rtol * peaks))

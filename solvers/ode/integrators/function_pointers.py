@@ -57,7 +57,7 @@ def bound(
 ) -> Jitted:
     """A function, compiled with other values of some of its globals, which are constants to it.
 
-    With the option ``cache`` the ``name`` has to tell what they are: numba finds stored code by it.
+    With the option ``cache`` the ``name`` has to identify them: numba finds stored code by it.
     """
     function = python_types.FunctionType(
         template.__code__, {**template.__globals__, **scope}, name or template.__name__

@@ -205,7 +205,7 @@ class OdeObservation(ObservedTrajectories):
         """A cheaper fidelity with the same unknowns: looser tolerances, or a part of the times.
 
         A part of the times predicts a part of the data, and the energy is that of this part, without a factor for
-        what is missing; `data_indices` tells a posterior which it is.
+        what is missing; `data_indices` informs a posterior which it is.
 
         Parameters
         ----------

@@ -109,7 +109,7 @@ def _refined(
 ) -> tuple[Array, bool, int, int]:
     """Sensitivities of one row at tolerances that suffice, whether there are such, evaluations and steps."""
     evaluations, steps, change, least_factor = 0, 0, math.inf, LEAST_RTOL / rtol
-    # at least once more can the tolerance be tightened, or else it is held against a looser one
+    # at least once more can the tolerance be tightened, or else it is compared with a looser one
     factor = max(factor, 10.0 * least_factor) if 10.0 * least_factor < 1.0 else 10.0
     while True:
         outcome = run(row, factor)

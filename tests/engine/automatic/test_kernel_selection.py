@@ -108,7 +108,7 @@ class TestWhatIsChosen:
         assert told == []
         assert run.report["kernels"] == ["mams"]
         assert "found one mode: one kernel, Metropolis-adjusted" in run.report["decisions"][0]
-        assert run.report["decisions"][1].startswith(f"a trial of {TRIAL} steps passed")
+        assert run.report["decisions"][1].startswith(f"a pilot run of {TRIAL} steps passed")
         assert all(line in repr(run) for line in run.report["decisions"])
         assert run.report["modes"]["mode_occupancy"] == [2000]
 
@@ -225,7 +225,7 @@ class TestWhatIsChosen:
         for found, passes in (((1.01, 0.15), True), ((1.01, 0.08), True), ((1.01, 0.07), False)):
             monkeypatch.setattr(choice, "_measured", lambda found=found: found)
             assert choice.judged(3, start, 0.1, lambda times: True) == passes
-        assert choice.stage == 1 and "were worth less than the trial promised" in choice.decisions[-1]
+        assert choice.stage == 1 and "fell short of the pilot run" in choice.decisions[-1]
 
     def test_what_the_pilot_run_promised_is_kept_and_checked(self, monkeypatch):
         """A bent ridge, on which a draw is worth next to nothing, and a pilot run that saw nothing of it."""
@@ -252,7 +252,7 @@ class TestWhatIsChosen:
         run, _ = of_two_modes
         assert "found 2 modes, of weights 0.7, 0.3 by their Gaussians" in run.report["decisions"][0]
         assert "with jumps between 2 modes" in run.report["decisions"][0]
-        assert run.report["decisions"][1].startswith(f"a trial of {TRIAL} steps passed")
+        assert run.report["decisions"][1].startswith(f"a pilot run of {TRIAL} steps passed")
         assert 0.6 < (run.draws("x") > 0.0).mean() < 0.8
         assert run.data.sample_stats["jumped"].values.mean() > 0.3
 
@@ -359,7 +359,7 @@ class TestWhatIsChosen:
         found, *more = run.report["decisions"]
         flat = "minima that are flat in some direction, as on a ridge: one" in found
         # its bend, of which little is known, gives all weight to one of them at some seeds
-        assert flat or "on trial, whether chains pass between them" in found or "found one mode, and" in found
+        assert flat or "a pilot run shows whether chains pass between them" in found or "found one mode, and" in found
         assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])
 
     def test_chains_that_were_led_astray_begin_again(self, led_astray):
@@ -451,7 +451,7 @@ class TestWhatIsChosen:
         assert report["fidelities"] == ["fine"]
 
     def test_it_prints_and_compares(self):
-        assert str(Automatic()) == "chosen by what descents find and trials tell"
+        assert str(Automatic()) == "chosen by optimizations and pilot runs"
         assert Automatic() == Automatic()
         assert [stage.rungs[0].kernel.length for stage in Automatic().stages(3, 1)[:-1]] == list(LENGTHS)
 
@@ -516,7 +516,7 @@ class TestDrawsOfATrial:
     def test_not_of_one_that_fails(self, first_fails, segment, tmp_path):
         positions, engine = steps_of(linear(), PLAN)
         run, _ = sampled(linear(), **SETTINGS, directory=tmp_path / "run", segment=segment)
-        assert run.report["decisions"][1].startswith("a trial of 200 steps failed")
+        assert run.report["decisions"][1].startswith("a pilot run of 200 steps failed")
         np.testing.assert_array_equal(run.theta, positions[engine.warmed + 1 :: 2].swapaxes(0, 1))
         assert run.report["modes"]["mode_occupancy"] == [4 * 220]
         np.testing.assert_array_equal(sampled(linear(), **SETTINGS)[0].theta, run.theta)
@@ -532,7 +532,7 @@ class TestDrawsOfATrial:
             sampled(linear(), **SETTINGS, directory=tmp_path / "run", segment=7)
         there = iv.load(tmp_path / "run")
         assert there.theta.shape[1] > 0
-        assert there.report["decisions"][-1].startswith("a trial is under way")
+        assert there.report["decisions"][-1].startswith("a pilot run is under way")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = iv.resume(tmp_path / "run", linear(), progress=False)
@@ -719,7 +719,7 @@ class TestWords:
         engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         engine.begin()
         report = engine.report()
-        assert "16 of 16 descents from starting points" in report["decisions"][0]
+        assert "16 of 16 optimizations from starting points" in report["decisions"][0]
         assert "diverge, along slope: the posterior is improper there" in report["decisions"][0]
         assert report["descents"] == [None]  # chains are not optimized
         assert "as slope ran away. The posterior may be improper" in warned({"modes": report["modes"]})[0]
