@@ -143,7 +143,8 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
-    wanted, found = ess_wanted(report.get("chains", 4)), []
+    wanted = ess_wanted(report.get("chains", 4))
+    found: list[str] = []
     for column, estimates in (("ess_bulk", "Means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
         if not len(bad):

@@ -151,7 +151,8 @@ def solved(report: Report, fidelity: str) -> list[str]:
 def settings(report: Report) -> list[str]:
     """Chains, draws, warm-up, thinning and seed, in words."""
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
-    if counts and (report.get("budget") or {}).get("stopped") is not None:
+    budget = report.get("budget")
+    if counts and budget is not None and budget["stopped"] is not None:
         counts[-1] += " (ended by the limit on evaluations)"
     thin = [f"thin {report['thin']}"] if report.get("thin", 1) != 1 else []
     return [*counts, *thin, *([f"seed {report['seed']}"] if "seed" in report else [])]
