@@ -145,6 +145,7 @@ def _headline(report: Report) -> list[str]:
         lines.append(
             f"coordinates: {coordinates['family']}, Fisher divergence J {coordinates['divergence']:.2g} of a normal "
             f"distribution (windows of warm-up: {windows})"
+            + (f"; the map does not fit at {unfit:.2%} of the draws" if (unfit := coordinates.get("unfit")) else "")
         )
     solves = [
         f"{count:,} of {name!r}" + (f" ({', '.join(more)})" if (more := solved(report, name)) else "")
