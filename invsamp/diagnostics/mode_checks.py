@@ -140,11 +140,11 @@ def form_causes(report: Report) -> list[str]:
     if len(rungs) == 1 and rungs[0] is not None and rungs[0]["divergence"] > DIVERGENCE_LIMIT:
         bent = rungs[0]
         names, mapped = listed(bent["largest"]) if bent["largest"] else "many parameters", bent["family"] != "linear"
-        given = report.get("sampler") and not report.get("decisions")
+        plain = not mapped and report.get("sampler") and not report.get("decisions")
         found.append(
             f"the target is far from normal in the sampler's coordinates ({bent['family']}, Fisher divergence J "
             f"{bent['divergence']:.2g}), most of all along {names}: reparametrize them (as a product, a ratio or a "
-            f"logarithm){'' if mapped or not given else ', or use preconditioner=iv.transport_map()'}"
+            f"logarithm){', or use preconditioner=iv.transport_map()' if plain else ''}"
         )
     return found
 
