@@ -11,6 +11,7 @@ import numpy as np
 from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import Report, Spent
 from invsamp.diagnostics.separation import Separation
+from invsamp.warning_codes import code_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,25 +25,33 @@ COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:
 
 
 def printed(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
     table = _shown(summary).to_string(float_format="{:#.4g}".format, formatters=COUNTS)
-    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), verdict(messages)])
+    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), *_noted(notes), verdict(messages)])
 
 
 def printed_html(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
-    count, *warnings = verdict(messages).split("\n  - ")
-    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    count, *_ = verdict(messages).splitlines()
+    more = "".join(f"{escape(line)}<br>" for line in (*_more(summary), *_modes(modes), *_noted(notes)))
+    items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
-        f"<p>{''.join(f'{escape(line)}<br>' for line in (*_more(summary), *_modes(modes)))}<b>{escape(count)}</b></p>"
-        + (f"\n<ul>{items}</ul>" if items else "")
+        f"<p>{more}<b>{escape(count)}</b></p>" + (f"\n<ul>{items}</ul>" if items else "")
     )
 
 
@@ -55,10 +64,16 @@ def _more(summary: pd.DataFrame) -> list[str]:
     return [f"... and {entries - SHOWN} more parameters: see summary()"] * (entries > SHOWN)
 
 
+def _noted(notes: Sequence[str]) -> list[str]:
+    return [f"note: {text}" for text in notes]
+
+
 def verdict(messages: Sequence[str]) -> str:
     """Warnings as lines of text."""
     count = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
-    return "\n".join([count, *(f"  - {message}" for message in messages)])
+    codes = [code for message in messages if (code := code_of(message)) is not None]
+    more = [f'what a code means: iv.diagnostics.explain("{codes[0]}"), or the page "Warnings"'] if codes else []
+    return "\n".join([count, *(f"  - {message}" for message in messages), *more])
 
 
 def _modes(modes: Mapping[str, Separation] | None) -> list[str]:

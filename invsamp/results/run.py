@@ -16,7 +16,7 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.checks import diagnose, pilot_warnings
+from invsamp.diagnostics.checks import diagnose, notes, pilot_warnings
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
@@ -83,6 +83,17 @@ class Run(Pictures):
         count in all statistics, figures and predictions here. Attributes: ``report``, ``parameters`` and
         ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
         variable by variable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> theta = np.random.default_rng(0).normal(size=(1, 4, 500, 1))  # rungs, chains, draws, parameters
+    >>> run = iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 500))}, {})
+    >>> run.draws("x").shape
+    (4, 500)
+    >>> run.warnings()
+    []
     """
 
     def __init__(self, source: Source) -> None:
@@ -344,6 +355,13 @@ class Run(Pictures):
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
         return self._diagnosed(self._summary(every, few=True), self.report, every)
 
+    def notes(self) -> list[str]:
+        """What a reader of the summary should know, and is no fault of the draws; ``print(run)`` shows it.
+
+        Heavy tails, where means of ranks and quantiles have converged: standard deviations have no finite error then.
+        """
+        return notes(self._judged(self._summary(few=True)), self.report)
+
     @property
     def verdict(self) -> str:
         """`warnings` as text: "no warnings", or one line for each."""
@@ -432,6 +450,19 @@ class Run(Pictures):
         ValueError
             If the file holds no run, is damaged, or was written by a newer invsamp. If not a single draw of a
             directory can be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import invsamp as iv
+        >>> theta = np.random.default_rng(0).normal(size=(1, 4, 100, 1))
+        >>> run = iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 100))}, {})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.save(f"{folder}/run.nc")
+        ...     print(iv.load(f"{folder}/run.nc").shapes)
+        ...
+        {'x': ()}
         """
         place = arguments.path("path", path)
         if place.is_dir():
@@ -812,11 +843,12 @@ class Run(Pictures):
     def __repr__(self) -> str:
         return printed(*self._to_print())
 
-    def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
-        """Table, report, warnings and modes."""
+    def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation], list[str]]:
+        """Table, report, warnings, modes and notes."""
         summary, report = self._summary(few=True), self.report
         messages = self._diagnosed(summary, report)
-        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}
+        modes = self._separations() if self.rungs > 1 else {}
+        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, modes, self.notes()
 
 
 def _entries(name: str, shape: tuple[int, ...], axes: Mapping[str, Sequence[object]] | None) -> list[str]:

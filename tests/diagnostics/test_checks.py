@@ -57,7 +57,7 @@ def test_what_a_report_does_not_hold_is_not_judged():
 def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
     unfinished = {"interrupted": True, "draws": 185, "draws_planned": 1000, "stopped": None}
     assert only(diagnose(table(), unfinished)).startswith(
-        "the run is not finished: it holds 185 of 1000 draws per chain"
+        "IV-UNFINISHED: the run is not finished: it holds 185 of 1000 draws per chain"
     )
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
     told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
@@ -79,7 +79,10 @@ RING = {"family": "linear", "divergence": 2.5, "largest": ["x", "y"], "windows":
 def test_bent_coordinates_are_no_fault_where_chains_agree():
     assert diagnose(table(), {"coordinates": [RING]}) == []
     (text,) = diagnose(table(), {"coordinates": [RING | {"family": "triangular", "unfit": 0.002}]})
-    assert text.startswith("the transport map (triangular) does not fit at 0.20% of the draws") and "x, y" in text
+    assert (
+        text.startswith("IV-COORDINATES: the transport map (triangular) does not fit at 0.20% of the draws")
+        and "x, y" in text
+    )
     assert diagnose(table(), {"coordinates": 2 * [RING | {"unfit": 0.1}]}) == []  # swaps move the chains, too
 
 
@@ -94,12 +97,15 @@ def test_bent_coordinates_are_no_fault_where_chains_agree():
         ),
         ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
-        ({"warnings": ["the gradient of fidelity 'fine' is not that of its energy"]}, "a gradient is not that of"),
+        (
+            {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
+            "a gradient is not that of",
+        ),
         ({"coordinates": [RING]}, "(linear, Fisher divergence J 2.5), most of all along x, y: reparametrize them"),
     ],
 )
 def test_likely_causes_are_named(report, cause):
-    (text,) = [message for message in diagnose(table(r_hat=1.3), report) if message.startswith("R-hat")]
+    (text,) = [message for message in diagnose(table(r_hat=1.3), report) if message.startswith("IV-RHAT")]
     assert "Likely: " in text
     assert cause in text
     assert "Likely" not in diagnose(table(r_hat=1.3), {})[0]
@@ -217,7 +223,7 @@ def test_sds_of_heavy_tails_are_told_to_be_unsettled(within):
     def shares(values):
         found = statistics(values)
         text = diagnose(pd.DataFrame(found, [f"x[{k}]" for k in range(values.shape[2])]), {"chains": 4, "draws": 2000})
-        told = [message for message in text if message.startswith("errors of sds")]
+        told = [message for message in text if message.startswith("IV-SD")]
         assert bool(told) == bool((found["mcse_sd"] > 0.05 * found["sd"]).any())
         return found["mcse_sd"] / found["sd"]
 
