@@ -115,11 +115,6 @@ class KernelSelection(
         """Whether the trial is to be judged now."""
         return self.steps in LOOKS
 
-    def begin(self) -> None:
-        """A trial begins."""
-        self.pilot, self.over = None, False
-        self._positions, self._energies = [], []
-
     @property
     def _kernel(self) -> Kernel:
         return self.sampler.rungs[0].kernel
@@ -211,6 +206,7 @@ class KernelSelection(
             self._settle()
             return True
         self.failed += 1
+        self.pilot, self._positions, self._energies = None, [], []
         return False
 
     def _settle(self) -> None:

@@ -385,8 +385,6 @@ class Phases(
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
-        if self.choice is not None and self._on_trial:
-            self.choice.begin()
         self.evaluation_budget.warmed()
 
     def _try(self) -> None:
