@@ -28,22 +28,31 @@ COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:
 
 
 def printed(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
     rows = _shown(summary)
     table = rows.to_string(float_format="{:#.4g}".format, formatters=COUNTS)
-    return "\n".join([*_headline(report), table, *_more(summary, rows), *_modes(modes), verdict(messages)])
+    lines = [*_headline(report), table, *_more(summary, rows), *_modes(modes), *_noted(notes), verdict(messages)]
+    return "\n".join(lines)
 
 
 def printed_html(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     rows = _shown(summary)
     table = rows.to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
     count = escape(verdict(messages).splitlines()[0])
-    lines = "".join(f"{escape(line)}<br>" for line in (*_more(summary, rows), *_modes(modes)))
+    lines = "".join(f"{escape(line)}<br>" for line in (*_more(summary, rows), *_modes(modes), *_noted(notes)))
     items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
@@ -85,6 +94,10 @@ def _more(summary: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
     entries = summary.attrs.get("entries", len(summary))
     left = entries - sum(large.values()) - (len(rows) - len(QUANTILES) * len(found))
     return [*found, *[f"... and {left:,} more parameters: see summary()"] * (left > 0 and len(rows) == SHOWN)]
+
+
+def _noted(notes: Sequence[str]) -> list[str]:
+    return [f"note: {text}" for text in notes]
 
 
 def verdict(messages: Sequence[str]) -> str:
@@ -186,6 +199,7 @@ def _headline(report: Report) -> list[str]:
         lines.append(
             f"coordinates: {coordinates['family']}, Fisher divergence J {coordinates['divergence']:.2g} of a normal "
             f"distribution (windows of warm-up: {windows})"
+            + (f"; the map does not fit at {unfit:.2%} of the draws" if (unfit := coordinates.get("unfit")) else "")
         )
     solves = [
         f"{count:,} of {name!r}" + (f" ({', '.join(more)})" if (more := solved(report, name)) else "")
