@@ -77,21 +77,21 @@ def maximize(
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
 
-    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
-    energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
-    interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents minimize the
+    posterior's energy first. That keeps parameters that are sampled by logits away from their bounds, as the barrier
+    of an interior-point method does. Then they minimize the misfit alone, from each of these minima, within the bounds.
 
-    Where the prior is Gaussian in 80 unknowns or more, as that of a field on a mesh, and nothing bounds them, descents
-    are by Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
+    A prior that is Gaussian in 80 unknowns or more, without bounds, is that of a field on a mesh. Then descents take
+    Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
     unknowns. The first begins at the prior's mean, the second at a draw, and others follow only where these two differ.
     With a forward model that has a ``tangent`` or a ``jacobian``, the Hessian is that of Gauss and Newton, and a
     product takes two solves by factors that are kept; otherwise it takes two gradients. The Hessian is of low rank
     then.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian
-    distribution in positions (exact for normal and log-normal parameters, or one of the same quartiles) and the
-    directions in which it differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for
-    each and a hundred more.
+    distribution in positions, plus the directions that the data inform (`invsamp.modes.low_rank`). That Gaussian is
+    exact for normal and log-normal parameters, and has the same quartiles otherwise. Each direction takes some two
+    gradients, and all of them a hundred more.
 
     Parameters
     ----------

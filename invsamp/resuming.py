@@ -66,7 +66,7 @@ def resume(
         The one that was used. Only needed if it has parts of your own, and the posterior is given.
     draws : int, optional
         Of each chain, in all, those made before included. By default as many as were asked for. They are those of a run
-        that had so many from the start, and the same ``warmup``; only a schedule that is spread over the run keeps the
+        that had so many from the start, and the same ``warmup``. Only a schedule that is spread over the run keeps the
         length that was asked for first, and where nothing was chosen, that length has decided what was tried and kept.
     progress : bool
         Whether to show a bar.
