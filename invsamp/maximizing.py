@@ -195,7 +195,7 @@ def _of_field(
         check_mistake(problem, solvers[-1].fidelity)
         message = failure_message(problem, solvers[-1])
         raise RuntimeError(
-            f"none of {found.unfinished + found.unsolved} Newton descents has come to an end ({found.unsolved} could "
+            f"none of {found.unfinished + found.unsolved} Newton optimizations converged ({found.unsolved} could "
             f"not be solved{f': {message}' if message else ''}). Give starts= points that can be solved; see "
             "posterior.check_gradient()"
         )
@@ -318,7 +318,7 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
     """What is said where no descent has converged."""
     away = _away(problem, end.position - begun, scale)
     return (
-        f"none of {len(begun)} descents has come to an end within {most} evaluations, the lowest at the energy "
+        f"none of {len(begun)} optimizations converged within {most} evaluations, the lowest at the energy "
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "

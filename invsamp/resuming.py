@@ -172,7 +172,7 @@ def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()
-        raise ValueError(f"directory must be no one else's: another process has just changed the run in {path}")
+        raise ValueError(f"directory must not be in use: another process has just changed the run in {path}")
     return directory
 
 
@@ -269,5 +269,5 @@ def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:
         return plan
     more = replace(plan, draws=draws)
     if more.draws < plan.draws:
-        raise ValueError(f"draws must be at least the {plan.draws} that were asked for before, got {draws}")
+        raise ValueError(f"draws must be at least the {plan.draws} that were requested before, got {draws}")
     return more
