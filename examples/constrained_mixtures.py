@@ -5,9 +5,9 @@ SGLD" (r2SGLD): temperatures 1 and 10, noise of sd 0.05 on energies and gradient
 ``--draws 50000`` (500,000 iterations thinned by 10; about an hour); the default is a tenth of it.
 
 10 chains in one run stand for 10 seeds: they share nothing but the code, each has its own noise, start and swaps. The
-two rungs of replica exchange attempt a swap after a quarter of their steps, for which they evaluate two more energies;
-a single chain makes 25 steps for every 10 of theirs, so that all samplers spend the same number of evaluations. Truth
-is by integration over each cell of a 50 x 50 grid; the divergence KL(truth || draws) has a floor, that of as many
+two rungs of replica exchange attempt a swap after a quarter of their steps, for which they evaluate two more energies.
+A single chain makes 25 steps for every 10 of theirs, so that all samplers spend the same number of evaluations. Truth
+is by integration over each cell of a 50 x 50 grid. The divergence KL(truth || draws) has a floor, that of as many
 independent draws. A last figure holds the specular path against projection, on a target without energy.
 """
 

@@ -5,7 +5,7 @@ can write to none of these: a private folder among the temporary files takes the
 for caches to which others can write is not used. Importing this module sees to that, before anything is compiled.
 
 It also sees to it that what one process has stored is not taken for another's. numba distinguishes functions of one
-name by a number that it counts up in each process. Two processes give the same number to different functions; a third
+name by a number that it counts up in each process. Two processes give the same number to different functions. A third
 one that loads both finds one symbol twice and calls the first function in both places
 (https://github.com/numba/numba/issues/10486). Random numbers do not come twice, in forks neither.
 """

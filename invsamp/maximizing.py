@@ -77,21 +77,21 @@ def maximize(
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
 
-    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
-    energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
-    interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents minimize the
+    posterior's energy first. That keeps parameters that are sampled by logits away from their bounds, as the barrier
+    of an interior-point method does. Then they minimize the misfit alone, from each of these minima, within the bounds.
 
-    Where the prior is Gaussian in 80 unknowns or more, as that of a field on a mesh, and nothing bounds them, descents
-    are by Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
+    A prior that is Gaussian in 80 unknowns or more, without bounds, is that of a field on a mesh. Then descents take
+    Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
     unknowns. The first begins at the prior's mean, the second at a draw, and others follow only where these two differ.
     With a forward model that has a ``tangent`` or a ``jacobian``, the Hessian is that of Gauss and Newton, and a
     product takes two solves by factors that are kept; otherwise it takes two gradients. The Hessian is of low rank
     then.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian
-    distribution in positions (exact for normal and log-normal parameters, or one of the same quartiles) and the
-    directions in which it differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for
-    each and a hundred more.
+    distribution in positions, plus the directions that the data inform (`invsamp.modes.low_rank`). That Gaussian is
+    exact for normal and log-normal parameters, and has the same quartiles otherwise. Each direction takes some two
+    gradients, and all of them a hundred more.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _of_field(
         check_mistake(problem, solvers[-1].fidelity)
         message = failure_message(problem, solvers[-1])
         raise RuntimeError(
-            f"none of {found.unfinished + found.unsolved} Newton descents has come to an end ({found.unsolved} could "
+            f"none of {found.unfinished + found.unsolved} Newton optimizations converged ({found.unsolved} could "
             f"not be solved{f': {message}' if message else ''}). Give starts= points that can be solved; see "
             "posterior.check_gradient()"
         )
@@ -318,7 +318,7 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
     """What is said where no descent has converged."""
     away = _away(problem, end.position - begun, scale)
     return (
-        f"none of {len(begun)} descents has come to an end within {most} evaluations, the lowest at the energy "
+        f"none of {len(begun)} optimizations converged within {most} evaluations, the lowest at the energy "
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "

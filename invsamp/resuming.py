@@ -66,7 +66,7 @@ def resume(
         The one that was used. Only needed if it has parts of your own, and the posterior is given.
     draws : int, optional
         Of each chain, in all, those made before included. By default as many as were asked for. They are those of a run
-        that had so many from the start, and the same ``warmup``; only a schedule that is spread over the run keeps the
+        that had so many from the start, and the same ``warmup``. Only a schedule that is spread over the run keeps the
         length that was asked for first, and where nothing was chosen, that length has decided what was tried and kept.
     progress : bool
         Whether to show a bar.
@@ -172,7 +172,7 @@ def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()
-        raise ValueError(f"directory must be no one else's: another process has just changed the run in {path}")
+        raise ValueError(f"directory must not be in use: another process has just changed the run in {path}")
     return directory
 
 
@@ -269,5 +269,5 @@ def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:
         return plan
     more = replace(plan, draws=draws)
     if more.draws < plan.draws:
-        raise ValueError(f"draws must be at least the {plan.draws} that were asked for before, got {draws}")
+        raise ValueError(f"draws must be at least the {plan.draws} that were requested before, got {draws}")
     return more

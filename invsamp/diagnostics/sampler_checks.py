@@ -112,9 +112,9 @@ def _cost_warnings(report: Report) -> list[str]:
     return [
         coded(
             "IV-COST",
-            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken to be "
-            f"{learned['relative_cost']:.3g} times more expensive ({learned['source']}): the draws are right, but "
-            f"moves on {fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
+            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}. It was taken to be "
+            f"{learned['relative_cost']:.3g} times cheaper ({learned['source']}). The draws are right, but moves on "
+            f"{fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
         )
     ]
 
@@ -172,9 +172,9 @@ def _found_ladder_warnings(report: Report) -> list[str]:
             coded(
                 "IV-LADDER",
                 f"{pair_of(report, pair)} of the ladder that warm-up found reject {rejections[pair]:.0%} of the "
-                f"swaps, above {limits.REJECTION_LIMIT:.0%}: warm-up has not found a spacing, or the posterior "
-                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup; for modes much "
-                "narrower than others, start chains in them.",
+                f"swaps, above {limits.REJECTION_LIMIT:.0%}. Warm-up has not found a spacing, or the posterior "
+                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup. If a mode is much "
+                "narrower than others, start chains in it.",
             )
         )
     if len(ladder["rounds"]) > 1:

@@ -107,8 +107,8 @@ class InfinityMicrocanonical(_Rotations):
     r"""Microcanonical in the directions that the data inform, and rotating about the reference in all others.
 
     With the reference's directions V (d, r), the velocity's part along V has constant speed and is turned by the
-    gradient of the whole v there, as of `Microcanonical` in r unknowns; the rest is that of `InfinityHamiltonian`. The
-    energy of the informed directions mixes faster; steps are about as long. Without a reference that has two directions
+    gradient of the whole v there, as of `Microcanonical` in r unknowns. The rest is that of `InfinityHamiltonian`. The
+    energy of the informed directions mixes faster. Steps are about as long. Without a reference that has two directions
     at least it is `InfinityHamiltonian`.
 
     Parameters

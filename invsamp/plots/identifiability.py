@@ -37,7 +37,7 @@ def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure
     """How much of the prior's spread is left in every direction of the parameters, and what the directions are.
 
     The directions w are those of the generalized eigenproblem cov(posterior) w = s^2 cov(prior) w: along the
-    stiffest the draws have the smallest sd relative to the prior's; along the sloppiest, where s is near 1, the data
+    stiffest the draws have the smallest sd relative to the prior's. Along the sloppiest, where s is near 1, the data
     say nothing. Parameters that are positive in all draws count by their logarithms. The last two panels are clouds of
     the prior's and the posterior's draws: in the two sloppiest directions, and the stiffest against the sloppiest.
 

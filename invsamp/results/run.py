@@ -290,9 +290,9 @@ class Run(Pictures):
         Raises
         ------
         ValueError
-            If the name is that of a parameter or statistic, or cannot be stored; if the function gives no numbers, no
-            row for each draw, or different shapes; if ``posterior`` cannot predict or has other parameters than the
-            run; if the run keeps no parameters.
+            If the name is that of a parameter or statistic, or cannot be stored. If the function gives no numbers, no
+            row for each draw, or different shapes. If ``posterior`` cannot predict or has other parameters than the
+            run. If the run keeps no parameters.
         """
         arguments.function("function", function, "(batch, ...) -> (batch, ...)")
         check_quantities("name", self.shapes, {arguments.text("name", name): ()})

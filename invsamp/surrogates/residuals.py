@@ -145,7 +145,7 @@ def polynomial_model(
 
     All products of at most ``degree`` standardized unknowns, by a ridge regression whose ridge is that of least
     generalized cross-validation. It has ``fit(theta, observations)``, so that as a coarse fidelity it is fitted to the
-    pairs of solves that `invsamp.correct` or a run gathers, and judged on pairs that it was not fitted to; what it does
+    pairs of solves that `invsamp.correct` or a run gathers, and judged on pairs that it was not fitted to. What it does
     not know costs acceptance in an exchange, never the target. The affine map of `correct` is what it has to beat.
 
     Parameters

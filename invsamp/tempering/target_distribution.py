@@ -20,7 +20,7 @@ class TargetDistribution(Protocol):
     must be exact, as no penalty makes up for noise in a function of them that is not linear
     (`invsamp.tempering.annealed`, whose factors fall, may have noise where a kernel follows gradients alone).
     ``needs_prior``: whether it takes the prior energy apart, so that estimates have to give it, with its gradient.
-    ``step_scale``: how much longer than given the steps are that the kernel makes in v; the temperature of a tempered
+    ``step_scale``: how much longer than given the steps are that the kernel makes in v. The temperature of a tempered
     target, for which published step sizes are those of U. ``log_weight`` of a target whose draws stand for the
     posterior by weights.
     """

@@ -251,7 +251,7 @@ class TestModes:
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
-        told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
+        told = r"none of 3 optimizations converged within 100 evaluations, .*; what went farthest is slope\. "
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 

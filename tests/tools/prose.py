@@ -33,7 +33,7 @@ WORDS = Path(__file__).with_name("replaced_words.txt")
 EXEMPT = Path(__file__).with_name("prose_exempt.txt")
 
 _ABBREVIATIONS = r"\b(?:e\.g|i\.e|cf|vs|al|eqs?|Eqs?|Figs?|Secs?|ch|pp?|approx|resp|No|St|Dr|[A-Z])\.$"
-_END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`$])")
+_END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`$]|\"[a-z])")
 #: A string that is a piece of a program, a style sheet or a page.
 _CODE = re.compile(r"[{};=]\s*$|<\w+|^\s*[\w.]+\(|^\s*import |^\s*def \w", re.MULTILINE)
 _LIST_ITEM = re.compile(r"\s*[-*+]\s+")

@@ -103,7 +103,7 @@ def search_modes(
 
     The ``first`` of them, and of many unknowns the others, where these say that there is more to see. In few dimensions
     ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin at those that are
-    lower than all near them; the other points follow where there are several minima by then, of whatever weight. A
+    lower than all near them. The other points follow where there are several minima by then, of whatever weight. A
     narrow mode among wide ones is mostly met so, or not at all. Without a prior ``within`` gives points in and around a
     box, about ``count`` in all, and further descents begin around the modes that are known. All descents together take
     about ``budget`` evaluations at most; Hessians come on top. Where all fidelities are ``curved``, steps are by

@@ -110,7 +110,7 @@ class BoundProblem:
     def check_drawable(self) -> None:
         """`ValueError` unless problem and boundary let a kernel draw from the prior."""
         if not isinstance(self.boundary, Reflect | Ignore):
-            raise ValueError(f"prior_draws() knows no boundary but 'reflect' and 'ignore', got {self.boundary}")
+            raise ValueError(f"prior_draws() supports only the boundaries 'reflect' and 'ignore', got {self.boundary}")
         if not isinstance(self.sampled, DrawablePrior):
             raise ValueError(
                 "prior_draws() needs a problem whose prior can be drawn from (sample_prior), got a "

@@ -109,9 +109,9 @@ class Posterior:
     Raises
     ------
     ValueError
-        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
-        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
-        does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
+        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs. If a
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one. If a transform
+        does not fit its parameter's support or conflicts with ``domain``. If neither ``forward``, ``data`` and
         ``noise`` are given nor ``log_likelihood``, or both are.
 
     Examples

@@ -83,7 +83,7 @@ class Prior:
     Raises
     ------
     ValueError
-        If there is no parameter, a value is not a distribution, or draws could not be stored by these names; if a
+        If there is no parameter, a value is not a distribution, or draws could not be stored by these names. If a
         distribution names what is not in the prior, or some depend on each other in a circle.
 
     Examples
@@ -163,7 +163,7 @@ class Prior:
         table : DataFrame, or mapping from name to mapping
             A row for each parameter, labeled by its name or with it in the column ``name``; ``lower`` and ``upper``,
             the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
-            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells; other columns do not
+            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells. Other columns do not
             count.
 
         Raises

@@ -1,7 +1,7 @@
 """From a plain ``rhs(t, x, p)`` to compiled functions of pointers, with derivatives by whichever way is open.
 
 What traces is compiled from its trace. What does not, for instance because it branches or interpolates a table, is
-compiled as it stands; its derivatives come from a Jacobian that the caller gives, or from the complex step
+compiled as it stands. Its derivatives come from a Jacobian that the caller gives, or from the complex step
 ``Im f(x + ih v) / h`` (Squire and Trapp 1998), which has no rounding error however small h is.
 """
 

@@ -2,7 +2,7 @@
 
 A function that may make a pulse is looked at over intervals that are halved where its bounds are furthest apart, until
 its values at their ends show what it does within: a pulse of any width is found in a number of intervals that goes with
-the logarithm of its width. It is *idle* where it changes by less than `_IDLE` of its range; the integration pauses
+the logarithm of its width. It is *idle* where it changes by less than `_IDLE` of its range. The integration pauses
 where it becomes active and where it comes to rest, so that the stages of a step fall into a pulse, or none does.
 """
 

@@ -67,7 +67,7 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
     """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
 
     States at rest give no time scale, and a pulse that is over within the first step would be passed by in silence.
-    What changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more; infinite
+    What changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more. Infinite
     where nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written
     to.
     """

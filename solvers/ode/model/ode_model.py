@@ -39,7 +39,7 @@ class OdeModel(OdeSolver):
         8(5, 3) with dense output, compiled. For those that are: "Rodas5P", linearly implicit of order 5(4) with dense
         output (Steinebach 2023), compiled, for a ``rhs`` that traces, with sparse factors of 1 / (h gamma) - J where
         these save work; "LSODA", Adams and BDF with automatic switching
-        (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
+        (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45". A trajectory that it does
         not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse
         factors, and else or after that by LSODA, which the solution's ``switched`` says. It switches as soon as a
         trajectory is stiff and would take 1000 more explicit steps (``max_steps`` where there is no Rodas5P).
@@ -102,7 +102,7 @@ class OdeModel(OdeSolver):
     have no error at any step, and sensitivities diverge where explicit steps exceed the bound of stability.
 
     An error of ``atol`` is not negligible where a state grows in proportion to itself from a value that is not much
-    larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`; a
+    larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`. A
     trajectory in which an error of ``atol`` is amplified to more than 30 tolerances, from an initial value or from a
     trough, is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have
     the tolerances of their states. Evaluations and steps count all solves. See

@@ -250,7 +250,7 @@ class MultipleShooting(ObservedTrajectories):
         """Weighted least squares by Levenberg-Marquardt: the mode under a flat prior, and Laplace's approximation.
 
         Where states are not observed, ``continuity`` ties the starts first loosely, then as it says. Their first guess
-        is the model run along the data, pulled to them; a fit that then misses the data begins again with other
+        is the model run along the data, pulled to them. A fit that then misses the data begins again with other
         parameters, those of many within a factor of 2, then 3, that follow the data best, at last with those that fit
         best so far. A fit that does not fit, or
         does not converge, warns.
