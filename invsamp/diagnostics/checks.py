@@ -58,7 +58,8 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
 
 def _unfinished_warnings(report: Report) -> list[str]:
     """A run with fewer draws than planned, for which no reason is known."""
-    if not report.get("interrupted") or report.get("stopped"):
+    spent = any(message.startswith("IV-BUDGET: sampling stopped") for message in report.get("warnings", []))
+    if not report.get("interrupted") or report.get("stopped") or spent:
         return []
     return [
         coded(

@@ -86,11 +86,12 @@ def _more(summary: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
     """How many entries there are of what is shown in part."""
     sizes = summary.attrs.get("sizes") or {}
     large = {name: size for name, size in sizes.items() if size > SHOWN}
-    found = [
-        f"{name}: {len(QUANTILES)} of {size:,} entries, from the smallest mean to the largest; see summary()"
-        for name, size in large.items()
-        if (_blocks(rows) == name).sum() == len(QUANTILES)
-    ]
+    found = []
+    for name, size in large.items():
+        if (_blocks(rows) == name).sum() == len(QUANTILES):
+            judged = int((_blocks(summary) == name).sum())
+            of = f"{size:,} entries" if judged == size else f"{judged} entries, evenly spread over {size:,}"
+            found.append(f"{name}: {len(QUANTILES)} of {of}, from the smallest mean to the largest; see summary()")
     entries = summary.attrs.get("entries", len(summary))
     left = entries - sum(large.values()) - (len(rows) - len(QUANTILES) * len(found))
     return [*found, *[f"... and {left:,} more parameters: see summary()"] * (left > 0 and len(rows) == SHOWN)]

@@ -62,6 +62,8 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
     told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
     assert diagnose(table(), told) == ["interrupted"]
+    spent = "IV-BUDGET: sampling stopped after 185 of 1000 draws"
+    assert diagnose(table(), unfinished | {"warnings": [spent]}) == [spent]  # which says why
 
 
 def test_chains_that_do_not_agree_give_no_number_of_draws():
