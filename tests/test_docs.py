@@ -342,6 +342,17 @@ def test_the_front_page_shows_its_posterior() -> None:
         assert abs(found["mean"][name] - float(mean)) < float(sd)
 
 
+def test_the_gallery_has_every_example() -> None:
+    index = PAGES["gallery/index.md"].read_text()
+    for script in (ROOT / "examples").glob("[a-z]*.py"):
+        page = PAGES.get(f"gallery/{script.stem}.md")
+        if page is None:
+            assert f"`examples/{script.name}`" in index
+        else:
+            assert f":link: {script.stem}\n" in index and "![" in page.read_text()
+            assert f"literalinclude}} ../../examples/{script.name}" in page.read_text()
+
+
 def test_how_to_pages_are_short() -> None:
     """At most 400 words beside code and tables."""
     for page in HOW_TO:
