@@ -98,7 +98,7 @@ def directions(run: Run, names: Sequence[str] | None = None) -> Directions:
     shown = columns(run, names, _MOST)
     if len(shown) < 2:
         raise ValueError(f"names must stand for at least two entries, got {len(shown)}")
-    if "prior" not in run.data.groups():
+    if "prior" not in run.data:
         raise ValueError("run must hold draws from the prior, as that of a Posterior does, got one without")
     at = [column for column, _ in shown]
     prior = layout.join({name: run.data.prior[name].to_numpy() for name in run.shapes})

@@ -113,10 +113,9 @@ def plot_profiles(
         arguments.one_of("names", name, [label for label in known if label in profiles.profiles])
     if not 0 < len(wanted) <= MOST_PANELS:
         raise ValueError(f"names must stand for 1 to {MOST_PANELS} entries, got {len(wanted)}")
-    before = run.data.prior if "prior" in run.data.groups() else {}
+    before = run.data.prior if "prior" in run.data else {}
     figure, panels = grid(len(wanted), 2.9, 2.3, (0.4, 0.5), ax=ax, sharey=True)
     for axes, name in zip(panels, wanted, strict=True):
-        column, found = known.index(name), profiles.profiles[name]
         column, found = known.index(name), profiles.profiles[name]
         view, least = _view(found.branches), min(np.min(one.energies) for one in found.branches)
         _prior(axes, _of_prior(before, run.shapes, column), view)

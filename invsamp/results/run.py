@@ -44,7 +44,7 @@ from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
 from invsamp.results.stored import Stored
-from invsamp.storage import layout
+from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
 from invsamp.storage.files import write_whole
 
@@ -75,7 +75,7 @@ class Run(Pictures):
 
     Attributes
     ----------
-    data : arviz.InferenceData
+    data : arviz.InferenceData, or xarray.DataTree where ArviZ 1 is installed
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
         and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
@@ -91,7 +91,7 @@ class Run(Pictures):
 
     @property
     def data(self) -> InferenceData:
-        """The `arviz.InferenceData`, made when it is first asked for."""
+        """The `arviz.InferenceData`, or `xarray.DataTree` for ArviZ 1, made when it is first asked for."""
         return self._source.data
 
     @classmethod
@@ -382,7 +382,7 @@ class Run(Pictures):
         write_whole(place, [page(self, posterior, heading).encode()])
 
     def to_arviz(self) -> InferenceData:
-        """The `arviz.InferenceData` itself, not a copy."""
+        """`data` itself, for ArviZ: not a copy."""
         return self.data
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -618,7 +618,7 @@ class Run(Pictures):
 
         Returns
         -------
-        arviz.stats.stats_utils.ELPDData
+        ELPDData of ArviZ
             Pointwise, for `arviz.compare` and its kind.
 
         Raises
@@ -628,7 +628,7 @@ class Run(Pictures):
         """
         if posterior is not None:
             self.log_likelihood(posterior, fidelity)
-        elif "log_likelihood" not in self.data.groups():
+        elif "log_likelihood" not in self.data:
             raise ValueError("posterior must be given, or run.log_likelihood(posterior) called before: got None")
         return leave_one_out(self.data, self.weights, self.theta)
 
@@ -698,7 +698,7 @@ class Run(Pictures):
 
     def _prior_theta(self) -> Array:
         """Draws of the prior (chains, draws, d)."""
-        if "prior" not in self.data.groups():
+        if "prior" not in self.data:
             raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
         held = [self.data.prior[name].to_numpy() for name in self.shapes]
         return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
@@ -800,9 +800,7 @@ class Run(Pictures):
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""
-        if group in self.data.groups():
-            delattr(self.data, group)
-        self.data.add_groups({group: dataset})
+        arviz_data.put(self.data, group, dataset)
         return dataset
 
     def _repr_html_(self) -> str:
