@@ -19,7 +19,7 @@ version = release = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml")
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 # made anew each time: pages of names that are no more would stay
-shutil.rmtree(Path(__file__).parent / "api" / "generated", ignore_errors=True)
+shutil.rmtree(Path(__file__).parent / "reference" / "generated", ignore_errors=True)
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -34,7 +34,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 if find_spec("torch") is None:
-    exclude_patterns.append("api/networks.md")
+    exclude_patterns.append("reference/networks.md")
 default_role = "py:obj"
 suppress_warnings = ["toc.excluded", "mystnb.unknown_mime_type"]
 
@@ -66,8 +66,49 @@ def versions(app):
     )[::-1]
 
 
+#: Pages that moved, by their old address: links from elsewhere still lead to them.
+MOVED = {
+    "start": "tutorials/start",
+    "how-to": "how-to/index",
+    "concepts": "explanation/concepts",
+    "results": "validation/index",
+    "papers": "validation/papers/index",
+    "tests": "validation/tests",
+    "peers": "validation/peers",
+    "renamed": "reference/renamed",
+    "api/index": "reference/index",
+    "coming-from": "how-to/coming-from",
+    "bring-your-model": "how-to/bring-your-model",
+    "extending": "how-to/extending",
+    "posing": "how-to/posing",
+    "sampling": "how-to/sampling",
+    "dynamics": "how-to/dynamics",
+    "pde": "how-to/pde",
+    "fields": "how-to/fields",
+    "simulators": "how-to/simulators",
+    "emulation": "how-to/emulation",
+    "networks": "how-to/networks",
+    "draws": "how-to/draws",
+    "runs": "how-to/runs",
+}
+
+
+def redirect(app, exception):
+    """A page at each old address that leads to the new one."""
+    for old, new in MOVED.items() if app.builder.name == "html" and exception is None else ():
+        page = Path(app.outdir) / f"{old}.html"
+        page.parent.mkdir(exist_ok=True)
+        address = f"{'../' * old.count('/')}{new}.html"
+        page.write_text(
+            f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Moved</title>'
+            f'<meta http-equiv="refresh" content="0; url={address}"></head>'
+            f'<body>This page is now <a href="{address}">{new}</a>.</body></html>\n'
+        )
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape)
+    app.connect("build-finished", redirect)
     app.connect("config-inited", lambda app, config: versions(app))
 
 
@@ -82,9 +123,7 @@ html_static_path = ["_static"]
 html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
 html_context = {}
-# pages without others of their kind beside them
-alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from", "peers", "renamed")
-html_sidebars = {page: [] for page in alone}
+html_sidebars = {"index": []}
 html_theme_options = {
     "show_nav_level": 1,
     "navbar_align": "left",

@@ -93,18 +93,19 @@ def test_tutorials_run(page: str) -> None:
 
 
 def test_dynamics_identifies_its_system() -> None:
-    code, *others = blocks("dynamics.md")
-    found = run(code, "dynamics.md", {}, **{"draws=2000": "draws=500, warmup=500, progress=False"})["run"].summary()
+    code, *others = blocks("how-to/dynamics.md")
+    few = {"draws=2000": "draws=500, warmup=500, progress=False"}
+    found = run(code, "how-to/dynamics.md", {}, **few)["run"].summary()
     truth = dict(zip(("alpha", "beta", "gamma", "delta"), (1.0, 0.1, 1.5, 0.075), strict=True))
     # one data set: five posterior standard deviations are exceeded once in 400,000
     for name, value in truth.items():
         assert abs(found["mean"][name] - value) < 5 * found["sd"][name] < 0.2 * value
     for other in others:
-        run(other, "dynamics.md", {})
+        run(other, "how-to/dynamics.md", {})
 
 
 def test_a_heat_equation_with_unknowns_of_every_kind() -> None:
-    names = run(blocks("pde.md")[0], "pde.md", {})
+    names = run(blocks("how-to/pde.md")[0], "how-to/pde.md", {})
     assert names["model"].parameters == ("x", "y", "height", "z")
     theta = np.array([[0.4, 0.5, 10.0, *np.zeros(16)]])
     y, vjp = names["model"].linearize(theta)
@@ -113,13 +114,13 @@ def test_a_heat_equation_with_unknowns_of_every_kind() -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_quantities_of_interest(capsys: pytest.CaptureFixture) -> None:
-    (code,) = [block for block in blocks("draws.md") if "record=" in block]
+    (code,) = [block for block in blocks("how-to/draws.md") if "record=" in block]
     names: dict = {}
-    run(code, "draws.md", names, **{"draws=500": "draws=200, progress=False"})
+    run(code, "how-to/draws.md", names, **{"draws=500": "draws=200, progress=False"})
     assert "half_life" in capsys.readouterr().out
     assert names["washout"].check_gradient().passed and names["band"].shape == (2, 50)
-    (after,) = [block for block in blocks("draws.md") if ".derive(" in block]
-    run(after, "draws.md", names, **{"draws=500": "draws=200, progress=False"})
+    (after,) = [block for block in blocks("how-to/draws.md") if ".derive(" in block]
+    run(after, "how-to/draws.md", names, **{"draws=500": "draws=200, progress=False"})
     theta, fallen = names["kept"].theta, names["kept"].draws("fallen_by")
     np.testing.assert_allclose(fallen, 1 - np.exp(-3 * theta[..., 1]))
 
@@ -129,8 +130,8 @@ def test_networks(draw: Callable[..., iv.Run], monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(iv, "sample", partial(_shorter, draw))
     names: dict = {}
-    for block in blocks("networks.md"):
-        run(block, "networks.md", names)
+    for block in blocks("how-to/networks.md"):
+        run(block, "how-to/networks.md", names)
 
 
 def _shorter(draw: Callable[..., iv.Run], problem: object, sampler: object, **settings: object) -> iv.Run:
@@ -141,17 +142,17 @@ def _shorter(draw: Callable[..., iv.Run], problem: object, sampler: object, **se
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_the_problem_that_others_pose_too() -> None:
-    first, *pairs = blocks("coming-from.md")
-    toolkits = re.findall(r"\n## (\w+)\n\n::::", PAGES["coming-from.md"].read_text())
+    first, *pairs = blocks("how-to/coming-from.md")
+    toolkits = re.findall(r"\n## (\w+)\n\n::::", PAGES["how-to/coming-from.md"].read_text())
     assert toolkits == ["CUQIpy", "PyMC", "PINTS", "pyPESTO", "tinyDA", "hIPPYlib"]
-    names, runs = run(first, "coming-from.md", {}), []
+    names, runs = run(first, "how-to/coming-from.md", {}), []
 
     def quick(posterior: iv.Posterior, sampler: object = None, **_: object) -> iv.Run:
         runs.append(iv.sample(posterior, sampler or iv.mala(), draws=200, warmup=300, chains=4, seed=1, progress=False))
         return runs[-1]
 
     for code in pairs:
-        run(code.replace("iv.sample(", "quick("), "coming-from.md", names | {"quick": quick})
+        run(code.replace("iv.sample(", "quick("), "how-to/coming-from.md", names | {"quick": quick})
     assert len(pairs) == len(toolkits) and len(runs) == 5
     # one data set, noise of sd .05: the truth lies within five posterior sds
     for one in runs[1:3]:
@@ -212,7 +213,7 @@ def moments(posterior: iv.Posterior) -> tuple[np.ndarray, np.ndarray]:
 class TestBringYourModel:
     """Each block of the page poses the problem of the first, and gives its energy."""
 
-    PAGE = "bring-your-model.md"
+    PAGE = "how-to/bring-your-model.md"
 
     def block(self, text: str, names: dict | None = None, **changes: str) -> dict:
         (code,) = (one for one in blocks(self.PAGE) if text in one)
@@ -289,7 +290,7 @@ def answers(port: str) -> bool:
 
 @pytest.mark.dolfinx
 def test_a_residual_in_ufl() -> None:
-    names = in_dolfinx(blocks("pde.md")[1], "pde.md")
+    names = in_dolfinx(blocks("how-to/pde.md")[1], "how-to/pde.md")
     y = names["model"](np.array([[0.0], [1.0]]))
     assert y[0, 0] == 0.0 < y[1, 0] < 0.5
 
@@ -299,16 +300,16 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.chdir(tmp_path)
     posterior = lotka_volterra.gradient_matching(lotka_volterra.data(lotka_volterra.TIMES[::100]))
     names = {"iv": iv, "posterior": posterior, "sampler": iv.mala()}
-    first, later, printed, outside = blocks("runs.md")
-    run(first, "runs.md", names, **{"100_000": "100"})
+    first, later, printed, outside = blocks("how-to/runs.md")
+    run(first, "how-to/runs.md", names, **{"100_000": "100"})
     assert (tmp_path / "plate" / "manifest.json").exists()
-    run(later, "runs.md", names, **{"200_000": "150"})
+    run(later, "how-to/runs.md", names, **{"200_000": "150"})
     assert names["run"].theta.shape[:2] == (4, 150)
-    run(printed, "runs.md", names)
+    run(printed, "how-to/runs.md", names)
     assert "4 chains, 150 draws" in capsys.readouterr().out
     # the second line is about a server, which tests/posing/forward_models/test_umbridge_client.py has
     names["model"] = posterior.forward["model"]
-    run(outside.splitlines()[0], "runs.md", names)
+    run(outside.splitlines()[0], "how-to/runs.md", names)
     with names["model"] as model:
         theta = np.array([list(lotka_volterra.TRUTH.values())])
         np.testing.assert_array_equal(model(theta), posterior.forward["model"](theta))
@@ -316,41 +317,42 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
-    names = run(blocks("posing.md")[1], "posing.md", {}, **{"draws=2000, seed=1": "draws=500, seed=1, progress=False"})
+    few = {"draws=2000, seed=1": "draws=500, seed=1, progress=False"}
+    names = run(blocks("how-to/posing.md")[1], "how-to/posing.md", {}, **few)
     assert "theta[8] ~ Normal(mu, tau)  (centering chosen by the run)" in capsys.readouterr().out
     assert names["schools"].check_gradient().passed
-    run(blocks("posing.md")[2], "posing.md", names)
+    run(blocks("how-to/posing.md")[2], "how-to/posing.md", names)
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
     found = names["run"].summary()["mean"]
     assert abs(found["mu"] - 4.4) < 1.0 and found["theta[0]"] > found["theta[4]"]
 
 
 def test_a_population_of_three() -> None:
-    names = run(blocks("posing.md")[3], "posing.md", {"iv": iv})
+    names = run(blocks("how-to/posing.md")[3], "how-to/posing.md", {"iv": iv})
     assert names["patients"].check_gradient().relative_error < 1e-3
     assert names["patients"].predict(names["prior"].sample(np.random.default_rng(0), 2)).shape == (2, 3, 5)
 
 
 def test_priors_of_your_own() -> None:
-    names = run(blocks("posing.md")[0], "posing.md", {})
+    names = run(blocks("how-to/posing.md")[0], "how-to/posing.md", {})
     assert names["prior"].labels == ("rate", "order", "offset")
     assert names["posterior"].check_gradient().passed
 
 
 def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
-    likelihood, target = blocks("posing.md")[4:]
-    names = run(likelihood, "posing.md", {})
+    likelihood, target = blocks("how-to/posing.md")[4:]
+    names = run(likelihood, "how-to/posing.md", {})
     assert "passed" in capsys.readouterr().out
     theta = np.array([[1.2, 0.9]])
     np.testing.assert_allclose(
         names["waiting"].log_likelihood(theta)[0], stats.weibull_min(1.2, scale=0.9).logpdf(names["EARTHQUAKES"])
     )
-    assert run(target, "posing.md", names)["target"].check_gradient([0.3, 0.2]).passed
+    assert run(target, "how-to/posing.md", names)["target"].check_gradient([0.3, 0.2]).passed
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_few_fine_solves(capsys: pytest.CaptureFixture) -> None:
-    (code,) = [block for block in blocks("sampling.md") if "iv.correct" in block]
+    (code,) = [block for block in blocks("how-to/sampling.md") if "iv.correct" in block]
     coarse = iv.with_jacobian(lambda t: 0.7 * t, lambda t: np.full((len(t), 1, 1), 0.7))
     lines = {"coarse": coarse, "fine": iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))}
     posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), lines, [1.0], iv.GaussianNoise(0.5))
@@ -358,26 +360,26 @@ def test_few_fine_solves(capsys: pytest.CaptureFixture) -> None:
         "(posterior)": "(posterior, draws=50, progress=False)",
         "thin=20,": "thin=20, draws=20, progress=False, seed=1,",
     }
-    found = run(code, "sampling.md", {"iv": iv, "posterior": posterior}, **few)
+    found = run(code, "how-to/sampling.md", {"iv": iv, "posterior": posterior}, **few)
     assert "'coarse': affine by 100 pairs" in capsys.readouterr().out
     assert found["run"].report["swap_accepts"][0] > 0.95 * found["run"].report["swap_attempts"][0]
 
 
 def test_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = [block for block in blocks("sampling.md") if "iv.calibrate" in block]
+    (code,) = [block for block in blocks("how-to/sampling.md") if "iv.calibrate" in block]
     line = iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))
     posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), line, [0.0], iv.GaussianNoise(1.0))
     few = {"replicates=200": "replicates=2, ranks=7, draws=30, warmup=100, progress=False"}
-    assert run(code, "sampling.md", {"iv": iv, "posterior": posterior}, **few)["found"].ranks.shape == (2, 3)
+    assert run(code, "how-to/sampling.md", {"iv": iv, "posterior": posterior}, **few)["found"].ranks.shape == (2, 3)
     assert (tmp_path / "calibration.png").exists()
 
 
 def test_simulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    for block in blocks("simulators.md"):
-        run(block, "simulators.md", names)
+    for block in blocks("how-to/simulators.md"):
+        run(block, "how-to/simulators.md", names)
     assert len(names["database"]) == 12 and (tmp_path / "decay.nc").exists() and names["model"].failures["raised"] == 0
 
 

@@ -1,4 +1,4 @@
-"""What docs/extending.md shows, as it stands there: laws, ladders, directories, resumes, processes."""
+"""What docs/how-to/extending.md shows, as it stands there: laws, ladders, directories, resumes, processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.problems.mixtures import two_modes
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 
 
 @pytest.fixture(scope="module")
