@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -31,7 +30,7 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
+from invsamp.protocols import Array, AxisLabels, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
@@ -179,8 +178,15 @@ class Run(Pictures):
 
     @property
     def labels(self) -> list[str]:
-        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
-        return list(labels(self.shapes))
+        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``.
+
+        Entries whose axes have labels, as those of a population's members, are called by these: ``clearance[Ann]``.
+        """
+        return list(labels(self.shapes, self._axes))
+
+    @property
+    def _axes(self) -> dict[str, AxisLabels]:
+        return layout.labels_in(self._source.attributes)
 
     @property
     def domain(self) -> Domain | None:
@@ -391,18 +397,15 @@ class Run(Pictures):
         Returns
         -------
         DataFrame
-            A column per label of parameters and quantities, in its natural unit; where draws have weights, also
-            ``weight``, of mean 1. Entries whose axes have labels, as those of a population's members, are called by
-            these: ``clearance[anna]``.
+            A column per label of parameters and quantities (`labels`), in its natural unit; where draws have weights,
+            also ``weight``, of mean 1.
         """
         import pandas as pd
 
         chains, draws = self._source.size
         index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
         values = layout.join({name: self.draws(name) for name in self._quantities})
-        posed: Facts = self.report.get("posed", {})
-        known = posed.get("labels") or {}
-        columns = [each for name, shape in self._quantities.items() for each in _entries(name, shape, known.get(name))]
+        columns = labels(self._quantities, self._axes)
         table = pd.DataFrame(values.reshape(chains * draws, -1), index, columns)
         if self.weights is not None:
             table.insert(len(table.columns), "weight", self.weights.ravel())  # an error where one is there
@@ -765,7 +768,7 @@ class Run(Pictures):
 
     def _names(self, name: str, few: bool) -> list[str]:
         """Labels of these entries."""
-        every = list(labels({name: self._quantities[name]}))
+        every = labels({name: self._quantities[name]}, self._axes)
         return [every[k] for k in self._entries(name, few)]
 
     @property
@@ -815,13 +818,3 @@ class Run(Pictures):
         summary, report = self._summary(few=True), self.report
         messages = self._diagnosed(summary, report)
         return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}
-
-
-def _entries(name: str, shape: tuple[int, ...], axes: Mapping[str, Sequence[object]] | None) -> list[str]:
-    """Names of the entries of a quantity: by the labels of its axes where they have some, or else by numbers."""
-    ends = list((axes or {}).values())
-    if [len(end) for end in ends] == list(shape) != []:
-        found = [f"{name}[{', '.join(map(str, each))}]" for each in product(*ends)]
-        if len(set(found)) == len(found):
-            return found
-    return list(labels({name: shape}))
