@@ -37,6 +37,13 @@ class Hamiltonian(StraightPaths):
     References
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195, 216-222.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.parallel_tempering([1.0, 4.0], kernel=iv.kernels.Hamiltonian(length=1.0))
+    >>> sampler.rungs[0].kernel
+    Hamiltonian(length=1.0)
     """
 
     length: float = 0.8

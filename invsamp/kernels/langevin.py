@@ -28,6 +28,12 @@ class Langevin(KernelDefaults):
     S the covariance of the gradient's noise if it is to be taken out, else 0. The adjusted form needs exact energies.
     In a domain its proposal is the specular path, an involution of (position, velocity) that keeps volume, so
     reflection leaves no boundary layer.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.Rung(kernel=iv.kernels.Langevin(adjusted=True), step_size=0.1).kernel
+    Langevin(adjusted=True)
     """
 
     adjusted: bool = False

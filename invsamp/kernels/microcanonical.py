@@ -43,6 +43,12 @@ class Microcanonical(StraightPaths):
     Robnik, Cohn-Gordon and Seljak (2025), "Metropolis adjusted microcanonical Hamiltonian Monte Carlo",
     arXiv:2503.01707. The kick: Ver Steeg and Galstyan (2021), "Hamiltonian dynamics with non-Newtonian
     momentum for rapid sampling", NeurIPS.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.Microcanonical(length=2.0)
+    Microcanonical(length=2.0)
     """
 
     length: float = 1.0

@@ -72,6 +72,12 @@ class Momentum(KernelDefaults):
     Chen, Fox and Guestrin (2014), "Stochastic gradient Hamiltonian Monte Carlo", ICML, eq. (13)-(15), where S enters
     as :math:`\hat\beta = \eta S / 2`. The kick comes before the drift here.
     Adjusted: Horowitz (1991), Physics Letters B 268, 247-252.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.Momentum(friction=0.2)
+    Momentum(friction=0.2, adjusted=False)
     """
 
     friction: float = 0.1

@@ -26,6 +26,7 @@ from invsamp.ladder import Sampler
 from invsamp.protocols import Array, Facts, Problem
 from invsamp.storage.manifest import posed
 from invsamp.tempering.cooling import label
+from invsamp.warning_codes import coded
 
 
 class Engine(
@@ -273,7 +274,7 @@ class Engine(
             **phases.report(),
             "modes": ensemble.mode_occupancy.report(self.problem),
             "warnings": [
-                *([] if self.stopped is None else [self.stopped]),
+                *([] if self.stopped is None else [coded("IV-STOPPED", self.stopped)]),
                 *self._labels(),
                 *phases.checks.warnings,
                 *cut,
