@@ -14,6 +14,9 @@ from invsamp.warning_codes import CODES
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "warnings.md"
 HEAD = """# Warnings
 
+```{index} !warnings, !warning codes
+```
+
 A run warns where its draws cannot be trusted. The message has a code, what was found, what it means and what to do.
 `run.warnings()` lists the messages again. `iv.diagnostics.explain("IV-RHAT")` prints an entry of this page.
 
