@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from invsamp.kernels.compiled import path_loop
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import StraightPaths
 from invsamp.protocols import Array
@@ -48,6 +49,7 @@ class Hamiltonian(StraightPaths):
 
     length: float = 0.8
     name: ClassVar[str] = "hmc"
+    microcanonical: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"Hamiltonian Monte Carlo (mean path length {self.length:g})"
@@ -63,5 +65,4 @@ class Hamiltonian(StraightPaths):
 
 def hamiltonian_kick(velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
     r"""Momenta less ``half`` times the gradient, and the change of :math:`|r|^2 / 2`."""
-    change = half * gradient
-    return velocity - change, (change * (0.5 * change - velocity)).sum(axis=1)
+    return path_loop.kicked(path_loop.hamiltonian_kick, velocity, gradient, half)

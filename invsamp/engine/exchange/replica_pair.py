@@ -122,6 +122,18 @@ class Pair(
         """Logs of fresh uniform numbers (chains,), for an attempt."""
         return self._thresholds.draw()
 
+    def thresholds_ahead(self) -> Array:
+        """Logs of uniform numbers (n, chains) of the attempts to come, for as many as there are at hand."""
+        return self._thresholds.ahead()
+
+    def met(self, attempts: int, accepts: int, chances: Array, first_stage_chances: Array) -> None:
+        """Count so many attempts, made elsewhere with those numbers; the sums of chances (chains,) are given."""
+        self._thresholds.skip(attempts)
+        self.attempts += attempts * len(chances)
+        self.accepts += accepts
+        self.first_stage_accepts += accepts
+        self.chances, self.first_stage_chances = chances.copy(), first_stage_chances.copy()
+
     def count(self, chances: Array, accepts: int) -> None:
         """Count an attempt that had these chances (chains,) to be accepted, and was in some chains."""
         self.attempts += len(chances)
