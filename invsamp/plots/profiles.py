@@ -168,7 +168,7 @@ def _prior(axes: Axes, values: Array, view: tuple[float, float]) -> None:
     """Density of the prior's draws in and about the view, whose peak there is 1; nothing where there are too few.
 
     By Gaussian kernels, of draws that are reflected at the first and the last: a prior may end there. Positive draws of
-    more than one decade get theirs on the log scale, so that a density which ends at 0 is not smoothed across it.
+    more than one decade that are few next to 0 get theirs on the log scale: their density falls to 0 there.
     """
     kept, _ = finite(values)
     width = view[1] - view[0]
@@ -178,7 +178,9 @@ def _prior(axes: Axes, values: Array, view: tuple[float, float]) -> None:
     at = np.linspace(*view, 200)
     first, last = float(kept.min()), float(kept.max())
     inside = (at >= first) & (at <= last)
-    logarithmic = last > 10.0 * first > 0.0
+    step = 0.1 * float(np.subtract(*np.quantile(kept, (0.75, 0.25))))
+    lowest, above = (np.count_nonzero((kept >= low) & (kept < low + step)) for low in (first, first + step))
+    logarithmic = last > 10.0 * first > 0.0 and lowest < 0.7 * above
     scaled, places, *ends = (np.log(part) if logarithmic else part for part in (near, at[inside], first, last))
     mirrored = np.concatenate([scaled, *(2.0 * end - scaled for end in ends)])
     bandwidth = 1.5 * float(np.std(scaled)) * len(near) ** -0.2
