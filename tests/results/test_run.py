@@ -340,7 +340,7 @@ def test_printing_shows_counts_table_and_warnings():
     assert all(label in text for label in LABELS)
     assert text.endswith("no warnings")
     _, bad = make(report=REPORT | {"swap_accepts": [0], "chains": 1})
-    assert "2 warnings:\n  - there is one chain only" in repr(bad)
+    assert "2 warnings:\n  - IV-CHAINS: there is one chain only" in repr(bad)
     assert "Run of a sampler" in repr(make(report={})[1])
 
 

@@ -128,7 +128,7 @@ def test_many_draws_are_judged_from_some_of_them(monkeypatch):
     whole = run.warnings()
     monkeypatch.setattr("invsamp.results.run._JUDGED", 4000)
     some = run.warnings()
-    assert whole[0].startswith("R-hat is above") and some[0].startswith("R-hat is above")
+    assert "R-hat is above" in whole[0] and "R-hat is above" in some[0]
     assert whole != some
     monkeypatch.setattr("invsamp.results.run._JUDGED_OF_CHAIN", 9000)
     assert run.warnings() == whole
