@@ -112,11 +112,12 @@ def _without_code(text: str) -> str:
 def markdown(source: str) -> Iterator[Text]:
     """Paragraphs and list items outside code, tables, headings and formulas."""
     blocks = re.compile(
-        r"(?ms)\A---\n.*?^---$|^\s*(`{3,}|~{3,}).*?^\s*\1\s*$|^\s*\$\$.*?\$\$\s*$|<!--.*?-->|^\s*<.*?>\s*$"
+        r"(?ms)\A---\n.*?^---$|^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[ \t]*$"
+        r"|^[ \t]*\$\$.*?\$\$[ \t]*$|<!--.*?-->|^[ \t]*<.*?>[ \t]*$"
     )
     source = blocks.sub(lambda match: "\n" * match.group().count("\n"), source)
     # text in boxes is text: what fences of colons enclose stays, and their own lines go
-    source = re.sub(r"(?m)^\s*(:{3,}.*|:\w[\w-]*:.*|#.*|\|.*|\(\w[\w-]*\)=)$", "", source)
+    source = re.sub(r"(?m)^[ \t]*(:{3,}.*|:\w[\w-]*:.*|#.*|\|.*|\(\w[\w-]*\)=)$", "", source)
     yield from _paragraphs(source.splitlines(), 1)
 
 
