@@ -23,6 +23,7 @@ from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.integrators.rosenbrock import RODAS
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.taylor import TAYLOR
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 
@@ -132,6 +133,7 @@ INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Contro
     "LSODA": lsoda,
     "RK45": partial(integrate, stepper("RK45", FIVE)),
     "Rodas5P": partial(integrate, RODAS),
+    "Taylor": partial(integrate, TAYLOR),
 }
 
 

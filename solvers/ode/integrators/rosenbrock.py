@@ -22,6 +22,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.ode.integrators.dense_output import writer
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
 from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
 from invsamp.solvers.ode.integrators.sparse_factors import (
@@ -342,12 +343,12 @@ RODAS = Stepper(
     last=_LAST,
     rows=STAGES + 2,
     powers=4,
-    stable=0.0,
     workspace=_workspace,
     begin=_begin,
     attempt=_attempt(),
     interpolate=program([]),  # it is done where its error is asked for
     extra=0,
     finish=_finish,
-    before_last=None,
+    write=writer(4),
+    edge=None,
 )

@@ -98,5 +98,8 @@ class Control(NamedTuple):
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
     linear: Linear = EXPLICIT  # what Rodas5P needs
     max_step: float = math.inf  # bound on the length of a step
+    series: int = 0  # what Taylor's method needs: address of the function of `codegen.taylor_series`,
+    order: int = 0  # its order,
+    states_lead: bool = False  # and whether steps are those of the states alone, also where there are sensitivities
     trail: Array = np.empty((1, 0, HEAD))  # (rows, kept, HEAD + n): steps are written there: see `.backward_sweep`
     rows: Integers = np.empty(0, dtype=np.int64)  # (batch,): to which rows of the trail; none writes nothing

@@ -35,6 +35,7 @@ from invsamp.solvers.ode.codegen.rosenbrock_jacobians import (
     prepare_linearized,
 )
 from invsamp.solvers.ode.codegen.signature_check import probe
+from invsamp.solvers.ode.codegen.taylor_series import prepare_series, taylor_obstacle
 from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.events.doses_and_events import (
     Dose,
@@ -52,6 +53,7 @@ from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
+from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
@@ -64,7 +66,7 @@ class OdeSolver:
     rhs: Rhs
     states: tuple[str, ...]
     parameters: tuple[str, ...]
-    method: Literal["auto", "RK45", "DOP853", "Rodas5P", "LSODA"] = "auto"
+    method: Literal["auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"] = "auto"
     rtol: float = 1e-6
     atol: float = 1e-9
     max_steps: int = 10_000
@@ -87,6 +89,8 @@ class OdeSolver:
                 "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
                 "method='LSODA' takes others"
             )
+        if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
+            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 
@@ -348,6 +352,7 @@ class OdeSolver:
         own: tuple[int, ...] = (),
         trail: Array | None = None,
         trail_rows: npt.NDArray[np.intp] | None = None,
+        states_lead: bool = False,
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
@@ -363,17 +368,21 @@ class OdeSolver:
         control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
-            settings = control._replace(absolute=absolute[rows])
+            address, settings = rhs, control._replace(absolute=absolute[rows])
             if trail is not None:
                 own_rows = rows if trail_rows is None else trail_rows[rows]
                 settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
             if method == "Rodas5P":
                 settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
+            if method == "Taylor":
+                series = prepare_series(self.rhs, n, q, y0.shape[1] // n - 1, own)
+                settings = settings._replace(series=series.address, order=order_of(rtol), states_lead=states_lead)
+                address = prepare_states(self.rhs, n, q).compiled.address
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
-            return INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
+            return INTEGRATORS[method](address, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
 
@@ -408,7 +417,7 @@ class OdeSolver:
 
 
 #: Evaluations of a step, and the order with whose root of the tolerance its length goes.
-_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5)}
+_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (2, 50)}
 #: Below this relative tolerance the method of order 8 needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
