@@ -321,7 +321,7 @@ def _stretch(
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
-        if len(y) == n:  # with sensitivities, tolerances are known
+        if len(y) == n or control.states_lead:  # where sensitivities come later, tolerances are known
             amplify(n, y, z, k[0], k[_last], rtol, absolute, own.growth, own.needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**_exponent)
         step = h * (min(factor, 1.0) if rejected else factor)

@@ -134,20 +134,20 @@ def _evaluate(module: Llvm, slopes: bool) -> Llvm:
 _values, _slopes = _evaluation(False), _evaluation(True)
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _workspace(control: Control, m: int) -> Array:
     """Slopes at a step's end (n,), and how close the step is to the edge of stability."""
     return np.zeros(control.n_states + 1)
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
     q: Array, space: Array,
 ) -> float:  # fmt: skip
     """Take the series from y at t; the longest step."""
     order, n, rtol = control.order, control.n_states, control.rtol
-    q[0, 0] = order
+    q[0, 0] = q[-1, 0] = order
     call(control.series, min(max(t, lower), upper), y, p, q, 0)
     before = last = 0.0
     for i in range(n if control.states_lead else len(y)):
@@ -161,7 +161,7 @@ def _begin(
     return math.exp(-2.0 - 0.7 / (order - 1) - rate)
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _attempt(
     rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
     k: Array, z: Array, q: Array, space: Array,
@@ -181,32 +181,32 @@ def _attempt(
         for i in range(n, m):
             if not abs(q[order - 1, i]) * power <= absolute[i] + rtol * max(abs(y[i]), abs(z[i])):
                 z[n] = math.nan  # sensitivities need steps of their own
-    return error
+    return 0.0 if error < 1 else error  # the next step's length is that of its own series
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _interpolate(
     rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array, q: Array
 ) -> None:
     factor = h
-    for r in range(len(q) - 1):
+    for r in range(int(q[-1, 0])):
         for i in range(len(y)):
             q[r, i] *= factor
         factor *= h
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     return
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Array) -> float:
     # the interval of stability of the exponential's Taylor polynomial is about 1.3 + .37 p
     return h * space[control.n_states] / (0.7 * (1.3 + 0.37 * control.order))
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _write(
     order: int, first: int, last: int, t: float, h: float, times: Array, y: Array, q: Array, out: Array
 ) -> None:

@@ -49,7 +49,7 @@ from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
 from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
+from invsamp.solvers.ode.integrators.methods import INTEGRATORS, Status, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
@@ -219,19 +219,59 @@ class OdeSolver:
             The only parameters whose columns are wanted, and not known to be zero: `seeds`, `quantities` and the
             result have these columns alone. All by default.
         """
-        n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
+        n, q = len(self.states), len(self.parameters)
         own = tuple(range(q)) if own is None else own
-        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
         if not self.events and not self.breakpoints:
             at_states, at_others = may_jump(self.rhs, n, q)
             if at_states:
                 names = (*self.states, *self.parameters)
                 set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        states, switched, atol, _ = self.integrated(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
-        absolute = np.tile(atol, 1 + columns)
-        absolute[:, n:] /= np.repeat(sizes, n, axis=1)
+        arguments = p, y0, sizes, quantities, grid, start, own
+        if self.method_used != "Taylor":
+            return self._after_states(*arguments)
+        found = self._with_states(*arguments)
+        failed = np.flatnonzero((found.status != Status.OK) & (found.status != Status.STOPPED))
+        if len(failed):
+            rows = grid if len(grid) == 1 else grid[failed]
+            some = p[failed], y0[failed], sizes[failed], quantities[failed], rows, start[failed], own
+            for entries, others in zip(found, self._after_states(*some), strict=True):
+                entries[failed] = others
+        return found
+
+    def _with_states(
+        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+    ) -> SensitiveSolution:
+        """States and sensitivities by steps of Taylor's method that are those of the states alone.
+
+        Rows in which sensitivities need others fail.
+        """
+        n, columns = len(self.states), sizes.shape[1]
+        found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
+        states = found._replace(values=found.values[:, :, :n])
+
+        def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
+            if factor == 1.0:
+                return found if len(rows) == len(p) else Outcome(*(each[rows] for each in found))
+            common = grid if len(grid) == 1 else grid[rows]
+            tolerances = self.rtol * factor, absolute[rows] * factor
+            rhs = self._variations(columns, own)
+            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
+
+        floor = self._floor(absolute)
+        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
+        given = states.values, slopes.swapaxes(2, 3), status, evaluations, steps, states.ended, switched
+        return SensitiveSolution(*given)
+
+    def _after_states(
+        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+    ) -> SensitiveSolution:
+        """The states alone, then sensitivities together with them once more, by steps of their own."""
+        n, columns = len(self.states), sizes.shape[1]
+        rhs = self._variations(columns, own)
+        states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
+        absolute = _with_columns(atol, sizes)
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows] * factor
@@ -241,8 +281,7 @@ class OdeSolver:
                 tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
             return found
 
-        full = self.error_control == "full"
-        floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
+        floor = self._floor(absolute)
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
         return SensitiveSolution(
@@ -254,6 +293,18 @@ class OdeSolver:
             states.ended,
             switched,
         )
+
+    def _variations(self, columns: int, own: tuple[int, ...]) -> int:
+        """Address of the right-hand side of states and sensitivities."""
+        n, q = len(self.states), len(self.parameters)
+        return prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
+
+    def _floor(self, absolute: Array) -> Array | None:
+        """Size of a sensitivity (batch, columns, n) below which it does not count, if it is controlled."""
+        n = len(self.states)
+        if self.error_control != "full":
+            return None
+        return np.asarray((absolute[:, n:] / self.rtol).reshape(len(absolute), -1, n))
 
     def with_tolerances(self, rtol: float | None, atol: float | None) -> Self:
         """The same with other tolerances; itself if there are none."""
@@ -303,35 +354,53 @@ class OdeSolver:
         return self.integrated(p, x0, times, start)[0].values
 
     def integrated(
-        self, p: Array, x0: Array, times: Array, start: Array, trail: Array | None = None
+        self,
+        p: Array,
+        y0: Array,
+        times: Array,
+        start: Array,
+        trail: Array | None = None,
+        sizes: Array | None = None,
+        own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray, Array, Integers]:
-        """Trajectories, which an implicit method made, absolute tolerances (batch, n), and steps of the last solves.
+        """Trajectories, which an implicit method made, absolute tolerances (batch, m), and steps of the last solves.
 
         They are solved again with smaller tolerances for as long as an error is amplified beyond the tolerance; the
-        first steps of the last solve are written to ``trail``. Arguments are not checked.
+        first steps of the last solve are written to ``trail``. With ``sizes`` (batch, columns) of what they are
+        differentiated by, the first of it the parameters ``own``, ``y0`` (batch, m) goes on with sensitivities, and
+        Taylor's method integrates them by the steps of the states. Arguments are not checked.
         """
-        rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
-        absolute = first_tolerances(self.atol, self.rtol, x0)
-        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute, trail=trail)
+        n = len(self.states)
+        x0 = y0[:, :n]
+        rhs = prepare_states(self.rhs, n, len(self.parameters)).compiled.address
+        atol = first_tolerances(self.atol, self.rtol, x0)
+        absolute = atol if sizes is None else _with_columns(atol, sizes)
+        joint = sizes is not None
+        outcome, switched = self._integrate(
+            rhs, p, y0, times, start, self.rtol, absolute, own=own, trail=trail, states_lead=joint
+        )
         last = outcome.steps.copy()
         while True:
-            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
-            rows = np.flatnonzero((needed < absolute).any(axis=1))
+            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks[:, :n])
+            rows = np.flatnonzero((needed < atol).any(axis=1))
             if not len(rows):
                 return outcome, switched, absolute, last
-            absolute = needed
+            atol = needed
+            absolute = atol if sizes is None else _with_columns(atol, sizes)
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
                 rhs,
                 p[rows],
-                x0[rows],
+                y0[rows],
                 common,
                 start[rows],
                 self.rtol,
                 absolute[rows],
                 switched[rows],
-                trail=trail,
-                trail_rows=rows,
+                own,
+                trail,
+                rows,
+                joint,
             )
             last[rows] = again.steps
             again.evaluations[:] += outcome.evaluations[rows]
@@ -360,7 +429,7 @@ class OdeSolver:
         way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
-        methods = self._methods(rtol)
+        methods = ("Taylor",) if states_lead else self._methods(rtol)
         longest = math.inf if self.max_step is None else self.max_step
         patience = _patience(methods, self.max_steps)
         # with no control at all they would diverge where states rest: any step is right for those, and few are stable
@@ -436,6 +505,12 @@ def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> L
     """What Rodas5P needs for states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
     linearized = prepare_linearized(rhs, n, q, columns, own)
     return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
+
+
+def _with_columns(atol: Array, sizes: Array) -> Array:
+    """Absolute tolerances (batch, m) of states and of sensitivities to quantities of some sizes (batch, columns)."""
+    absolute = np.concatenate([atol[:, None], atol[:, None] / sizes[:, :, None]], axis=1)
+    return np.asarray(absolute.reshape(len(atol), -1))
 
 
 def _has_factors(rhs: Rhs, n: int, q: int) -> bool:
