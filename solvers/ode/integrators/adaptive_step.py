@@ -296,7 +296,7 @@ def _stretch(
             if not interpolated:
                 _interpolate(rhs, t, h, lower, upper, y, p, k, z, q)
                 evaluations += _extra
-            _write(control.order, first, done, t, h, times, y, q, out)
+            _write(control, absolute, first, done, t, h, lower, upper, times, y, p, z, q, space, out)
         steps += 1
         if _EVENTFUL:
             if fired >= 0:

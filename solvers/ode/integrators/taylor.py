@@ -16,6 +16,7 @@ then tends to h times the largest eigenvalue, is at the edge of stability of the
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ Array = npt.NDArray[np.float64]
 MOST_ORDER = 16
 _DOUBLE, _SIZE = ir.DoubleType(), ir.IntType(64)
 _LANES = 4
+#: In tolerances, the error of sensitivities at which a step of the states is divided for them; and into how many.
+_MOST_ERROR, _MOST_INNER = 0.5, 1000
 
 
 def order_of(rtol: float) -> int:
@@ -134,29 +137,45 @@ def _evaluate(module: Llvm, slopes: bool) -> Llvm:
 _values, _slopes = _evaluation(False), _evaluation(True)
 
 
-@njit(**INNER, inline="always")
-def _workspace(control: Control, m: int) -> Array:
-    """Slopes at a step's end (n,), and how close the step is to the edge of stability."""
-    return np.zeros(control.n_states + 1)
+class Workspace(NamedTuple):
+    """Arrays that a trajectory of n states and m components needs."""
+
+    slopes: Array  # (n,), at a step's end by its polynomial
+    edge: Array  # (1,), of which h is the part: how close a step is to the edge of stability
+    inner: Array  # (powers + 1, m), series within a step
+    here: Array  # (m,), where it begins
+
+
+@njit(**INNER)
+def _workspace(control: Control, m: int) -> Workspace:
+    inner = m if control.states_lead else 0
+    return Workspace(np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner))
 
 
 @njit(**INNER, inline="always")
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
-    q: Array, space: Array,
+    q: Array, space: Workspace,
 ) -> float:  # fmt: skip
     """Take the series from y at t; the longest step."""
     order, n, rtol = control.order, control.n_states, control.rtol
     q[0, 0] = q[-1, 0] = order
     call(control.series, min(max(t, lower), upper), y, p, q, 0)
     before = last = 0.0
-    for i in range(n if control.states_lead else len(y)):
-        inverse = (1.0 if i < n else control.weight) / (absolute[i] + rtol * abs(y[i]))
-        before = max(before, abs(q[order - 2, i]) * inverse)
-        last = max(last, abs(q[order - 1, i]) * inverse)
+    for first in range(0, n if control.states_lead else len(y), n):
+        one = two = 0.0
+        for i in range(first, first + n):
+            inverse = 1.0 / (absolute[i] + rtol * abs(y[i]))
+            part, other = q[order - 2, i] * inverse, q[order - 1, i] * inverse
+            one += part * part
+            two += other * other
+        weight = control.weight * control.weight if first > 0 else 1.0
+        before, last = max(before, one * weight), max(last, two * weight)
+    before, last = math.sqrt(before / n), math.sqrt(last / n)
     if not before + last < math.inf:
         return 0.0
-    space[n] = order * last / before if before > 0.0 else 0.0
+    # the interval of stability of the exponential's Taylor polynomial is about 1.3 + .37 p
+    space.edge[0] = order * last / (before * 0.7 * (1.3 + 0.37 * order)) if before > 0.0 else 0.0
     rate = max(math.log(rtol * before) / (order - 1), math.log(rtol * last) / order)
     return math.exp(-2.0 - 0.7 / (order - 1) - rate)
 
@@ -164,30 +183,93 @@ def _begin(
 @njit(**INNER, inline="always")
 def _attempt(
     rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
-    k: Array, z: Array, q: Array, space: Array,
+    k: Array, z: Array, q: Array, space: Workspace,
 ) -> float:  # fmt: skip
-    order, n, rtol, m = control.order, control.n_states, control.rtol, len(y)
-    _values(order, h, y, q, z, m)
+    order, n, rtol, slopes = control.order, control.n_states, control.rtol, space.slopes
+    _values(order, h, y, q, z, len(y))
     call(rhs, min(max(t + h, lower), upper), z, p, k, 1)
-    _slopes(order, h, y, q, space, n)
-    error = 0.0
+    _slopes(order, h, y, q, slopes, n)
+    total = 0.0
     for i in range(n):
-        part = abs(space[i] - k[1, i]) / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))
-        if not part <= error:  # one that is no number counts
-            error = part
-    error *= h / (order + 1)
-    if control.states_lead and m > n and error < 1:
-        power = control.weight * h**order
-        for i in range(n, m):
-            if not abs(q[order - 1, i]) * power <= absolute[i] + rtol * max(abs(y[i]), abs(z[i])):
-                z[n] = math.nan  # sensitivities need steps of their own
-    return 0.0 if error < 1 else error  # the next step's length is that of its own series
+        part = (slopes[i] - k[1, i]) / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))
+        total += part * part
+    error = math.sqrt(total / n) * h / (order + 1)
+    if not error < 1:
+        return error
+    if control.states_lead and len(y) > n and not _error_of_slopes(control, absolute, y, z, q, h) < _MOST_ERROR:
+        _walk(control, absolute, t, h, 1.0, lower, upper, y, p, q, z, space, 0, 0, y, space.inner)
+    return 0.0  # the next step's length is that of its own series
+
+
+@njit(**INNER)
+def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: Array, x: float) -> float:
+    """Error of sensitivities at x, by the next term of their series, in tolerances: the largest of the columns."""
+    order, n, rtol, worst = control.order, control.n_states, control.rtol, 0.0
+    for first in range(n, len(y), n):
+        before = last = 0.0
+        for i in range(first, first + n):
+            inverse = 1.0 / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))
+            part, other = q[order - 2, i] * inverse, q[order - 1, i] * inverse
+            before += part * part
+            last += other * other
+        # the next term is to the last as that to the one before it, but not more
+        worst = max(worst, last * min(1.0, x * x * last / before) if before > 0.0 else last)
+        if not last < math.inf:
+            return last
+    return control.weight * math.sqrt(worst / n) * x**order
+
+
+@njit(**INNER)
+def _walk(
+    control: Control, absolute: Array, t: float, h: float, unit: float, lower: float, upper: float, y: Array, p: Array,
+    q: Array, z: Array, space: Workspace, first: int, last: int, times: Array, out: Array,
+) -> None:  # fmt: skip
+    """Sensitivities along a step of the states by shorter ones: to z at its end, and to out at times on the way.
+
+    The series q of the whole step has powers of (time / unit). Where too many steps were needed z is no number.
+    """
+    order, n, m, inner, here = control.order, control.n_states, len(y), space.inner, space.here
+    begin, done = 0.0, first
+    for i in range(m):
+        here[i] = y[i]
+    for r in range(order):
+        scale = unit ** -(r + 1)
+        for i in range(m):
+            inner[r, i] = q[r, i] * scale
+    for _ in range(_MOST_INNER):
+        length = h - begin
+        while True:
+            _values(order, length, here, inner, z, m)
+            error = _error_of_slopes(control, absolute, here, z, inner, length)
+            if error < _MOST_ERROR:
+                break
+            if not error < math.inf or length < 1e-6 * h:
+                z[n] = math.nan
+                return
+            length *= max(0.2, 0.9 * (_MOST_ERROR / error) ** (1.0 / (order + 1)))
+        end = h if length == h - begin else begin + length
+        while done < last and (times[done] - t <= end or end == h):
+            _values(order, times[done] - t - begin, here, inner, out[done], m)
+            _values(order, (times[done] - t) / unit, y, q, out[done], n)
+            done += 1
+        for i in range(m):
+            here[i] = z[i]
+        _values(order, end / unit, y, q, here, n)
+        if end == h:
+            for i in range(n):
+                z[i] = here[i]
+            return
+        begin = end
+        inner[0, 0] = order
+        call(control.series, min(max(t + begin, lower), upper), here, p, inner, 0)
+    z[n] = math.nan
 
 
 @njit(**INNER, inline="always")
 def _interpolate(
     rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array, q: Array
 ) -> None:
+    """From powers of time to those of a part of the step."""
     factor = h
     for r in range(int(q[-1, 0])):
         for i in range(len(y)):
@@ -195,23 +277,27 @@ def _interpolate(
         factor *= h
 
 
-@njit(**INNER, inline="always")
+@njit(**INNER)
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     return
 
 
 @njit(**INNER, inline="always")
-def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Array) -> float:
-    # the interval of stability of the exponential's Taylor polynomial is about 1.3 + .37 p
-    return h * space[control.n_states] / (0.7 * (1.3 + 0.37 * control.order))
+def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Workspace) -> float:
+    return h * space.edge[0]
 
 
 @njit(**INNER, inline="always")
 def _write(
-    order: int, first: int, last: int, t: float, h: float, times: Array, y: Array, q: Array, out: Array
-) -> None:
+    control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
+) -> None:  # fmt: skip
+    if control.states_lead and len(y) > control.n_states:
+        if not _error_of_slopes(control, absolute, y, z, q, 1.0) < _MOST_ERROR:
+            _walk(control, absolute, t, h, h, lower, upper, y, p, q, z, space, first, last, times, out)
+            return
     for j in range(first, last):
-        _values(order, (times[j] - t) / h, y, q, out[j], len(y))
+        _values(control.order, (times[j] - t) / h, y, q, out[j], len(y))
 
 
 #: Taylor's method.
