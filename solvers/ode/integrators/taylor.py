@@ -98,7 +98,7 @@ def _evaluate(module: Llvm, slopes: bool) -> Llvm:
             one = builder.insert_element(undefined, value, ir.IntType(32)(0))
             return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
-        name = "llvm.fmuladd.f64" if lanes == 1 else f"llvm.fmuladd.v{lanes}f64"
+        name = "llvm.fma.f64" if lanes == 1 else f"llvm.fma.v{lanes}f64"
         fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(kind, [kind] * 3), name)
         by = spread(x)
 
@@ -144,12 +144,13 @@ class Workspace(NamedTuple):
     edge: Array  # (1,), of which h is the part: how close a step is to the edge of stability
     inner: Array  # (powers + 1, m), series within a step
     here: Array  # (m,), where it begins
+    there: Array  # (m,), where it ends
 
 
 @njit(**INNER)
 def _workspace(control: Control, m: int) -> Workspace:
     inner = m if control.states_lead else 0
-    return Workspace(np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner))
+    return Workspace(np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner), np.zeros(inner))
 
 
 @njit(**INNER, inline="always")
@@ -197,7 +198,9 @@ def _attempt(
     if not error < 1:
         return error
     if control.states_lead and len(y) > n and not _error_of_slopes(control, absolute, y, z, q, h) < _MOST_ERROR:
-        _walk(control, absolute, t, h, 1.0, lower, upper, y, p, q, z, space, 0, 0, y, space.inner)
+        _walk(control, absolute, t, h, 1.0, lower, upper, y, p, q, space, 0, 0, y, space.inner)
+        for i in range(n, len(y)):
+            z[i] = space.there[i]
     return 0.0  # the next step's length is that of its own series
 
 
@@ -222,13 +225,13 @@ def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: A
 @njit(**INNER)
 def _walk(
     control: Control, absolute: Array, t: float, h: float, unit: float, lower: float, upper: float, y: Array, p: Array,
-    q: Array, z: Array, space: Workspace, first: int, last: int, times: Array, out: Array,
+    q: Array, space: Workspace, first: int, last: int, times: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Sensitivities along a step of the states by shorter ones: to z at its end, and to out at times on the way.
+    """Sensitivities along a step of the states by shorter ones: to ``space.there`` at its end, to out on the way.
 
-    The series q of the whole step has powers of (time / unit). Where too many steps were needed z is no number.
+    The series q of the whole step has powers of (time / unit). Where too many steps are needed the end is no number.
     """
-    order, n, m, inner, here = control.order, control.n_states, len(y), space.inner, space.here
+    order, n, m, inner, here, z = control.order, control.n_states, len(y), space.inner, space.here, space.there
     begin, done = 0.0, first
     for i in range(m):
         here[i] = y[i]
@@ -252,13 +255,11 @@ def _walk(
             _values(order, times[done] - t - begin, here, inner, out[done], m)
             _values(order, (times[done] - t) / unit, y, q, out[done], n)
             done += 1
-        for i in range(m):
+        if end == h:
+            return
+        for i in range(n, m):
             here[i] = z[i]
         _values(order, end / unit, y, q, here, n)
-        if end == h:
-            for i in range(n):
-                z[i] = here[i]
-            return
         begin = end
         inner[0, 0] = order
         call(control.series, min(max(t + begin, lower), upper), here, p, inner, 0)
@@ -294,7 +295,7 @@ def _write(
 ) -> None:  # fmt: skip
     if control.states_lead and len(y) > control.n_states:
         if not _error_of_slopes(control, absolute, y, z, q, 1.0) < _MOST_ERROR:
-            _walk(control, absolute, t, h, h, lower, upper, y, p, q, z, space, first, last, times, out)
+            _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
             return
     for j in range(first, last):
         _values(control.order, (times[j] - t) / h, y, q, out[j], len(y))
