@@ -100,6 +100,7 @@ def march(method: Stepper, paused: bool, eventful: bool) -> Jitted:
         outermost = template is _march_rows
         options: dict[str, bool | str] = {**({} if outermost else INNER), "nogil": True, "error_model": "numpy"}
         options["cache"] = outermost
+        options["_nrt"] = outermost
         scope[name] = bound(template, scope, options, f"{name}_{kind}")
     return scope["_march_rows"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING
 
 Array = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ MOST_AMPLIFIED = 30.0
 LEAST_ATOL = 1e-100
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def amplify(
     n: int, y: Array, z: Array, before: Array, after: Array, rtol: float, absolute: Array, growth: Array, needed: Array
 ) -> None:

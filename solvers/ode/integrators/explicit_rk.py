@@ -19,7 +19,7 @@ from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
 from invsamp.solvers.ode.integrators.dense_output import writer
-from invsamp.solvers.ode.integrators.function_pointers import INNER, bound
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, bound
 from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
@@ -84,7 +84,7 @@ def sparse(values: Given) -> Row:
     return {int(s): float(values[s]) for s in np.flatnonzero(values)}
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**BORROWING)
 def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: Array) -> float:
     """Root mean square of the error in units of the tolerance, the largest over blocks of n of ``count`` components.
 
@@ -124,7 +124,7 @@ def _workspace(control: Control, m: int) -> Array:
     return np.empty(1)
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
     q: Array, space: Array,
@@ -132,7 +132,7 @@ def _begin(
     return math.inf
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     return
 

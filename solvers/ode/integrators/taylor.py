@@ -25,7 +25,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from invsamp.solvers.foreign import Jitted, Llvm
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, call
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
 
@@ -153,7 +153,7 @@ def _workspace(control: Control, m: int) -> Workspace:
     return Workspace(np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner), np.zeros(inner))
 
 
-@njit(**INNER, inline="always")
+@njit(**BORROWING, inline="always")
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
     q: Array, space: Workspace,
@@ -181,7 +181,7 @@ def _begin(
     return math.exp(-2.0 - 0.7 / (order - 1) - rate)
 
 
-@njit(**INNER, inline="always")
+@njit(**BORROWING, inline="always")
 def _attempt(
     rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
     k: Array, z: Array, q: Array, space: Workspace,
@@ -204,7 +204,7 @@ def _attempt(
     return 0.0  # the next step's length is that of its own series
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: Array, x: float) -> float:
     """Error of sensitivities at x, by the next term of their series, in tolerances: the largest of the columns."""
     order, n, rtol, worst = control.order, control.n_states, control.rtol, 0.0
@@ -222,7 +222,7 @@ def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: A
     return control.weight * math.sqrt(worst / n) * x**order
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _walk(
     control: Control, absolute: Array, t: float, h: float, unit: float, lower: float, upper: float, y: Array, p: Array,
     q: Array, space: Workspace, first: int, last: int, times: Array, out: Array,
@@ -266,7 +266,7 @@ def _walk(
     z[n] = math.nan
 
 
-@njit(**INNER, inline="always")
+@njit(**BORROWING, inline="always")
 def _interpolate(
     rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array, q: Array
 ) -> None:
@@ -278,17 +278,17 @@ def _interpolate(
         factor *= h
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     return
 
 
-@njit(**INNER, inline="always")
+@njit(**BORROWING, inline="always")
 def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Workspace) -> float:
     return h * space.edge[0]
 
 
-@njit(**INNER, inline="always")
+@njit(**BORROWING, inline="always")
 def _write(
     control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
     times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
