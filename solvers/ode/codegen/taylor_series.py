@@ -166,7 +166,21 @@ def _is_elementary(graph: Graph, row: Row) -> bool:
     """Whether the series of an operation needs no other quantity."""
     if row[0] == "pow":
         return graph.rows[row[2]][0] in ("constant", "p")
-    return row[0] in ("constant", "t", "y", "p", "add", "sub", "mul", "div", "sqrt", "select", "fabs", "floor", *CONDITIONS)
+    return row[0] in (
+        "constant",
+        "t",
+        "y",
+        "p",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "sqrt",
+        "select",
+        "fabs",
+        "floor",
+        *CONDITIONS,
+    )
 
 
 def _moving(graph: Graph, nodes: Sequence[int]) -> set[int]:
@@ -260,9 +274,7 @@ class _Writer:
             total = None
             own = {column: node for row, column, node in plan.by_own if row == i and column in lanes}
             if any((node, k) in self.found for node in own.values()):
-                total = self._gathered(
-                    [self.found.get((own.get(column, -1), k), _DOUBLE(0.0)) for column in lanes]
-                )
+                total = self._gathered([self.found.get((own.get(column, -1), k), _DOUBLE(0.0)) for column in lanes])
             entries = [(column, node) for row, column, node in plan.by_states if row == i]
             # what is known for longest comes first: the newest coefficients are waited for
             for j in range(k, -1, -1):

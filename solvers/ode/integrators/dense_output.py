@@ -35,7 +35,9 @@ _Y, _NEXT = 0, 1
 
 def writer(powers: int) -> Jitted:
     """Compiled ``write(...)`` of a `Stepper`: the interpolant at output times."""
-    return function_of("control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out", _write(powers), {})
+    return function_of(
+        "control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out", _write(powers), {}
+    )
 
 
 @njit(**INNER)

@@ -29,5 +29,7 @@ class Stepper(NamedTuple):
     interpolate: Jitted  # (rhs, t, h, lower, upper, y, p, k, z, q): coefficients q of an accepted step
     extra: int  # evaluations that it takes
     finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]
-    write: Jitted  # (control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out): at output times
+    write: (
+        Jitted  # (control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out): at output times
+    )
     edge: Jitted  # (control, h, y, z, k, q, space) -> h |lambda| in units of the edge of stability; None: there is none

@@ -96,7 +96,9 @@ def _evaluate(module: Llvm, slopes: bool) -> Llvm:
                 return value
             undefined = ir.Constant(kind, ir.Undefined)
             one = builder.insert_element(undefined, value, ir.IntType(32)(0))
-            return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+            return builder.shuffle_vector(
+                one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            )
 
         name = "llvm.fma.f64" if lanes == 1 else f"llvm.fma.v{lanes}f64"
         fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(kind, [kind] * 3), name)
@@ -150,7 +152,9 @@ class Workspace(NamedTuple):
 @njit(**INNER)
 def _workspace(control: Control, m: int) -> Workspace:
     inner = m if control.states_lead else 0
-    return Workspace(np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner), np.zeros(inner))
+    return Workspace(
+        np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner), np.zeros(inner)
+    )
 
 
 @njit(**BORROWING, inline="always")

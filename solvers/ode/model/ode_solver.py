@@ -56,7 +56,7 @@ from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
 from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
-from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
+from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, settled
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,10 +189,9 @@ class OdeSolver:
         p, x0, grid, start = self._check(parameters, initial, times, t0)
         columns = self.state_indices("initial_states", initial_states)
         q = len(self.parameters)
-        seed = np.zeros((q + len(columns), len(self.states)))
-        seed[range(q, len(seed)), columns] = 1.0
-        seeds = np.broadcast_to(seed, (len(x0), *seed.shape))
-        return self.solve_from(p, x0, seeds, np.concatenate([p, x0[:, columns]], axis=1), grid, start)
+        seeds = _seeds(len(self.states), q, columns)[None].repeat(len(x0), axis=0)
+        quantities = np.concatenate([p, x0[:, columns]], axis=1) if columns else p
+        return self.solve_from(p, x0, seeds, quantities, grid, start)
 
     def solve_from(
         self,
@@ -229,11 +228,12 @@ class OdeSolver:
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         sizes = np.maximum(np.abs(quantities), 1.0)
         arguments = p, y0, sizes, quantities, grid, start, own
-        if self.method_used != "Taylor":
+        happens = self.stop is not None or any(event.when is not None for event in self.events)
+        if self.method_used != "Taylor" or happens:
             return self._after_states(*arguments)
         found = self._with_states(*arguments)
-        failed = np.flatnonzero((found.status != Status.OK) & (found.status != Status.STOPPED))
-        if len(failed):
+        if found.status.any():
+            failed = np.flatnonzero(found.status)
             rows = grid if len(grid) == 1 else grid[failed]
             some = p[failed], y0[failed], sizes[failed], quantities[failed], rows, start[failed], own
             for entries, others in zip(found, self._after_states(*some), strict=True):
@@ -249,6 +249,9 @@ class OdeSolver:
         """
         n, columns = len(self.states), sizes.shape[1]
         found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
+        if settled(found, n, absolute, self.rtol, self.error_control == "full"):
+            slopes = found.values[:, :, n:].reshape(len(p), -1, columns, n).swapaxes(2, 3)
+            return SensitiveSolution(found.values[:, :, :n], slopes, *found[1:5], switched)
         states = found._replace(values=found.values[:, :, :n])
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
@@ -371,9 +374,8 @@ class OdeSolver:
         Taylor's method integrates them by the steps of the states. Arguments are not checked.
         """
         n = len(self.states)
-        x0 = y0[:, :n]
         rhs = prepare_states(self.rhs, n, len(self.parameters)).compiled.address
-        atol = first_tolerances(self.atol, self.rtol, x0)
+        atol = first_tolerances(self.atol, self.rtol, n, y0)
         absolute = atol if sizes is None else _with_columns(atol, sizes)
         joint = sizes is not None
         outcome, switched = self._integrate(
@@ -381,10 +383,11 @@ class OdeSolver:
         )
         last = outcome.steps.copy()
         while True:
-            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks[:, :n])
-            rows = np.flatnonzero((needed < atol).any(axis=1))
-            if not len(rows):
+            needed = amplified(self.atol, self.rtol, y0, outcome.needed, outcome.peaks)
+            smaller = needed < atol
+            if not smaller.any():
                 return outcome, switched, absolute, last
+            rows = np.flatnonzero(smaller.any(axis=1))
             atol = needed
             absolute = atol if sizes is None else _with_columns(atol, sizes)
             common = times if len(times) == 1 else times[rows]
@@ -436,10 +439,10 @@ class OdeSolver:
         weight = 1.0 if self.error_control == "full" else math.sqrt(self.rtol)
         control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
 
-        def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
-            address, settings = rhs, control._replace(absolute=absolute[rows])
+        def solved(method: str, rows: npt.NDArray[np.intp] | slice) -> Outcome:
+            address, settings = rhs, control if isinstance(rows, slice) else control._replace(absolute=absolute[rows])
             if trail is not None:
-                own_rows = rows if trail_rows is None else trail_rows[rows]
+                own_rows = (np.arange(len(p)) if trail_rows is None else trail_rows)[rows]
                 settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
             if method == "Rodas5P":
                 settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
@@ -451,6 +454,8 @@ class OdeSolver:
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
+            if isinstance(rows, slice):
+                return INTEGRATORS[method](address, p, y0, times, start, way, settings)
             return INTEGRATORS[method](address, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
@@ -505,6 +510,14 @@ def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> L
     """What Rodas5P needs for states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
     linearized = prepare_linearized(rhs, n, q, columns, own)
     return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
+
+
+@lru_cache(maxsize=256)
+def _seeds(n: int, q: int, columns: tuple[int, ...]) -> Array:
+    """Derivatives (q + columns, n) of the initial values by the parameters, then by some of them."""
+    seeds = np.zeros((q + len(columns), n))
+    seeds[range(q, len(seeds)), columns] = 1.0
+    return seeds
 
 
 def _with_columns(atol: Array, sizes: Array) -> Array:
