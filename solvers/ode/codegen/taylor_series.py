@@ -5,7 +5,7 @@ With :math:`a_{[k]}` for the coefficient of :math:`(t - t_0)^k` of a quantity, a
 :math:`c_{[k]} = (a_{[k]} - \sum_{j \ge 1} b_{[j]} c_{[k-j]}) / b_{[0]}`, and a power with a constant exponent
 :math:`k\, a_{[0]} c_{[k]} = \sum_{j \ge 1} (\alpha j - k + j)\, a_{[j]} c_{[k-j]}` (Jorba and Zou 2005, "A software
 package for the numerical integration of ODEs by means of high-order Taylor methods", Experimental Mathematics 14,
-proposition 2.1). Any other function g has :math:`k\, g_{[k]} = \sum_{j \ge 1} j\, a_{[j]} g'_{[k-j]}`, and its derivative
+section 2). Any other function g has :math:`k\, g_{[k]} = \sum_{j \ge 1} j\, a_{[j]} g'_{[k-j]}`, and its derivative g'
 is one more quantity of the graph. States follow from :math:`(k + 1) x_{[k+1]} = f_{[k]}`, sensitivities from
 
 .. math:: (k + 1) S_{[k+1]} = \sum_j J_{[j]} S_{[k-j]} + f_{p[k]}
@@ -46,7 +46,7 @@ _DOUBLE, _INT = ir.DoubleType(), ir.IntType(64)
 
 
 class Plan(NamedTuple):
-    """What to compute: right-hand side, entries of its Jacobian, and derivatives by the parameters that have a column."""
+    """What to compute: right-hand side, entries of its Jacobian, derivatives by the parameters that have a column."""
 
     graph: Graph
     nodes: list[int]  # all quantities, in order
@@ -166,21 +166,7 @@ def _is_elementary(graph: Graph, row: Row) -> bool:
     """Whether the series of an operation needs no other quantity."""
     if row[0] == "pow":
         return graph.rows[row[2]][0] in ("constant", "p")
-    return row[0] in (
-        "constant",
-        "t",
-        "y",
-        "p",
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "sqrt",
-        "select",
-        "fabs",
-        "floor",
-        *CONDITIONS,
-    )
+    return row[0] in _ELEMENTARY or row[0] in CONDITIONS
 
 
 def _moving(graph: Graph, nodes: Sequence[int]) -> set[int]:
@@ -210,6 +196,7 @@ def _moving(graph: Graph, nodes: Sequence[int]) -> set[int]:
 
 
 _PIECEWISE = {"fabs": "abs", "floor": "floor or %"}
+_ELEMENTARY = ("constant", "t", "y", "p", "add", "sub", "mul", "div", "sqrt", "select", "fabs", "floor")
 
 
 class _Writer:

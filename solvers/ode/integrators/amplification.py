@@ -65,8 +65,8 @@ def amplify(
 def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
     """Absolute tolerances (batch, n) to begin with: relative to initial values that are below ``atol``.
 
-    These are the first n of ``initial`` (batch, m). At ``atol`` they would be lost in the first steps, and nothing would
-    tell that they grow.
+    These are the first n of ``initial`` (batch, m). At ``atol`` they would be lost in the first steps, and nothing
+    would tell that they grow.
     """
     first = np.empty((len(initial), n))
     for row in range(len(initial)):

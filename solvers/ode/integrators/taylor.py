@@ -151,10 +151,9 @@ class Workspace(NamedTuple):
 
 @njit(**INNER)
 def _workspace(control: Control, m: int) -> Workspace:
-    inner = m if control.states_lead else 0
-    return Workspace(
-        np.zeros(control.n_states), np.zeros(1), np.zeros((MOST_ORDER + 1, inner)), np.zeros(inner), np.zeros(inner)
-    )
+    width = m if control.states_lead else 0
+    inner, ends = np.zeros((MOST_ORDER + 1, width)), np.zeros((2, width))
+    return Workspace(np.zeros(control.n_states), np.zeros(1), inner, ends[0], ends[1])
 
 
 @njit(**BORROWING, inline="always")
@@ -297,10 +296,10 @@ def _write(
     control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
     times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
 ) -> None:  # fmt: skip
-    if control.states_lead and len(y) > control.n_states:
-        if not _error_of_slopes(control, absolute, y, z, q, 1.0) < _MOST_ERROR:
-            _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
-            return
+    led = control.states_lead and len(y) > control.n_states
+    if led and not _error_of_slopes(control, absolute, y, z, q, 1.0) < _MOST_ERROR:
+        _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
+        return
     for j in range(first, last):
         _values(control.order, (times[j] - t) / h, y, q, out[j], len(y))
 

@@ -49,7 +49,7 @@ from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
 from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import INTEGRATORS, Status, with_fallback
+from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
@@ -535,7 +535,7 @@ def _patience(methods: Sequence[str], max_steps: int) -> int:
     """That of the first method with what would follow."""
     if len(methods) == 1:
         return -1
-    return _MOST_EXPLICIT if methods[1] == "Rodas5P" else max_steps
+    return _MOST_EXPLICIT if "Rodas5P" in methods else max_steps
 
 
 def _check_settings(model: OdeSolver) -> None:
@@ -550,7 +550,7 @@ def _check_settings(model: OdeSolver) -> None:
         if getattr(model, name) is not None:
             function(name, getattr(model, name), f"{name}(t, x, p)")
     if model.stop is not None and model.method == "LSODA":
-        raise ValueError("stop needs method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+        raise ValueError("stop needs method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
     store(
         model,
         **given,
@@ -564,7 +564,7 @@ def _check_settings(model: OdeSolver) -> None:
         events=check_events(model.events, len(given["states"]), given["parameters"]),
     )
     if model.method == "LSODA" and any(event.when is not None for event in model.events):
-        raise ValueError("events with when= need method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+        raise ValueError("events with when= need method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
 
 
 def _has_entries(value: object) -> bool:
