@@ -22,6 +22,7 @@ INNER: dict[str, bool | str] = {
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "_nrt": True,  # not left to who calls them
 }
 #: The same for those that make no arrays: nothing counts references to the arrays that they are given, which takes
 #: longer than a step of a small system.

@@ -115,8 +115,8 @@ def _interpolation_errors(
     k: Array,
     q: Array,
     space: Workspace,
-) -> Array:
-    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step.
+) -> None:
+    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step, to ``space.extra[0]``.
 
     They are the defect there, :math:`(1 / (h \gamma) - J)^{-1} (f(\eta) - \eta')`. Components that are slaved to others
     come out right at the end of however long a step, and the method's own estimate is about that: within the step it
@@ -130,7 +130,6 @@ def _interpolation_errors(
     for i in range(m):
         right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
     _solve_stage(linear, n, min(max(t, lower), upper), 0.0, p, space)
-    return right
 
 
 @njit(**BORROWING)
@@ -321,8 +320,8 @@ def _attempt() -> Jitted:
         "    for i in range(m):",
         "        b0, b1, b2 = q[0, i], q[1, i], q[2, i]",
         "        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
-        "    within = errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
-        "    error = max(error, _accept(control, absolute, y, z, within, q))",
+        "    errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
+        "    error = max(error, _accept(control, absolute, y, z, space.extra[0], q))",
         "return error",
     ]
     scope["coefficients"] = program([Sum(("q", r), None, "1", _row(row)) for r, row in enumerate(H)])

@@ -476,6 +476,12 @@ class OdeSolver:
         when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
         return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
 
+    @property
+    def _has_series(self) -> bool:
+        """Whether Taylor's method can be had, and is no slower than the adjoint of another one."""
+        n, q = len(self.states), len(self.parameters)
+        return n + q < MOST_SERIES and taylor_obstacle(self.rhs, n, q) is None
+
     def _methods(self, rtol: float) -> tuple[str, ...]:
         """Methods in the order in which they are tried."""
         if self.method != "auto":
@@ -483,8 +489,10 @@ class OdeSolver:
         n = len(self.states)
         implicit = is_traced(self.rhs, n, len(self.parameters)) and _has_factors(self.rhs, n, len(self.parameters))
         smooth = self.stop is None and all(event.when is None for event in self.events)
+        tight = rtol < LEAST_RTOL_OF_ORDER_5
         return (
-            "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45",
+            *(("Taylor",) if tight and self._has_series else ()),
+            "DOP853" if tight else "RK45",
             *(("Rodas5P",) if implicit else ()),
             *(("LSODA",) if smooth and not (implicit and n > MOST_DENSE) else ()),
         )
@@ -492,8 +500,10 @@ class OdeSolver:
 
 #: Evaluations of a step, and the order with whose root of the tolerance its length goes.
 _STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (2, 50)}
-#: Below this relative tolerance the method of order 8 needs less time than that of order 5.
+#: Below this relative tolerance Taylor's method, or that of order 8, needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
+#: With so many states and parameters in all, observations may have their gradients by the adjoint: no series then.
+MOST_SERIES = 50
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
 #: cube, and up to so many LSODA follows it, whose factors are.
 MOST_IMPLICIT, MOST_DENSE = 100, 1000

@@ -8,7 +8,7 @@ import pytest
 from invsamp.solvers.ode import OdeModel, Status
 from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplified, amplify, first_tolerances
 
-METHODS = ["RK45", "DOP853", "Rodas5P", "LSODA"]
+METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"]
 
 
 def logistic(t, x, p):
