@@ -89,6 +89,8 @@ class OdeSolver:
                 "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
                 "method='LSODA' takes others"
             )
+        if self.method == "Taylor" and self.jacobian is not None:
+            raise ValueError("method='Taylor' has the derivatives of rhs from its series: leave jacobian= out")
         if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
             raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
         if self.stop is not None:
@@ -480,7 +482,8 @@ class OdeSolver:
     def _has_series(self) -> bool:
         """Whether Taylor's method can be had, and is no slower than the adjoint of another one."""
         n, q = len(self.states), len(self.parameters)
-        return n + q < MOST_SERIES and taylor_obstacle(self.rhs, n, q) is None
+        few = n + q < MOST_SERIES and self.jacobian is None
+        return few and taylor_obstacle(self.rhs, n, q) is None
 
     def _methods(self, rtol: float) -> tuple[str, ...]:
         """Methods in the order in which they are tried."""

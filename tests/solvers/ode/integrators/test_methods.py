@@ -137,7 +137,7 @@ def test_an_observation_says_who_solved():
     )
     assert forward.solver == "auto"
     forward(np.array([[1.0], [1e6]]))
-    assert forward.solver == "auto, but an implicit one for 1 of 2 trajectories"
+    assert forward.solver == "auto, but another one for 1 of 2 trajectories"
 
 
 def test_what_is_stiff_for_a_while_is_not_called_stiff():
