@@ -143,7 +143,7 @@ class Workspace(NamedTuple):
     """Arrays that a trajectory of n states and m components needs."""
 
     slopes: Array  # (n,), at a step's end by its polynomial
-    edge: Array  # (1,), of which h is the part: how close a step is to the edge of stability
+    edge: Array  # (2,): how close a step is to the edge of stability, per length, and whether sensitivities divided it
     inner: Array  # (powers + 1, m), series within a step
     here: Array  # (m,), where it begins
     there: Array  # (m,), where it ends
@@ -153,7 +153,7 @@ class Workspace(NamedTuple):
 def _workspace(control: Control, m: int) -> Workspace:
     width = m if control.states_lead else 0
     inner, ends = np.zeros((MOST_ORDER + 1, width)), np.zeros((2, width))
-    return Workspace(np.zeros(control.n_states), np.zeros(1), inner, ends[0], ends[1])
+    return Workspace(np.zeros(control.n_states), np.zeros(2), inner, ends[0], ends[1])
 
 
 @njit(**BORROWING, inline="always")
@@ -200,7 +200,9 @@ def _attempt(
     error = math.sqrt(total / n) * h / (order + 1)
     if not error < 1:
         return error
+    space.edge[1] = 0.0
     if control.states_lead and len(y) > n and not _error_of_slopes(control, absolute, y, z, q, h) < _MOST_ERROR:
+        space.edge[1] = 1.0
         _walk(control, absolute, t, h, 1.0, lower, upper, y, p, q, space, 0, 0, y, space.inner)
         for i in range(n, len(y)):
             z[i] = space.there[i]
@@ -296,8 +298,7 @@ def _write(
     control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
     times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
 ) -> None:  # fmt: skip
-    led = control.states_lead and len(y) > control.n_states
-    if led and not _error_of_slopes(control, absolute, y, z, q, 1.0) < _MOST_ERROR:
+    if space.edge[1] > 0.0:
         _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
         return
     for j in range(first, last):
