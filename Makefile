@@ -5,7 +5,7 @@
 # make margins   the statistical tests with 20 shifts of all seeds, and by how much they hold
 # make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
 # make docs    the documentation site, in docs/_build/html
-# make lint    style, types and the direction of imports
+# make lint    style, types, the direction of imports, and language
 # make bench   the benchmarks
 # make peers   other toolkits on the same problems, each in an environment of its own below .peers/, and the page about it
 # make test-python-3.13   the tests of `make test` with that version of Python, where it is there; or 3.12
@@ -149,6 +149,7 @@ lint:
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
+	.venv/bin/python -P tests/tools/prose.py
 
 # those that start ranks or compare with dolfinx run in the environment that has it, once `make test` has made it
 bench:
@@ -161,7 +162,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/api/generated
+	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/reference/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

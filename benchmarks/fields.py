@@ -142,7 +142,7 @@ HEAD = (
 HEADS = {
     "linear": "| n | seed | rms z | sds, largest error | acceptance | least effective |\n|---|---|---|---|---|---|",
     "conductivity": HEAD,
-    "maximum": "| n | noise | factorizations | products | informed | energy | s |\n|---|---|---|---|---|---|---|",
+    "maximum": "| n | noise | seed | factorizations | products | informed | energy | s |\n" + 8 * "|---" + "|",
 }
 
 
@@ -209,13 +209,15 @@ def on_maximum(cells, given):
     """What the mode takes."""
     for noise in given.noise:
         mesh, posterior = conductivity(cells, noise)
-        began = time.perf_counter()
-        modes = iv.maximize(posterior, seed=given.seeds[0])
-        print(
-            f"| {len(mesh.points)} | {noise:g} | {modes.evaluations['model']} | {modes.products['model']} | "
-            f"{modes.gaussians[0].informed} | {modes.energies[0]:.4f} | {time.perf_counter() - began:.1f} |",
-            flush=True,
-        )
+        for seed in given.seeds:
+            began = time.perf_counter()
+            modes = iv.maximize(posterior, seed=seed)
+            solves, products = modes.evaluations["model"], modes.products["model"]
+            print(
+                f"| {len(mesh.points)} | {noise:g} | {seed} | {solves} | {products} | "
+                f"{modes.gaussians[0].informed} | {modes.energies[0]:.4f} | {time.perf_counter() - began:.1f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 import numpy as np
 import scipy.sparse as sparse
 
-from invsamp.solvers.fem.ldl import Elimination
+from invsamp.solvers.fem.factors.ldl import Elimination
+from invsamp.solvers.fem.factors.multifrontal import Multifrontal
 from invsamp.solvers.fem.mesh import unit_square
-from invsamp.solvers.fem.multifrontal import Multifrontal
 from invsamp.solvers.fem.space import Space
 
 

@@ -14,12 +14,17 @@ project = "invsamp"
 author = "The invsamp developers"
 copyright = author
 # of the sources: what is installed may be older
-version = release = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["version"]
+_project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+version = release = _project["version"]
+#: Links in the head of each page: of `[project.urls]` in pyproject.toml, or of the environment.
+URLS = {
+    name: os.environ.get(f"{name.upper()}_URL", _project.get("urls", {}).get(name)) for name in ("Repository", "Issues")
+}
 # the command `invsamp` of this environment, for the tutorials
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 # made anew each time: pages of names that are no more would stay
-shutil.rmtree(Path(__file__).parent / "api" / "generated", ignore_errors=True)
+shutil.rmtree(Path(__file__).parent / "reference" / "generated", ignore_errors=True)
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -34,7 +39,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 if find_spec("torch") is None:
-    exclude_patterns.append("api/networks.md")
+    exclude_patterns.append("reference/networks.md")
 default_role = "py:obj"
 suppress_warnings = ["toc.excluded", "mystnb.unknown_mime_type"]
 
@@ -66,8 +71,52 @@ def versions(app):
     )[::-1]
 
 
+#: Pages that moved, by their old address: links from elsewhere still lead to them.
+MOVED = {
+    "start": "tutorials/start",
+    "how-to": "how-to/index",
+    "concepts": "explanation/index",
+    "results": "validation/index",
+    "papers": "validation/papers/index",
+    "tests": "validation/tests",
+    "peers": "validation/peers",
+    "renamed": "reference/renamed",
+    "api/index": "reference/index",
+    "coming-from": "how-to/results/coming-from",
+    "bring-your-model": "how-to/models/python-function",
+    "extending": "how-to/extend/extending",
+    "posing": "how-to/pose/custom-prior",
+    "sampling": "how-to/sample/choose-a-sampler",
+    "dynamics": "how-to/models/ode",
+    "pde": "how-to/models/pde",
+    "fields": "how-to/models/field-prior",
+    "simulators": "how-to/models/black-box-executable",
+    "emulation": "how-to/sample/emulate",
+    "networks": "how-to/models/networks",
+    "draws": "how-to/results/read-print-run",
+    "runs": "how-to/sample/resume-after-a-kill",
+    "tutorials/constraints": "how-to/pose/constraint",
+    "tutorials/lasting": "how-to/sample/resume-after-a-kill",
+    "tutorials/noise": "explanation/noise",
+}
+
+
+def redirect(app, exception):
+    """A page at each old address that leads to the new one."""
+    for old, new in MOVED.items() if app.builder.name == "html" and exception is None else ():
+        page = Path(app.outdir) / f"{old}.html"
+        page.parent.mkdir(exist_ok=True)
+        address = f"{'../' * old.count('/')}{new}.html"
+        page.write_text(
+            f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Moved</title>'
+            f'<meta http-equiv="refresh" content="0; url={address}"></head>'
+            f'<body>This page is now <a href="{address}">{new}</a>.</body></html>\n'
+        )
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape)
+    app.connect("build-finished", redirect)
     app.connect("config-inited", lambda app, config: versions(app))
 
 
@@ -82,13 +131,16 @@ html_static_path = ["_static"]
 html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
 html_context = {}
-# pages without others of their kind beside them
-alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from", "peers", "renamed")
-html_sidebars = {page: [] for page in alone}
+html_sidebars = {"index": [], "gallery/index": []}
 html_theme_options = {
     "show_nav_level": 1,
     "navbar_align": "left",
-    "navbar_end": ["versions", "theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher", "navbar-icon-links"],
+    "icon_links": [
+        {"name": name, "url": url, "icon": icon, "type": "fontawesome"}
+        for (name, url), icon in zip(URLS.items(), ("fa-solid fa-code", "fa-solid fa-bug"), strict=True)
+        if url
+    ],
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,

@@ -1,7 +1,7 @@
 """Contracts and base classes for extensions: distributions, noise, models, kernels, targets, swaps, and evaluators.
 
-`docs/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its contract; this
-is the one place from which an extension imports.
+`docs/how-to/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its
+contract; this is the one place from which an extension imports.
 """
 
 from invsamp.domains.boundary import Boundary
@@ -16,10 +16,12 @@ from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.posterior.function_potential import FunctionPotential, SumPotential
 from invsamp.protocols import (
+    Coloring,
     FinishedRun,
     ForwardModel,
     Potential,
     Problem,
+    RandomField,
     RunsRows,
     TangentForwardModel,
     Terms,
@@ -34,6 +36,7 @@ __all__ = [
     "Batch",
     "BoundEstimator",
     "Boundary",
+    "Coloring",
     "Distribution",
     "Domain",
     "Estimate",
@@ -49,6 +52,7 @@ __all__ = [
     "Point",
     "Potential",
     "Problem",
+    "RandomField",
     "Reflection",
     "Remembering",
     "Request",

@@ -240,6 +240,19 @@ def test_identification(example, within, name: str) -> None:
 
 
 @pytest.mark.slow
+def test_field(example) -> None:
+    summary, out = example("field", 300)
+    assert summary["unknowns"] == 1089 and summary["r_hat"] < 1.1
+    # 0.95 on average over truths; some ten independent patches of the range leave an sd of 0.07
+    assert summary["share_of_nodes_within_two_sds"] > 0.7
+    assert 0.1 < summary["share_of_variance_left"] < 0.7
+    # greedy choices reach 63% of the best information at least, and random ones cannot be above the best
+    random = summary["information_of_random_sensors"]
+    assert summary["information_of_chosen_sensors"] > random["most"] > random["mean"] > 0.0
+    assert (out / "maps.png").exists() and (out / "sensors.png").exists()
+
+
+@pytest.mark.slow
 def test_swap_noise(example, within) -> None:
     summary, out = example("swap_noise", 2000)
     gaussian, student, wide = (summary[f"2.5.1, example {k}"] for k in (1, 2, 3))

@@ -1,7 +1,7 @@
 """Samplers of the papers against their operators in one dimension: no limit of small steps, no Monte Carlo in truth.
 
-Two bumps that overlap, so that chains forget quickly. What a row of the table in docs/papers.md is held against where
-it is not here: `LAWS` in `test_papers.py`.
+Two bumps that overlap, so that chains forget quickly. What a row of the table in docs/validation/papers is
+held against where it is not here: `LAWS` in `test_papers.py`.
 """
 
 from __future__ import annotations

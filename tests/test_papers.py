@@ -1,4 +1,4 @@
-"""The table of the papers' names in docs/papers.md: every call makes its sampler, every preset has a line."""
+"""The table of names in docs/validation/papers/index.md: every call makes its sampler, every preset has a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from invsamp.parallel import load_balancing
 from invsamp.parallel.evaluator_lifecycle import evaluated
 from invsamp.parallel.mpi_evaluator import Ranks
 
-PAGE = (Path(__file__).parents[1] / "docs" / "papers.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "validation" / "papers" / "index.md").read_text()
 ROWS = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| `(iv\.[^`]+)` \|$", PAGE, re.MULTILINE)
 CALLS = {f"{paper}: {name.strip()}": call for paper, name, call in ROWS}
 

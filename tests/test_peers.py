@@ -34,7 +34,7 @@ def line(toolkit: str, ess: float, off: float = 0.05, **other: object) -> dict:
 def test_the_page_is_of_the_results(peers):
     page, _ = peers
     lines, found = page.results()
-    assert (ROOT / "docs" / "peers.md").read_text() == page.page(lines, found)
+    assert (ROOT / "docs" / "validation" / "peers.md").read_text() == page.page(lines, found)
     assert len(json.loads((ROOT / "benchmarks" / "peers" / "references.json").read_text())) == 5
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from public_names import public
+from search_terms import TERMS
 
 ROOT = Path(__file__).parents[1]
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -37,12 +38,28 @@ addEventListener("load", () => axe.run(document, {{runOnly: {rules}}}).then((fou
 }}));
 </script></body>
 """
+#: The first result of each term, by the functions that the page of searches calls.
+SEARCH = """
+<script>
+addEventListener("load", () => {{
+  const look = () => {{
+    if (!Search.hasIndex()) return setTimeout(look, 50);
+    const first = (term) => Search._performSearch(...Search._parseQuery(term)).at(-1)?.[0];
+    const found = document.createElement("pre");
+    found.id = "found";
+    found.textContent = JSON.stringify(Object.fromEntries({terms}.map((term) => [term, first(term)])));
+    document.body.replaceChildren(found);
+  }};
+  look();
+}});
+</script></body>
+"""
 
 
 def test_every_public_name_has_its_line() -> None:
     """The names alone, without a build."""
     listed = set()
-    for page in (ROOT / "docs" / "api").glob("*.md"):
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
         for block in re.findall(r"```{eval-rst}\n(.*?)```", page.read_text(), re.DOTALL):
             (module,) = re.findall(r"currentmodule:: (\S+)", block)
             listed |= {f"{module}.{name}" for name in re.findall(r"^   (\w+)$", block, re.MULTILINE)}
@@ -80,7 +97,7 @@ def test_the_site(tmp_path: Path) -> None:
     ]
     built = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert built.returncode == 0, built.stderr[-9000:]
-    for page, folder in (("index.html", "./"), ("api/generated/invsamp.sample.html", "../../")):
+    for page, folder in (("index.html", "./"), ("reference/generated/invsamp.sample.html", "../../")):
         assert f'<a href="{folder}../0.1.0/index.html">0.1.0</a>' in (site / page).read_text()
     every_page_says_its_version(site)
     every_public_name_has_a_page(site)
@@ -90,41 +107,55 @@ def test_the_site(tmp_path: Path) -> None:
 
 
 def every_public_name_has_a_page(site: Path) -> None:
-    pages = {page.stem for page in (site / "api" / "generated").glob("*.html")}
+    pages = {page.stem for page in (site / "reference" / "generated").glob("*.html")}
     missing = [name for name in public() if not name.startswith("invsamp.problems.") and name not in pages | ELSEWHERE]
     assert not missing
 
 
 def tutorials_show_what_they_did(site: Path) -> None:
-    for page in [site / "start.html", *(site / "tutorials").glob("*.html")]:
+    for page in (site / "tutorials").glob("*.html"):
         text = page.read_text()
         for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "UserWarning:", "it/s]"):
             assert strange not in text, f"{page.name} shows {strange}"
         for image in re.findall(r"<img [^>]*>", text):
             assert re.search(r'alt="[^"]{10,}"', image), f"{page.name} has a figure without words: {image}"
-    assert "no warnings" in (site / "start.html").read_text()
-    assert "1500 of 1500 draws" in (site / "tutorials" / "lasting.html").read_text()  # what the command says
+    assert "no warnings" in (site / "tutorials" / "start.html").read_text()
 
 
 def every_page_says_its_version(site: Path) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    for page in ("index.html", "api/generated/invsamp.sample.html"):
+    for page in ("index.html", "reference/generated/invsamp.sample.html"):
         assert f"<summary>{version}</summary>" in (site / page).read_text()
 
 
 def a_browser_shows_it(site: Path) -> None:
     for page, width, words in (
-        ("index.html", 1200, "Pose inverse problems"),
+        ("index.html", 1200, "Who should use something else"),
+        ("index.html", 500, "Who should use something else"),
+        ("gallery/index.html", 500, "Influenza"),
         ("tutorials/field.html", 1200, "surely above 1 on"),
         ("tutorials/field.html", 500, "surely above 1 on"),
-        ("api/generated/invsamp.sample.html", 1200, "Draws kept for each chain"),
+        ("reference/generated/invsamp.sample.html", 1200, "Draws kept for each chain"),
     ):
         told = looked_at(site / page, width)
         assert words in told["text"]
         assert told["overflow"] <= 0, f"{page} is {told['overflow']} pixels too wide for {width}"
         assert not told["broken"] and not told["faults"], told
     results = dumped(f"file://{site}/search.html?q=surrogate_exchange", 1200)
-    assert "api/generated/invsamp.surrogate_exchange.html" in results
+    assert "reference/generated/invsamp.samplers.surrogate_exchange.html" in results
+    terms_find_their_pages(site)
+
+
+def terms_find_their_pages(site: Path) -> None:
+    """By the search of the site itself, in one visit."""
+    expected = {term: page for page, terms in TERMS.items() for term in terms}
+    copy = site / "looked_at_search.html"
+    search = (site / "search.html").read_text()
+    copy.write_text(search.replace("</body>", SEARCH.format(terms=json.dumps(list(expected)))))
+    found = json.loads(
+        html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped(copy.as_uri(), 1200), re.DOTALL)[1])
+    )
+    assert not {term: found[term] for term, page in expected.items() if found[term] != page}
 
 
 def looked_at(page: Path, width: int) -> dict:

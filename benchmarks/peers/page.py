@@ -1,4 +1,4 @@
-"""The page docs/peers.md and its figure, of what results.jsonl and references.json hold.
+"""The page docs/validation/peers.md and its figure, of what results.jsonl and references.json hold.
 
 python benchmarks/peers/page.py
 """
@@ -70,14 +70,14 @@ PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and nutpie, and two modes all o
 - *false*: the share of chains whose energies are those of no part of the posterior: a false mode, or a warm-up that
   has not come to its end.
 
-![Effective draws per 1,000 solves and per second of each toolkit, with the range over seeds](images/peers.png)
+![Effective draws per 1,000 solves and per second of each toolkit, with the range over seeds](../images/peers.png)
 
 """
 
 
 def main() -> None:
     lines, found = results()
-    (DOCS / "peers.md").write_text(page(lines, found))
+    (DOCS / "validation" / "peers.md").write_text(page(lines, found))
     late = {(one["toolkit"], one["problem"]) for one in lines if "unfinished" in one}
     figure(found, late).savefig(DOCS / "images" / "peers.png", dpi=110)
 

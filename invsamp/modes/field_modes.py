@@ -14,7 +14,7 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima
-from invsamp.modes.newton import newton, same
+from invsamp.modes.newton import KnownMode, newton, same
 from invsamp.modes.products import Place, source_of
 from invsamp.protocols import Array, GaussianReference, Problem, Reference
 
@@ -88,14 +88,19 @@ def search_field(
             break
         # the first one's Gaussian is a preconditioner of the next descents
         like = modes[0].gaussian.metric if modes and modes[0].gaussian is not None else None
+        bulks = [KnownMode(mode.place, mode.gaussian.metric) for mode in modes if mode.gaussian is not None]
         for source in sources:
-            left = tolerance if source is sources[-1] else COARSE_TOLERANCE
-            end = yield from newton(source, at, left, like)
+            if source is sources[-1]:
+                end = yield from newton(source, at, tolerance, like, bulks)
+            else:
+                end = yield from newton(source, at, COARSE_TOLERANCE, like)
             at, steps = end.place.position, steps + end.steps
         if not np.isfinite(end.place.energy):
             unsolved += 1
         elif not end.converged:
             unfinished += 1
+        elif end.known is not None:
+            [mode for mode in modes if mode.gaussian is not None][end.known].count += 1
         elif (known := (yield from _known(modes, end.place))) is not None:
             known.count += 1
         else:

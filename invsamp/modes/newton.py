@@ -2,24 +2,29 @@ r"""Descents by inexact Newton steps, in coordinates in which the prior is a sta
 
 A step p solves :math:`(I + K) p = -g` by conjugate gradients, K the misfit's Gauss-Newton matrix or Hessian
 (`invsamp.modes.products`). In these coordinates the prior preconditions them: their number depends on how many
-directions the data inform, and not on the number of unknowns. They stop where the last one of j gained at most
-:math:`\eta / j` of what all promise by the quadratic model (Nash and Sofer 1990, "Assessing a search direction within a
-truncated-Newton method", Oper. Res. Lett. 9), and at a direction of negative curvature (Nocedal and Wright 2006,
-"Numerical optimization", Algorithm 7.1). Steps are rough while they are far: between 0.02 and 1/2 :math:`\eta` is the
-root of what the last step promised over what the first one did, a forcing term as of Eisenstat and Walker (1996,
-"Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17) in energies, where they have
-gradients.
+directions the data inform, and not on the number of unknowns. Near the minimum the gradients of one step precondition
+those of the next ones (`invsamp.modes.conjugate_pairs`). They stop where the last two of j gained at most
+:math:`\eta / j` of what all promise by the quadratic model, on average (Nash and Sofer 1990, "Assessing a search
+direction within a truncated-Newton method", Oper. Res. Lett. 9), and at a direction of negative curvature (Nocedal and
+Wright 2006, "Numerical optimization", Algorithm 7.1). Steps are rough while they are far: between 0.02 and 1/2
+:math:`\eta` is the root of what the last step promised over what the first one did, a forcing term as of Eisenstat and
+Walker (1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17) in energies, where they
+have gradients.
+
+A descent also ends where it has come to a mode that is known (`KnownMode`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
+from invsamp.modes.conjugate_pairs import ConjugatePairs
 from invsamp.modes.products import Place, Products, Source, solved, times
 from invsamp.protocols import Array
 
@@ -30,11 +35,32 @@ ENOUGH, ROUNDING = 1e-4, 1e-12
 #: The largest forcing term, and the least: where data are not met exactly, Gauss-Newton steps converge linearly, and
 #: to solve for them any better is in vain.
 ROUGH, SMOOTH = 0.5, 0.02
-#: Energy that a step promised, at the most, where another Gaussian may precondition the next one. Farther away rough
-#: steps without it lead down faster.
-NEAR = 1.0
+#: Energy that a step promised, at the most, where what was learned before may precondition the next one. Farther away
+#: rough steps without it lead down faster.
+NEAR = 300.0
 #: Two ends are one minimum if one lies this many sds from the other at the most, by the Gaussian there.
 APART = 0.5
+
+
+class KnownMode(NamedTuple):
+    r"""A minimum that is known, and what is about one wide there.
+
+    In coordinates w in which the Gaussian there is a standard normal distribution, a place is in the mode's bulk if
+    :math:`|w|^2` is at most the number of informed directions, its mean over draws, and if energy and slope are what
+    the Gaussian says, within a factor of two. Beyond a barrier the slope has the other sign.
+    """
+
+    place: Place
+    metric: LowRankMetric
+
+    def holds(self, place: Place) -> bool:
+        """Whether a place is in its bulk."""
+        distance = 0.5 * float(np.square(self.metric.uncolor(place.position - self.place.position)).sum())
+        above = place.energy - self.place.energy
+        along = solved(self.metric.factor, place.position - self.place.position)
+        informed = np.count_nonzero(self.metric.values > 1.0)
+        agrees = 0.5 * distance <= above <= 2.0 * distance and distance <= float(place.gradient @ along)
+        return bool(distance <= 0.5 * informed and agrees)
 
 
 class NewtonDescent(NamedTuple):
@@ -43,34 +69,50 @@ class NewtonDescent(NamedTuple):
     place: Place
     converged: bool
     steps: int
+    #: The mode in whose bulk it ended, by its number.
+    known: int | None = None
 
 
 def newton(
-    source: Source, start: Array, tolerance: float, like: LowRankMetric | None = None
+    source: Source,
+    start: Array,
+    tolerance: float,
+    like: LowRankMetric | None = None,
+    known: Sequence[KnownMode] = (),
 ) -> EvaluationRequests[NewtonDescent]:
     r"""Descend from a position (d,) until at most ``tolerance`` of energy is left to gain, about.
 
-    That is so after a step that promised no more, or where :math:`|g|^2 / 2` is no more: the Hessian is at least the
+    Steps that promise less and less leave as much less to the next one, and conjugate gradients leave their forcing
+    term. The descent is also over where :math:`|g|^2 / 2` is no more than the tolerance: the Hessian is at least the
     prior's, the identity, where K is positive semidefinite. A Gaussian of low rank that may be ``like`` the one there
-    preconditions the conjugate gradients.
+    preconditions the conjugate gradients. The descent ends, too, in the bulk of one of the modes that are ``known``.
     """
     here = yield from source.at(start)
     if not math.isfinite(here.energy):
         return NewtonDescent(here, False, 0)
     first = last = 0.0
+    learned = ConjugatePairs()
     for steps in range(STEPS):
         if 0.5 * float(here.gradient @ here.gradient) <= tolerance:
             return NewtonDescent(here, True, steps)
+        for number, mode in enumerate(known):
+            if mode.holds(here):
+                return NewtonDescent(here, True, steps, number)
         roughness = min(max(math.sqrt(last / first), SMOOTH), ROUGH) if steps else ROUGH
-        near = like if steps and last <= NEAR else None
-        step, last = yield from _step(here.products, here.gradient, roughness, near)
+        if last > NEAR or not steps:
+            learned = ConjugatePairs()
+        elif like is not None and learned.like is None:
+            learned = ConjugatePairs(like)
+        before = last
+        step, last, learned = yield from _step(here.products, here.gradient, roughness, learned)
         first = first or last
         there = yield from _search(source, here, step)
         if there is None:
             # rounding of the energies hides what is left to gain
             return NewtonDescent(here, last <= max(tolerance, 100.0 * ROUNDING * abs(here.energy)), steps)
         here = there
-        if last <= tolerance:
+        left = max(last / before, roughness) if before else 1.0
+        if last * min(left, 1.0) <= tolerance:
             return NewtonDescent(here, True, steps + 1)
     return NewtonDescent(here, False, STEPS)
 
@@ -95,12 +137,14 @@ def _search(source: Source, here: Place, step: Array) -> EvaluationRequests[Plac
 
 
 def _step(
-    products: Products, gradient: Array, roughness: float, like: LowRankMetric | None
-) -> EvaluationRequests[tuple[Array, float]]:
-    """A step by conjugate gradients, and the decrease that the quadratic model promises."""
+    products: Products, gradient: Array, roughness: float, learned: ConjugatePairs
+) -> EvaluationRequests[tuple[Array, float, ConjugatePairs]]:
+    """A step by conjugate gradients, the decrease that the quadratic model promises, and what is learned by then."""
     step, left = np.zeros_like(gradient), -gradient
-    direction = left if like is None else like.covariance_times(left)
+    direction = learned.times(left)
     square, promised = float(left @ direction), 0.0
+    directions, images, curvatures = [], [], []
+    gain = math.inf
     for count in range(1, PRODUCTS + 1):
         image = yield from products.of(direction[:, None])
         if image is None:
@@ -109,12 +153,17 @@ def _step(
         bend = float(direction @ curved)
         if bend <= 0.0:
             break
+        directions.append(direction)
+        images.append(curved)
+        curvatures.append(bend)
         step = step + square / bend * direction
         left = left - square / bend * curved
-        gain = 0.5 * square**2 / bend
-        ahead = left if like is None else like.covariance_times(left)
+        # the mean of two: one alone may be small while the preconditioner's errors are found
+        gained, gain = gain, 0.5 * square**2 / bend
+        ahead = learned.times(left)
         before, square, promised = square, float(left @ ahead), promised + gain
-        if count * gain <= roughness * promised or square == 0.0:
+        if count * 0.5 * (gained + gain) <= roughness * promised or square == 0.0:
             break
         direction = ahead + square / before * direction
-    return (step, promised) if promised > 0.0 else (-gradient, math.inf)
+    more = learned.then(directions, images, curvatures)
+    return (step, promised, more) if promised > 0.0 else (-gradient, math.inf, more)

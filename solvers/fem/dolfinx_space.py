@@ -11,11 +11,11 @@ import numpy as np
 
 from invsamp.solvers import _dolfinx
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
+from invsamp.solvers.fem.factors.petsc import LARGE, PetscFactors, Plan
+from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
-from invsamp.solvers.fem.petsc_factors import LARGE, PetscFactors, Plan
-from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.space import Partition, Space
 from invsamp.solvers.foreign import Comm
 

@@ -19,12 +19,12 @@ import scipy.sparse as sparse
 
 from invsamp.solvers.fem import elements
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+from invsamp.solvers.fem.factors.ldl import Elimination
+from invsamp.solvers.fem.factors.multifrontal import Multifrontal
+from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.fem.halo import Halo
-from invsamp.solvers.fem.ldl import Elimination
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh
-from invsamp.solvers.fem.multifrontal import Multifrontal
-from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.sides import Sides
 from invsamp.solvers.foreign import Comm, Sparse
 

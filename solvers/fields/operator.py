@@ -15,10 +15,10 @@ import scipy.sparse as sparse
 from invsamp.solvers.fem import elements
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.element_matrices import element_matrices
-from invsamp.solvers.fem.ldl import Elimination
+from invsamp.solvers.fem.factors.ldl import Elimination
+from invsamp.solvers.fem.factors.selected_inverse import inverse_diagonal
+from invsamp.solvers.fem.factors.triangular import SymmetricFactors
 from invsamp.solvers.fem.mesh import Mesh
-from invsamp.solvers.fem.selected_inverse import inverse_diagonal
-from invsamp.solvers.fem.triangular import SymmetricFactors
 from invsamp.solvers.fields.rational import ResolventSum, fractional_power, inverse_power_sum
 from invsamp.solvers.foreign import Sparse
 

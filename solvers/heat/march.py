@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
+from invsamp.solvers.fem.factors.recurrence import Factors, Marched, Recurrence
 from invsamp.solvers.fem.matrices import Matrix
-from invsamp.solvers.fem.recurrence import Factors, Marched, Recurrence
 from invsamp.solvers.fem.space import Space
 
 IMPLICITNESS = {"backward_euler": 1.0, "crank_nicolson": 0.5}

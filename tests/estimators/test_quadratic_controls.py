@@ -210,7 +210,7 @@ class TestExperiments:
         return float(np.sqrt(found.var(axis=1, ddof=1).mean()))
 
     def test_noise_one_and_three_sds_from_the_mode(self):
-        """The figures of docs/papers.md, to a quarter: 2,000 draws give each to some 5%."""
+        """The figures of docs/validation/papers, to a quarter: 2,000 draws give each to some 5%."""
         groups = reactions.GROUPS
         estimators = {
             "plain": lambda at: iv.estimators.minibatch(8, groups),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def test_is_a_mapping_with_a_source_that_the_page_shows(setting):
     assert setting.paper in published.PAPERS
     assert dict(setting) == dict(setting.constants) and len(setting) == len(list(setting))
-    page = " ".join((ROOT / "docs" / "papers.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "validation" / "papers" / "index.md").read_text().split())
     assert str(setting) in page
 
 

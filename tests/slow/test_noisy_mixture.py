@@ -2,7 +2,7 @@
 
 A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 2 batches of 256 runs of 5,000
 steps, each batch with its own pilot. What is judged are ratios of divergences from the truth, beside those of the long
-runs in docs/results.md; their own sds are in docs/tests.md.
+runs in docs/validation/; their own sds are in docs/validation/tests.md.
 """
 
 from __future__ import annotations

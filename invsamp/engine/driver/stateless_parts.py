@@ -20,7 +20,7 @@ from invsamp.engine.driver.engine import Engine
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, str, int, float, type(None))
 WHAT_TO_DO = (
     "What changes in a run belongs into the part's memory, arrays by name that its methods are handed and return (see "
-    "docs/extending.md): then it is saved and resumed. Without directory= it may stay where it is"
+    "docs/how-to/extending.md): then it is saved and resumed. Without directory= it may stay where it is"
 )
 
 

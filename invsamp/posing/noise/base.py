@@ -1,6 +1,6 @@
 """What a noise is: the log-likelihood of every datum, its derivatives, and draws.
 
-Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/extending.md has one.
+Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/how-to/extending.md has one.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from skfem import Basis, BilinearForm, ElementTriP0, ElementTriP1, MeshTri
 from skfem.helpers import dot, grad
 
 from invsamp.solvers.fem.backends import make_space
+from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.fem.matrices import Matrix
 from invsamp.solvers.fem.mesh import Mesh, unit_square
-from invsamp.solvers.fem.recurrence import Factors
 from invsamp.solvers.fem.space import Sensors, Space
 
 

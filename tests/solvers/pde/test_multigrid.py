@@ -13,9 +13,9 @@ from mpi4py import MPI  # noqa: E402
 
 from invsamp.solvers._dolfinx import function_space  # noqa: E402
 from invsamp.solvers.fem import dolfinx_space  # noqa: E402
+from invsamp.solvers.fem.factors.petsc import FEW, Slot  # noqa: E402
 from invsamp.solvers.fem.fields import LogField  # noqa: E402
 from invsamp.solvers.fem.mesh import unit_square  # noqa: E402
-from invsamp.solvers.fem.petsc_factors import FEW, Slot  # noqa: E402
 from invsamp.solvers.fem.piecewise import PerBlock  # noqa: E402
 from invsamp.solvers.pde import StationaryProblem, operator  # noqa: E402
 from invsamp.solvers.poisson import PoissonEquation  # noqa: E402
