@@ -297,7 +297,7 @@ class _Writer:
                 return right if name == "add" else b.fneg(right)
             return (b.fadd if name == "add" else b.fsub)(left, right)
         if name == "mul":
-            return self._product(*operands, k)
+            return self._product(operands[0], operands[1], k)
         if name == "select":
             sides = [self.found.get((j, k), _DOUBLE(0.0)) for j in operands[1:]]
             return b.select(self.found[operands[0], 0], *sides)
@@ -320,7 +320,7 @@ class _Writer:
                 total = self._sum(total, half, half, minus=True)
             return self._scaled(self._scaled(total, self._inverse(node)), _DOUBLE(0.5))
         if name == "pow" and _is_elementary(self.graph, row):
-            return self._power(node, *operands, k)
+            return self._power(node, operands[0], operands[1], k)
         total = None
         for operand, derivative in zip(operands, self.derivatives[node], strict=True):
             for j in range(1, k + 1):

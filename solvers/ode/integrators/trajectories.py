@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class Control(NamedTuple):
         0  # address from which `.lsoda_jacobian.state_jacobian` has the Jacobian; 0: LSODA takes differences
     )
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
-    linear: Linear | None = None  # what Rodas5P needs
+    linear: Any = None  # a `Linear`, which Rodas5P needs; not an option, as compiled code has one type for each
     max_step: float = math.inf  # bound on the length of a step
     series: int = 0  # what Taylor's method needs: address of the function of `codegen.taylor_series`,
     order: int = 0  # its order,

@@ -258,7 +258,7 @@ class OdeSolver:
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             if factor == 1.0:
-                return found if len(rows) == len(p) else Outcome(*(each[rows] for each in found))
+                return found if len(rows) == len(p) else Outcome._make(each[rows] for each in found)
             common = grid if len(grid) == 1 else grid[rows]
             tolerances = self.rtol * factor, absolute[rows] * factor
             rhs = self._variations(columns, own)
