@@ -501,8 +501,8 @@ class OdeSolver:
         )
 
 
-#: Evaluations of a step, and the order with whose root of the tolerance its length goes; for Taylor's method numbers that
-#: say what takes as long.
+#: Evaluations of a step, and the order with whose root of the tolerance its length goes; of Taylor's method what takes
+#: as long.
 _STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (38, 15)}
 #: Below this relative tolerance Taylor's method, or that of order 8, needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
