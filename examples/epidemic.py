@@ -45,7 +45,7 @@ def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
     loo = run.loo(posterior)
     return {
         "parameters": {name: {"mean": float(v.mean()), "sd": float(v.std())} for name, v in values.items()},
-        "elpd_loo": float(loo.elpd_loo),
+        "elpd_loo": float(loo.elpd if hasattr(loo, "elpd") else loo.elpd_loo),
         "elpd_loo_se": float(loo.se),
         "warnings": run.warnings(),
     }

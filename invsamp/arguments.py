@@ -7,9 +7,11 @@ Numbers of numpy count as numbers; booleans, strings, complex numbers, NaN and m
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import operator
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from pathlib import Path
@@ -244,6 +246,33 @@ def store(frozen: object, **values: object) -> None:
     """Set checked values as attributes of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)
+
+
+def needed(who: str, extra: str, module: str) -> Any:
+    """A module that only an extra installs, imported where it is needed.
+
+    ``who`` begins the message: "from_jax needs".
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If it is not installed, with what to install; or if a file of its name is found in its place.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != package:
+            raise  # something that the package itself needs
+        found = sys.modules.get(package)
+        if found is not None and "__path__" not in vars(found):
+            said = (
+                f"the package {package}, in whose place {found.__file__} is found: rename that file, or move its folder"
+            )
+            raise ModuleNotFoundError(f"{who} {said} to the end of sys.path", name=error.name) from error
+        raise ModuleNotFoundError(
+            f"{who} {package}, which is not installed: pip install 'invsamp[{extra}]'", name=error.name
+        ) from error
 
 
 def wrong(name: str, right: str, value: object) -> ValueError:

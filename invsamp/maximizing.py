@@ -34,7 +34,7 @@ from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.modes.products import DifferenceProducts
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
@@ -246,7 +246,7 @@ def _modes(
         unsolved=left[1],
         evaluations=evaluations,
         function_calls=calls,
-        labels=labels(problem.shapes),
+        labels=labels_of(problem),
         to_theta=to_theta,
         chi_squared=chi_squared,
         data=0 if expected is None else expected.data,
@@ -352,7 +352,7 @@ def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.r
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:
     """Names of the unknowns by which descents have moved the farthest (n, d), in spreads of the starts."""
-    names, far = labels(problem.shapes), np.median(np.abs(moved), axis=0) / np.where(scale > 0.0, scale, 1.0)
+    names, far = labels_of(problem), np.median(np.abs(moved), axis=0) / np.where(scale > 0.0, scale, 1.0)
     if len(names) != len(far):
         return []  # of a vector with a constraint, whose positions are fewer
     return [names[k] for k in np.argsort(-far, kind="stable")[:FARTHEST] if far[k] > 0.1 * far.max()]

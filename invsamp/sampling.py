@@ -33,7 +33,7 @@ from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem, no_derivatives
 from invsamp.results.partial_results import announce, handed_back, warn
 from invsamp.results.run import Run
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage.arviz_data import load_arviz
 from invsamp.storage.directory import as_path
 
 #: Steps of warm-up at the least where none are asked for; and where it finds the ladder, in four rounds.

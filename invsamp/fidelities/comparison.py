@@ -21,7 +21,7 @@ from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
 from invsamp.ladder.rung import ESTIMATOR
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Problem
 from invsamp.results.run import Run
 
@@ -199,7 +199,7 @@ def compare(
     else:
         pairs = tuple(swaps.pair(*rungs) for rungs in itertools.pairwise(ladder))
     states = States(posterior.to_theta(position), energies, weights(energies[-1], mixture), given.source)
-    return FidelityComparison(table, pairs, hottest, rates, labels(posterior.shapes), states)
+    return FidelityComparison(table, pairs, hottest, rates, labels_of(posterior), states)
 
 
 def _estimators(

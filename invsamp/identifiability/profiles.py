@@ -18,7 +18,7 @@ from invsamp.identifiability.walks import Walks
 from invsamp.likelihood_maxima import check_apart, within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Problem
 from invsamp.sampling import as_problem
@@ -240,7 +240,7 @@ def profile(
     integer("max_evaluations", max_evaluations, least=10)
     optional(instance, "modes", modes, Modes, "a Modes, as maximize() returns it")
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    known = labels(problem.shapes)
+    known = labels_of(problem)
     wanted = known if names is None else tuple(one_of("names", n, known) for n in arguments.names("names", names))
     name = problem.fidelities[-1]
     check_apart(problem, of, None)

@@ -158,7 +158,7 @@ def run_as_prior(run: DrawsOfRun, names: Sequence[str] | None, seed: int) -> Fit
     free = {name: ([-np.inf] * math.prod(shape), [np.inf] * math.prod(shape)) for name, shape in shapes.items()}
     ends = [np.concatenate([np.asarray((limits.get(name) or free[name])[k], float) for name in chosen]) for k in (0, 1)]
     theta = np.concatenate([run.draws(name).reshape(*run.draws(name).shape[:2], -1) for name in chosen], axis=2)
-    own = labels(shapes)
+    own = labels(shapes, posed.get("labels"))
     effective = run.summary()["ess_bulk"].reindex(list(own)).min()
     count = int(np.clip(np.nan_to_num(effective, nan=1.0), 1, theta.shape[0] * theta.shape[1]))
     rows, _ = chosen_draws(theta, run.weights, count)

@@ -17,10 +17,9 @@ from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 
-#: Energy that a descent leaves to gain at the most, and its evaluations at the most.
+#: Energy that a descent leaves to gain at the most, but for coarse fidelities: a tenth in Laplace's weights, and half a
+#: width. To come nearer takes three times the evaluations where descents are long. And its evaluations.
 TOLERANCE, MOST = 0.1, 2000
-#: Chains start from minima that are so much (and d / 2) above the lowest at the most: others have no mass to speak of.
-WORSE = 10.0
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
 #: The widest axes of a Gaussian that are looked along, and by how much the energy may rise one sd away (it does by a
@@ -46,7 +45,7 @@ def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[Descent
     rng, d = rung.streams["start"], rung.position.shape[1]
     end = yield from descend(objective_of(rung, scale), rung.position, tolerance=TOLERANCE, most=MOST)
     lowest = int(np.argmin(end.energy))
-    near = end.energy <= end.energy[lowest] + WORSE + 0.5 * d
+    near = end.energy <= end.energy[lowest] + far(d)  # others have no mass to speak of
     chosen = np.flatnonzero(near)
     places = np.where(near, np.arange(len(near)), chosen[rng.integers(len(chosen), size=len(near))])
     yield from _put(rung, end.position[places])

@@ -12,7 +12,7 @@ from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
 from invsamp.engine.mode_search.search_points import Region
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.modes.minima import Minima
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
 
 #: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
@@ -60,7 +60,7 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale",
         result = self.mode_search_result
         if result is None:
             return None
-        minima, names = result.minima, labels(problem.shapes)
+        minima, names = result.minima, labels_of(problem)
         named = len(names) == len(self._scale)
         wandered = np.flatnonzero(self._reach > WANDERED) if named else ()
         return {
@@ -99,7 +99,7 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
 
 def searched_region(problem: Problem, result: ModeSearchResult) -> dict[str, list[float]]:
     """The box that descents have searched without a prior: lower and upper end by parameter; empty if there is none."""
-    names = labels(problem.shapes)
+    names = labels_of(problem)
     if result.region is None or len(names) != len(result.region.low):
         return {}
     ends = np.sort(problem.to_theta(np.stack(result.region)), axis=0)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
+from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
 from invsamp.evaluate.requests import EvaluationRequests, Request, Result, Rows, watched
@@ -28,16 +29,12 @@ SCOUTS, SCALE_DRAWS = 16, 200
 #: alone did, there are more descents, so many at the most in all; where steps are curved, and descents cheap, in any
 #: case where less than half came to the lowest.
 UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
-#: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
-#: width: to come nearer takes three times the evaluations where descents are long.
-TOLERANCE = 0.1
 #: Of coarse fidelities, which lead near the finest one's minima only: their gradients may be rough.
 COARSE_TOLERANCE = 1.0
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
-#: Evaluations of one descent in one fidelity; and after how many one that lies far above where others have come to an
-#: end is given up.
-MOST, PATIENCE = 2000, 300
+#: Evaluations after which a descent that lies far above where others have come to an end is given up.
+PATIENCE = 300
 #: In a coarse fidelity those that come last are left to the finer one after so many times the others' evaluations.
 LAGGING = 2.0
 #: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.

@@ -20,7 +20,7 @@ from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.posing.expressions.variable_names import check_names, labels
+from invsamp.posing.expressions.variable_names import check_names, labels_of
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, Centerable, DrawablePrior, Problem, Reference, SplitPotential
 from invsamp.tempering.target_distribution import TargetDistribution
@@ -82,7 +82,7 @@ class BoundProblem:
         self.sampled = self.boundary.apply(problem)
         self.domain = self.sampled.sampling_domain
         self.dimension, self.fidelities = problem.dimension, problem.fidelities
-        self.names, self.has_prior = labels(problem.shapes), isinstance(problem, DrawablePrior)
+        self.names, self.has_prior = labels_of(problem), isinstance(problem, DrawablePrior)
         self.stages: tuple[Sampler, ...] = (sampler,)
         if isinstance(sampler, Automatic):
             bounded = not isinstance(self.domain, Unbounded)

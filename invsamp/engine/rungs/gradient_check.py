@@ -16,7 +16,7 @@ from invsamp.estimators.contract import BoundEstimator
 from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.requests import answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 from invsamp.warning_codes import InvsampWarning, coded
 
@@ -206,7 +206,7 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
 def _wrong(
     problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
 ) -> str:
-    name = labels(problem.shapes)[column]
+    name = labels_of(problem)[column]
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (

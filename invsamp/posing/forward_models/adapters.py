@@ -168,15 +168,13 @@ class TorchModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        import torch
-
+        torch = _torch()
         with torch.no_grad():
             return self._numbers(self.function(self._tensor(theta)))
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product by reverse-mode differentiation."""
-        import torch
-
+        torch = _torch()
         leaf = self._tensor(theta).requires_grad_()
         y = self.function(leaf)
 
@@ -189,8 +187,7 @@ class TorchModel:
         return self._numbers(y.detach()), vjp
 
     def _tensor(self, theta: Array) -> Tensor:
-        import torch
-
+        torch = _torch()
         held = torch.from_numpy(np.array(theta))
         try:
             return held.to(device=self.device, dtype=getattr(torch, self.dtype))
@@ -361,6 +358,10 @@ def from_torch(
     """
     one_of("dtype", dtype, ("float64", "float32")), text("device", device)
     return TorchModel(arguments.function("function", function), parameter_names(parameters), dtype, device)
+
+
+def _torch() -> Any:
+    return arguments.needed("from_torch needs", "torch", "torch")
 
 
 def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:

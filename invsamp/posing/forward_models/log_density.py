@@ -12,6 +12,7 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
 from invsamp.errors import ModelError, WrongShapeError
+from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.compiled.energy_pointer import EnergySource, NotCompiled, jitted
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.forward_models.adapters import (
@@ -23,7 +24,7 @@ from invsamp.posing.forward_models.adapters import (
     product,
 )
 from invsamp.posing.forward_models.guarded_model import real_array
-from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.base import CompiledNoise
 from invsamp.protocols import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
 
 NO_GRADIENT = (
@@ -227,12 +228,10 @@ class _WithAxis:
         return self.function(theta).reshape(len(theta), -1)
 
 
-class GivenLikelihood(Noise):
+class GivenLikelihood(CompiledNoise):
     """The noise of a posterior whose model predicts log likelihoods themselves."""
 
-    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        """The log likelihoods, and 1."""
-        return y, np.ones_like(y)
+    family = likelihood_loops.GIVEN
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Refuses: a likelihood does not say what else might have been seen."""

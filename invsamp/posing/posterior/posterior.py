@@ -22,7 +22,7 @@ from invsamp.domains.contract import Domain
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels, labels_of
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
 from invsamp.posing.forward_models.population import Population
@@ -214,8 +214,8 @@ class Posterior:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One name per column of theta."""
-        return self.prior.labels
+        """One name per column of theta; entries of a population's parameters are called by its members' labels."""
+        return labels_of(self)
 
     @property
     def axes(self) -> Plain:

@@ -370,7 +370,7 @@ class TestWhatIsChosen:
     def test_chains_that_were_led_astray_begin_again(self, led_astray):
         run, told = led_astray
         assert any("chains begin at starting points, not at minima" in line for line in run.report["decisions"])
-        assert any(text.startswith("the density is highest where there is almost no mass") for text in told)
+        assert any("the density is highest where there is almost no mass" in text for text in told)
 
     def test_chains_do_not_begin_at_a_minimum_without_mass(self):
         """That of the funnel: there is more mass around the starts."""
@@ -642,7 +642,7 @@ class TestWithoutAPrior:
     def test_several_modes_where_the_scale_was_guessed_are_warned_of(self):
         run, told = sampled(iv.Target(five_modes()), draws=1000)
         assert len(told) == 1
-        assert told[0].startswith("the target has no prior, and the scale of its starts was guessed")
+        assert "the target has no prior, and the scale of its starts was guessed" in told[0]
         box = run.report["modes"]["region"]
         assert list(box) == ["theta[0]", "theta[1]"]
         assert all(low < -20.0 and high > 20.0 for low, high in box.values())
@@ -767,15 +767,13 @@ class TestWords:
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "mode_occupancy": [30, 1970], "by_laplace": True}
         modes |= {"descents": 16, "unfinished": 0, "endless": 0}
         (text,) = warned({"modes": modes})
-        assert text.startswith("0.015 of the draws are in the mode at (1), whose weight by its Gaussian is 0.5")
+        assert "0.015 of the draws are in the mode at (1), whose weight by its Gaussian is 0.5" in text
         assert warned({"modes": modes | {"mode_occupancy": [300, 1700]}}) == []
 
     def test_a_lowest_minimum_to_which_few_descents_came(self):
         modes = {"weights": [1.0], "mode_occupancy": [2000], "descents": 64, "unfinished": 0, "endless": 0}
         (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}})
-        assert text.startswith(
-            "1 of 64 optimizations from the prior reached the lowest minimum, while about 10% of all starts"
-        )
+        assert "1 of 64 optimizations from the prior reached the lowest minimum, while about 10% of all" in text
         assert "iv.maximize(posterior, starts=256)" in text
         assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1
         (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0})
