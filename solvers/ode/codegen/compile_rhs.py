@@ -244,6 +244,7 @@ def _edition() -> str:
         "adjoint_products",
         "numpy_substitutes",
         "rebind_globals",
+        "taylor_series",
     )
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 

@@ -39,7 +39,7 @@ class Events(NamedTuple):
     changes: Integers  # (events + resets at given times,): out = (g, g_t, g_x, g_p); 0: no change
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def look_around(events: Events, t: float, x: Array, p: Array, sides: Array) -> None:
     """Values of the events' functions to ``sides`` (events,)."""
     out = np.empty((1, 1))
@@ -141,7 +141,7 @@ def happen(rhs: int, n: int, events: Events, e: int, t: float, p: Array, sides: 
     return _settle(rhs, n, events, e, t, t, p, shift, sides, work)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def leave(
     rhs: int,
     n: int,
@@ -173,7 +173,7 @@ def leave(
     return _settle(rhs, n, events, none, t, t + inset(t), p, shift, sides, work) + int(moves)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def inset(t: float) -> float:
     """How far from a pause the right-hand side is evaluated: some roundings, as in ``t - dose_time < duration``."""
     return 8 * (np.nextafter(abs(t), math.inf) - abs(t))

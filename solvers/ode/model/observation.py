@@ -107,9 +107,9 @@ class OdeObservation(ObservedTrajectories):
 
     @property
     def solver(self) -> str:
-        """Which method solves, and how many of the trajectories so far it left to an implicit one."""
+        """Which method solves, and how many of the trajectories so far it left to another one."""
         switched, solved = self._switched
-        left = f", but an implicit one for {switched} of {solved} trajectories" if switched else ""
+        left = f", but another one for {switched} of {solved} trajectories" if switched else ""
         return f"{self.model.method}{left}"
 
     def __call__(self, theta: Array) -> Array:
