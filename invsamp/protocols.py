@@ -164,7 +164,7 @@ class CompiledPotential(Potential, Protocol):
     """A potential that is a compiled function, so that whole stretches of steps can be made by compiled code."""
 
     def compiled_energy(self) -> Any:
-        """An `invsamp.posing.compiled.energy_pointer.EnergyPointer`, or `NotCompiled` with the reason."""
+        """An `invsamp.posing.compiled.energy_pointer.EnergySource`, or `NotCompiled` with the reason."""
 
 
 def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:

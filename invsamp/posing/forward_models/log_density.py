@@ -13,7 +13,7 @@ from invsamp import arguments
 from invsamp.arguments import integer, optional, store
 from invsamp.errors import ModelError, WrongShapeError
 from invsamp.posing.compiled import likelihood_loops
-from invsamp.posing.compiled.energy_pointer import Compiled, NotCompiled, energy_pointer, jitted
+from invsamp.posing.compiled.energy_pointer import EnergySource, NotCompiled, jitted
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.forward_models.adapters import (
     FiniteDifferenceModel,
@@ -167,7 +167,7 @@ class LogDensity:
         values, vjp = self.linearize(position)
         return -values.sum(axis=1), -vjp(np.ones(values.shape))
 
-    def compiled_energy(self) -> Compiled:
+    def compiled_energy(self) -> EnergySource | NotCompiled:
         """As a compiled function, where numba compiles all that it is made of; see `CompiledPotential`."""
         function, gradient = self.function, None if self.gradient is True else self.gradient
         if self.no_derivatives is not None or self.data is not None:
@@ -177,7 +177,7 @@ class LogDensity:
             function, gradient = function.function, getattr(gradient, "function", None)
         if not jitted(function) or not (gradient is None or jitted(gradient)):
             return NotCompiled("the log density and its gradient are no functions of numba.njit")
-        return energy_pointer(function, gradient, -1.0, by_row)
+        return EnergySource(function, gradient, -1.0, by_row)
 
     def _values(self, found: object, theta: Array) -> Array:
         batch = len(theta)

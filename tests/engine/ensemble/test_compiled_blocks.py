@@ -200,5 +200,5 @@ def test_says_why_python_makes_the_steps(compiled):
     ladder = parallel_tempering((1.0, 2.0, 4.0), 0.1, fidelities=["finest"] * 3, scheme=adjacent())
     assert why(ladder) == "compiled"
     untyped = numba.njit(lambda x: (x.sum(), undefined_name))  # noqa: F821
-    found = iv.LogDensity(untyped, True, dimension=2).compiled_energy()
+    found = iv.LogDensity(untyped, True, dimension=2).compiled_energy().compiled()
     assert "numba cannot compile the density" in found.reason
