@@ -62,7 +62,7 @@ def test_why_it_is():
             iv.resgld((1, 2), 0.1, estimator=iv.estimators.noisy(0.0, 1.0), swap=iv.swaps.metropolis()),
             ("steps that nothing refuses",),
         ),
-        (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at bounds that are not reflected",)),
         (
             iv.resgld(
                 (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5), swap_energies="exact"
@@ -169,7 +169,7 @@ LAWS = {
     "r2SGLD: R-SGLD": "test_paper_targets.py test_constrained_targets.py",
     "r2SGLD: R-cycSGLD": "test_paper_targets.py",
     "r2SGLD: R-SGHMC": "kernels/test_momentum.py::TestWalls test_constrained_targets.py",
-    "r2SGLD: reSGLD without walls": "test_paper_targets.py",
+    "r2SGLD: reSGLD without bounds": "test_paper_targets.py",
     "r2SGLD: r2SGLD": "test_paper_targets.py slow/test_constrained_mixtures.py",
     "r2SGLD: r2SGHMC": "test_paper_targets.py",
 }

@@ -112,9 +112,9 @@ def _cost_warnings(report: Report) -> list[str]:
     return [
         coded(
             "IV-COST",
-            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken to be "
-            f"{learned['relative_cost']:.3g} times more expensive ({learned['source']}): the draws are right, but "
-            f"moves on {fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
+            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}. It was taken to be "
+            f"{learned['relative_cost']:.3g} times cheaper ({learned['source']}). The draws are right, but moves on "
+            f"{fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
         )
     ]
 
@@ -172,9 +172,9 @@ def _found_ladder_warnings(report: Report) -> list[str]:
             coded(
                 "IV-LADDER",
                 f"{pair_of(report, pair)} of the ladder that warm-up found reject {rejections[pair]:.0%} of the "
-                f"swaps, above {limits.REJECTION_LIMIT:.0%}: warm-up has not found a spacing, or the posterior "
-                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup; for modes much "
-                "narrower than others, start chains in them.",
+                f"swaps, above {limits.REJECTION_LIMIT:.0%}. Warm-up has not found a spacing, or the posterior "
+                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup. If a mode is much "
+                "narrower than others, start chains in it.",
             )
         )
     if len(ladder["rounds"]) > 1:
@@ -238,24 +238,19 @@ def _stationarity_warnings(report: Report) -> list[str]:
 
 
 def _coordinate_warnings(report: Report) -> list[str]:
-    """A target that is far from normal in the coordinates that its chains move in, where nothing else moves them.
-
-    Between modes swaps or jumps do; what J is there says nothing of that.
-    """
-    rungs, kernels = report.get("coordinates") or [], report.get("kernels") or []
-    found = rungs[0] if len(rungs) == 1 and not any("jumps" in kernel for kernel in kernels) else None
-    if found is None or found["divergence"] <= limits.DIVERGENCE_LIMIT:
+    """A transport map that does not fit where some draws are, where nothing else moves the chains."""
+    rungs = report.get("coordinates") or []
+    found = rungs[0] if len(rungs) == 1 else None
+    if found is None or found.get("unfit", 0.0) <= limits.UNFIT_LIMIT:
         return []
     names = ", ".join(found["largest"]) or "many parameters alike"
-    remedy = "Reparametrize them (as a product, a ratio or a logarithm), or compare with a longer run"
-    if found["family"] == "linear" and report.get("sampler") and not report.get("decisions"):
-        remedy = "Use preconditioner=iv.transport_map(), or reparametrize them"
     return [
         coded(
             "IV-COORDINATES",
-            f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
-            f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are "
-            f"bent or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}.",
+            f"the transport map ({found['family']}) does not fit at {found['unfit']:.2%} of the draws, above "
+            f"{limits.UNFIT_LIMIT:.1%}; in warm-up the largest deviations were along {names}. Chains turn back there: "
+            "draws may miss what lies beyond, and R-hat and ESS cannot show it. Reparametrize (as a product, a ratio "
+            "or a logarithm), or compare with preconditioner='dense' (iv.mams).",
         )
     ]
 

@@ -62,6 +62,8 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
     told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
     assert diagnose(table(), told) == ["interrupted"]
+    spent = "IV-BUDGET: sampling stopped after 185 of 1000 draws"
+    assert diagnose(table(), unfinished | {"warnings": [spent]}) == [spent]  # which says why
 
 
 def test_chains_that_do_not_agree_give_no_number_of_draws():
@@ -73,21 +75,35 @@ def test_chains_that_do_not_agree_give_no_number_of_draws():
 TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0], "endless": 0, "by_laplace": True}
 
 
+RING = {"family": "linear", "divergence": 2.5, "largest": ["x", "y"], "windows": [("linear", 2.5)], "unfit": 0.0}
+
+
+def test_bent_coordinates_are_no_fault_where_chains_agree():
+    assert diagnose(table(), {"coordinates": [RING]}) == []
+    (text,) = diagnose(table(), {"coordinates": [RING | {"family": "triangular", "unfit": 0.002}]})
+    assert (
+        text.startswith("IV-COORDINATES: the transport map (triangular) does not fit at 0.20% of the draws")
+        and "x, y" in text
+    )
+    assert diagnose(table(), {"coordinates": 2 * [RING | {"unfit": 0.1}]}) == []  # swaps move the chains, too
+
+
 @pytest.mark.parametrize(
     ("report", "cause"),
     [
         ({"modes": TWO}, "found 2 modes"),
         ({"modes": TWO | {"by_laplace": False}}, "found 2 points that are flat in some direction, as on a ridge"),
         (
-            {"modes": TWO, "decisions": ["a trial of 200 steps failed: back to ..."]},
+            {"modes": TWO, "decisions": ["a pilot run of 200 steps failed: back to ..."]},
             "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
-        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
+        ({"decisions": ["a pilot run of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
         (
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
             "a gradient is not that of",
         ),
+        ({"coordinates": [RING]}, "(linear, Fisher divergence J 2.5), most of all along x, y: reparametrize them"),
     ],
 )
 def test_likely_causes_are_named(report, cause):

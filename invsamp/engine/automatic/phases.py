@@ -15,7 +15,7 @@ from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmSta
 from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
 from invsamp.engine.automatic.field_selection import select_field, warm_up_steps
-from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
+from invsamp.engine.automatic.kernel_selection import LOOKS, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.replica_pair import check_paired
@@ -47,7 +47,7 @@ from invsamp.tempering.contours import Contour
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
 #: apart those of stages are.
 ROUNDS, STAGES = 2**30, 2**10
-#: Steps in which a ladder that nobody asked for is found, at the least.
+#: Steps in which a ladder that no one asked for is found, at least.
 LEAST_SEARCH = 1500
 
 
@@ -129,7 +129,7 @@ class Phases(
     def drawing(self) -> bool:
         """Whether the next step is one of draws, or of a trial whose draws are kept if it passes."""
         if self._on_trial:  # where draws are few, that these pass selects too many of them
-            return self.plan.draws * self.plan.thin >= 2 * TRIAL
+            return self.plan.draws * self.plan.thin >= 2 * LOOKS[0]
         return self._warm_up is None
 
     def begin(self, positions: Array | None) -> None:
@@ -243,7 +243,7 @@ class Phases(
         self.ensemble.assemble(self._composition, self._streams)
 
     def _choose_field(self, positions: Array | None) -> bool:
-        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if nobody said where."""
+        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if no one said where."""
         if self.choice is None:
             return False
         rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 2,)))
@@ -318,7 +318,7 @@ class Phases(
 
     @property
     def _led_alone(self) -> bool:
-        """Whether one rung of the posterior begins where descents end, and finds all that is told in positions."""
+        """Whether one rung of the posterior begins where descents end, and finds all that is learned in positions."""
         rungs, metric = self.ensemble.rungs, self._preconditioner
         finds = isinstance(metric, LearnedMap) or metric in ("diagonal", "dense")
         cold = rungs[0].settings
@@ -364,7 +364,7 @@ class Phases(
         if metric is None or self.search is not None:
             self._warm_up.begin(lead=led and metric is None)
             return
-        # not led down: where something is centered the density may grow without end as a scale goes to 0
+        # not optimized: where something is centered the density may grow without end as a scale goes to 0
         rungs = self.ensemble.rungs
         for rung in rungs:
             rung.metric = metric
@@ -385,9 +385,6 @@ class Phases(
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
-        if self.choice is not None and self._on_trial:
-            coordinates = self.ensemble.rungs[0].coordinates
-            self.choice.begin(coordinates[-1].divergence if coordinates else None)
         self.evaluation_budget.warmed()
 
     def _try(self) -> None:
@@ -399,18 +396,16 @@ class Phases(
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete or (self._may_stop and self.evaluation_budget.ends_warm_up):
             return
-        led, warm_start = choice.led, WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)
-        affords = partial(self.evaluation_budget.affords, self._shortened + TRIAL, choice.steps)
-        passed = choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords)
+        led, steps = choice.led, choice.steps
+        affords = partial(self.evaluation_budget.affords, self._shortened + LOOKS[0], steps)
+        passed = choice.judged(self.bound.dimension, affords)
         self._on_trial = passed and not choice.over
         if passed:
-            if choice.over:
-                choice.finish()
             return
         self.evaluation_budget.failed()
         self.take_stage()
         if self.search is None and choice.led == led:
-            self.inherit([warm_start if choice.returned is None else choice.returned])
+            self.inherit([WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)])
             return
         if choice.led and self.ensemble.mode_occupancy.mode_search_result is not None:
             self._begin_in(self.ensemble.mode_occupancy.mode_search_result)
@@ -488,8 +483,6 @@ class Phases(
         elif self.choice is not None and self.choice.field is not None:
             windows = (1.0,)
             steps = warm_up_steps(self.plan.chains) if self.plan.stops_early else self.plan.warmup
-        elif self.choice is not None and self.choice.returned is not None:
-            steps, windows = SHORTEST, (1.0,)
         elif self.choice is not None and self.choice.stage and self.search is None:
             steps = self._shortened
         elif self.search is not None:

@@ -45,7 +45,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
         "exact_energies": [r.estimator.exact for r in rungs],
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
-        "execution": ["Python"] * len(rungs) if ensemble.compiled is None else ensemble.compiled.execution,
+        "execution": ensemble.execution,
         "ensemble_size": ensemble_size([r.settings.kernel for r in rungs], len(rungs[0].position)),
         "step_sizes": [mean_step_size(r) for r in rungs],
         "step_size_source": [_step_size_source(r) for r in rungs],
@@ -131,6 +131,7 @@ def _coordinates(rung: RungChains) -> Coordinates | None:
         "divergence": last.divergence,
         "largest": [names[k] if known else f"unknown {k}" for k in last.largest],
         "windows": [(found.family, found.divergence) for found in rung.coordinates],
+        "unfit": rung.counts.unfit / max(1, rung.counts.steps * len(rung.position)),
     }
 
 
