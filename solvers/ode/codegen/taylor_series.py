@@ -40,7 +40,7 @@ from invsamp.solvers.ode.codegen.operation_graph import (
 )
 from invsamp.solvers.ode.integrators.taylor import MOST_ORDER
 
-#: Columns of sensitivities that one vector has, and products that are written out at the most.
+#: Columns of sensitivities that one vector has, and products that are written out at most.
 _LANES, _MOST_PRODUCTS = 8, 20_000
 _DOUBLE, _INT = ir.DoubleType(), ir.IntType(64)
 

@@ -88,7 +88,7 @@ def integrate(
 
 @contextmanager
 def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
-    """Tells a person, after some seconds, that the first trajectories of all wait for the compiler."""
+    """Informs a person, after some seconds, that the first trajectories of all wait for the compiler."""
     if kernel.overloads or not _is_watched():
         yield
         return
