@@ -45,7 +45,7 @@ SHARED = _words(
 INNER = _words(
     "apply log_prior_at arrived cumulant fresh kick sample_inside sample_prior "
     "dynamics steps count "
-    "at step bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
+    "at step compiled_steps bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
     "accepts auxiliary locate log_cdf places quantile standardize cumulant intersection preconditioner_at described "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
     "init jacobian linearize log_data members predict reflect outline profile rows source state_indices "
