@@ -25,6 +25,7 @@ from scipy.stats import norm
 
 import invsamp as iv
 from invsamp.engine.driver.engine import Engine
+from invsamp.engine.ensemble.compiled_blocks import Recorder
 from invsamp.problems import conductivity
 from invsamp.protocols import Array, VectorJacobianProduct
 from invsamp.solvers.fem.fields import LogField, Modes
@@ -103,8 +104,8 @@ class Unfrozen(Engine):
 
     steep: ClassVar[float] = STEEP
 
-    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
-        super().step(most, keep)
+    def step(self, most: int = 1, recorder: Recorder | None = None) -> None:
+        super().step(most, recorder)
         if self.coarse is None or self.coarse.found is None or self.warming:
             return
         posterior, fine, coarse = self.problem, self.rungs[0], self.rungs[1]

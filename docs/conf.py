@@ -14,7 +14,12 @@ project = "invsamp"
 author = "The invsamp developers"
 copyright = author
 # of the sources: what is installed may be older
-version = release = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["version"]
+_project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+version = release = _project["version"]
+#: Links in the head of each page: of `[project.urls]` in pyproject.toml, or of the environment.
+URLS = {
+    name: os.environ.get(f"{name.upper()}_URL", _project.get("urls", {}).get(name)) for name in ("Repository", "Issues")
+}
 # the command `invsamp` of this environment, for the tutorials
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
@@ -70,26 +75,29 @@ def versions(app):
 MOVED = {
     "start": "tutorials/start",
     "how-to": "how-to/index",
-    "concepts": "explanation/concepts",
+    "concepts": "explanation/index",
     "results": "validation/index",
     "papers": "validation/papers/index",
     "tests": "validation/tests",
     "peers": "validation/peers",
     "renamed": "reference/renamed",
     "api/index": "reference/index",
-    "coming-from": "how-to/coming-from",
-    "bring-your-model": "how-to/bring-your-model",
-    "extending": "how-to/extending",
-    "posing": "how-to/posing",
-    "sampling": "how-to/sampling",
-    "dynamics": "how-to/dynamics",
-    "pde": "how-to/pde",
-    "fields": "how-to/fields",
-    "simulators": "how-to/simulators",
-    "emulation": "how-to/emulation",
-    "networks": "how-to/networks",
-    "draws": "how-to/draws",
-    "runs": "how-to/runs",
+    "coming-from": "how-to/results/coming-from",
+    "bring-your-model": "how-to/models/python-function",
+    "extending": "how-to/extend/extending",
+    "posing": "how-to/pose/custom-prior",
+    "sampling": "how-to/sample/choose-a-sampler",
+    "dynamics": "how-to/models/ode",
+    "pde": "how-to/models/pde",
+    "fields": "how-to/models/field-prior",
+    "simulators": "how-to/models/black-box-executable",
+    "emulation": "how-to/sample/emulate",
+    "networks": "how-to/models/networks",
+    "draws": "how-to/results/read-print-run",
+    "runs": "how-to/sample/resume-after-a-kill",
+    "tutorials/constraints": "how-to/pose/constraint",
+    "tutorials/lasting": "how-to/sample/resume-after-a-kill",
+    "tutorials/noise": "explanation/noise",
 }
 
 
@@ -123,11 +131,16 @@ html_static_path = ["_static"]
 html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
 html_context = {}
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "gallery/index": []}
 html_theme_options = {
     "show_nav_level": 1,
     "navbar_align": "left",
-    "navbar_end": ["versions", "theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher", "navbar-icon-links"],
+    "icon_links": [
+        {"name": name, "url": url, "icon": icon, "type": "fontawesome"}
+        for (name, url), icon in zip(URLS.items(), ("fa-solid fa-code", "fa-solid fa-bug"), strict=True)
+        if url
+    ],
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,

@@ -87,6 +87,21 @@ def correct(
         corrected = iv.correct(posterior)
         print(corrected)  # what was learned, and whether it pays
         run = iv.sample(corrected.posterior, iv.samplers.surrogate_exchange(), thin=20, start=corrected.draws(4))
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.ones((len(a), 1, 1))
+    ...
+    >>> coarse = iv.with_jacobian(lambda a: a + 0.3, jacobian)
+    >>> fine = iv.with_jacobian(lambda a: a, jacobian)
+    >>> prior, noise = iv.Prior(a=iv.Normal(0.0, 1.0)), iv.GaussianNoise(0.5)
+    >>> posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, data=[1.0], noise=noise)
+    >>> corrected = iv.correct(posterior, np.linspace(-1.0, 2.0, 12)[:, None], progress=False)
+    >>> corrected.posterior.predict([[1.0]], fidelity="coarse").round(2)
+    array([[1.]])
     """
     instance("posterior", posterior, Posterior, "a Posterior")
     one_of("kind", kind, ("auto", *KINDS))

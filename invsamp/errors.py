@@ -4,7 +4,15 @@ from __future__ import annotations
 
 
 class ModelError(ValueError):
-    """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not."""
+    """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> def model(theta):
+    ...     raise iv.ModelError("the mesh file is missing")  # ends the run; another exception fails one solve
+    ...
+    """
 
 
 class WrongShapeError(ModelError):

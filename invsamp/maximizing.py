@@ -40,6 +40,7 @@ from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, ExpectedMisfit, NoisyPotential, Problem, Reference, SplitPotential
 from invsamp.sampling import as_problem
+from invsamp.warning_codes import InvsampWarning
 
 #: Of prior draws, whose spread is the scale of the first steps.
 SCALE_DRAWS = 256
@@ -227,7 +228,7 @@ def _modes(
     problem, solver = led.problem, solvers[-1]
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
-        warnings.warn(mistake, stacklevel=2)
+        warnings.warn(mistake, InvsampWarning, stacklevel=2)
     likelihoods, to_theta = log_likelihood(led, found), problem.to_theta
     evaluations, calls = ({one.fidelity: getattr(one, name) for one in solvers} for name in ("evaluations", "calls"))
     if led.solver is not solver:

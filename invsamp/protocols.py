@@ -159,6 +159,14 @@ class Potential(Protocol):
         """Energy (chains,) and its gradient (chains, dimension)."""
 
 
+@runtime_checkable
+class CompiledPotential(Potential, Protocol):
+    """A potential that is a compiled function, so that whole stretches of steps can be made by compiled code."""
+
+    def compiled_energy(self) -> Any:
+        """An `invsamp.posing.compiled.energy_pointer.EnergyPointer`, or `NotCompiled` with the reason."""
+
+
 def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:
     """Whether a potential with data terms sums groups of them itself; asked at each step."""
     return hasattr(potential, "group_terms")

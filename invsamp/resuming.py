@@ -37,6 +37,7 @@ from invsamp.storage.lock import DirectoryInUseError
 from invsamp.storage.segments import read_constants
 from invsamp.storage.state import Header, read_state
 from invsamp.storage.stored import CONSTANTS
+from invsamp.warning_codes import InvsampWarning, coded
 
 
 def resume(
@@ -103,6 +104,19 @@ def resume(
     UserWarning
         If the versions of Python, NumPy and the like have changed, or the energies differ in their last digits: then
         the draws are as good, but not the same bit for bit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import invsamp as iv
+    >>> density = iv.LogDensity(lambda x: -0.5 * x[:, 0] ** 2, lambda x: -x, dimension=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = {"draws": 20, "warmup": 0, "seed": 1, "progress": False, "directory": f"{folder}/run"}
+    ...     run = iv.sample(iv.Target(density), iv.mala(1.0), **settings)
+    ...     more = iv.resume(f"{folder}/run", iv.Target(density), draws=40, progress=False)
+    ...     print(bool((more.theta[:, :20] == run.theta).all()))
+    ...
+    True
     """
     path = as_path(directory)
     boolean("progress", progress)
@@ -239,8 +253,10 @@ def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
     changed = manifests.differences(about["versions"], versions())
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
-        message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
-        warnings.warn(message, stacklevel=6)
+        message = coded(
+            "IV-RESUMED", f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
+        )
+        warnings.warn(message, InvsampWarning, stacklevel=6)
 
 
 def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:

@@ -154,6 +154,20 @@ def sample(
         If draws are not to be trusted. If half of the budget of evaluations is spent, and the rest will not do. In
         place of all that is raised above, and of Ctrl-C, once there are draws and no directory: those that were made
         are handed back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> posterior = iv.Posterior(
+    ...     iv.Prior(a=iv.Normal(0.0, 1.0)),
+    ...     iv.with_jacobian(lambda a: a, lambda a: np.ones((len(a), 1, 1))),
+    ...     data=[1.0],
+    ...     noise=iv.GaussianNoise(0.5),
+    ... )
+    >>> run = iv.sample(posterior, iv.mala(), draws=500, seed=1, progress=False)
+    >>> bool(abs(run.theta.mean() - 0.8) < 0.1)  # the posterior is normal, with mean 0.8
+    True
     """
     problem = as_problem(problem)
     if sampler is None and isinstance(problem, Posterior) and _needs_emulator(problem):

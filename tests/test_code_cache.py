@@ -43,7 +43,7 @@ WORK = """
 COMPILE = """
     import numpy as np
     from invsamp.kernels import proposals
-    proposals._straight(*np.ones((2, 1, 1)), 0.1, 0.1, np.empty((1, 1)))
+    proposals._arrived(*np.ones((3, 1, 1)), 0.1, 0.1, np.empty((1, 1)))
 """
 
 

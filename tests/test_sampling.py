@@ -413,6 +413,6 @@ def test_interrupt_keeps_what_was_drawn(draw):
         return square(position)
 
     run = draw(Target(FunctionPotential(patient, 2)), sgld(0.1), draws=1000, warmup=0, chains=2, check_gradient=False)
-    assert run.report["warnings"][0] == "interrupted: the run holds the 99 draws that were made, of 1000"
+    assert run.report["warnings"][0] == "IV-STOPPED: interrupted: the run holds the 99 draws that were made, of 1000"
     assert run.theta.shape == (2, 99, 2)
     assert run.report["interrupted"]

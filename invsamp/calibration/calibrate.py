@@ -98,6 +98,21 @@ def calibrate(
     simulation-based calibration", arXiv:1804.06788, Algorithms 1 and 2.
     Modrák, Moon, Kim, Bürkner, Huurre, Faltejsková, Gelman and Vehtari (2023), "Simulation-based calibration checking
     for Bayesian computation: the choice of test quantities shapes sensitivity", Bayesian Analysis, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> posterior = iv.Posterior(
+    ...     iv.Prior(a=iv.Normal(0.0, 1.0)),
+    ...     iv.with_jacobian(lambda a: a, lambda a: np.ones((len(a), 1, 1))),
+    ...     data=[1.0],
+    ...     noise=iv.GaussianNoise(0.5),
+    ... )
+    >>> settings = {"replicates": 4, "ranks": 3, "draws": 20, "warmup": 0, "chains": 2}
+    >>> result = iv.calibrate(posterior, iv.mala(0.3), **settings, seed=1, progress=False)
+    >>> result.ranks.shape  # replicates; parameter, energy, misfit
+    (4, 3)
     """
     instance("posterior", posterior, Posterior, "a Posterior: of a density by itself no data can be drawn")
     optional(instance, "sampler", sampler, Sampler, "a Sampler, as the presets return it")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from invsamp import arguments, html
 from invsamp.calibration.uniformity import bands, p_values
 from invsamp.protocols import Array
+from invsamp.warning_codes import code_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +197,7 @@ class Calibration:
                 "a departure by itself. More draws, or fewer ranks"
             )
         if self.warned:
-            kinds = Counter(text.split(":")[0] for texts in self.warned.values() for text in texts)
+            kinds = Counter(code_of(text) or text.split(":")[0] for texts in self.warned.values() for text in texts)
             often = "; ".join(f"{text} ({count})" for text, count in kinds.most_common(NAMED))
             notes.append(f"{len(self.warned)} runs warned, as short ones may: {often}")
         return notes

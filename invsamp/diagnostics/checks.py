@@ -15,13 +15,15 @@ from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
 from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.protocols import Array
+from invsamp.warning_codes import coded
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NO_WEIGHTS = (
+_NO_WEIGHTS = coded(
+    "IV-WEIGHT-NAN",
     "log_weight is NaN or +inf for some draws, or -inf for all of them, so all statistics are meaningless. A weight is "
-    "the intended density over the sampled one: its log must be finite, or -inf for some draws."
+    "the intended density over the sampled one: its log must be finite, or -inf for some draws.",
 )
 
 
@@ -59,8 +61,11 @@ def _unfinished_warnings(report: Report) -> list[str]:
     if not report.get("interrupted") or report.get("stopped"):
         return []
     return [
-        f"the run is not finished: it holds {report.get('draws', '?')} of {report.get('draws_planned', '?')} draws per "
-        "chain. It is still running, or was killed. iv.resume continues a run in a directory."
+        coded(
+            "IV-UNFINISHED",
+            f"the run is not finished: it holds {report.get('draws', '?')} of {report.get('draws_planned', '?')} "
+            "draws per chain. It is still running, or was killed. iv.resume continues a run in a directory.",
+        )
     ]
 
 
@@ -69,18 +74,27 @@ def _draw_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     found = []
     if len(broken):
         found.append(
-            f"{listed(broken)}: some draws are NaN or infinite, so all statistics are meaningless. "
-            "Reduce step_size, or bound the parameter by its prior or a domain."
+            coded(
+                "IV-NAN",
+                f"{listed(broken)}: some draws are NaN or infinite, so all statistics are meaningless. "
+                "Reduce step_size, or bound the parameter by its prior or a domain.",
+            )
         )
     if len(stuck):
         found.append(
-            f"{listed(stuck)}: every draw has the same value. Reduce step_size (every move may have been rejected), "
-            "or check that the starting points have finite energy."
+            coded(
+                "IV-STUCK",
+                f"{listed(stuck)}: every draw has the same value. Reduce step_size (every move may have been "
+                "rejected), or check that the starting points have finite energy.",
+            )
         )
     if report.get("draws", limits.MIN_DRAWS) < limits.MIN_DRAWS:
         found.append(
-            f"{report['draws']} draws per chain are too few for any diagnostic. Ask for draws={limits.MIN_DRAWS} or "
-            "more."
+            coded(
+                "IV-DRAWS",
+                f"{report['draws']} draws per chain are too few for any diagnostic. Ask for draws={limits.MIN_DRAWS} "
+                "or more.",
+            )
         )
     return found
 
@@ -91,9 +105,12 @@ def _weight_warnings(weight: Array, report: Report) -> list[str]:
     if effective >= min(wanted, limits.WEIGHTS_LEFT * weight.size):
         return []
     return [
-        f"the weights of the {weight.size} draws give an effective sample size of {effective:.0f} at most, "
-        f"below {wanted:.0f}: the largest has {weight.max() / weight.size:.1%} of the total. The sampled distribution "
-        "is far from the intended one. Sample a closer one, or ask for more draws."
+        coded(
+            "IV-WEIGHTS",
+            f"the weights of the {weight.size} draws give an effective sample size of {effective:.0f} at most, below "
+            f"{wanted:.0f}: the largest has {weight.max() / weight.size:.1%} of the total. The sampled distribution "
+            "is far from the intended one. Sample a closer one, or ask for more draws.",
+        )
     ]
 
 
@@ -107,16 +124,21 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
             else "Run several ensembles, if the kernel allows it: a multiple of the ensemble's chains, such as "
             f"{4 * size}."
         )
-        return [f"{alone}, so R-hat cannot detect that other starting points lead elsewhere. {more}"]
+        return [
+            coded("IV-CHAINS", f"{alone}, so R-hat cannot detect that other starting points lead elsewhere. {more}")
+        ]
     bad = summary["r_hat"][summary["r_hat"] > R_HAT_LIMIT].sort_values(ascending=False)
     if not len(bad):
         return []
     several = len(target_labels(report)) > 1
     ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
     return [
-        f"R-hat is above {R_HAT_LIMIT}: {with_values(bad, '.3f')}. The chains do not agree yet. "
-        f"{likely_causes(report, list(bad.index))}Look at plot_trace(): if they drift, raise warmup and draws; if they "
-        f"sit in separate modes, use {ladder}."
+        coded(
+            "IV-RHAT",
+            f"R-hat is above {R_HAT_LIMIT}: {with_values(bad, '.3f')}. The chains do not agree yet. "
+            f"{likely_causes(report, list(bad.index))}Look at plot_trace(): if they drift, raise warmup and draws; if "
+            f"they sit in separate modes, use {ladder}.",
+        )
     ]
 
 
@@ -134,7 +156,10 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(
-            f"{column} is below {wanted:.0f}: {with_values(bad, '.0f')}. {estimates} have not converged. {advice}"
+            coded(
+                "IV-ESS",
+                f"{column} is below {wanted:.0f}: {with_values(bad, '.0f')}. {estimates} have not converged. {advice}",
+            )
         )
     return found
 
@@ -168,17 +193,23 @@ def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float
         settled = ((of[["ess_bulk", "ess_tail"]] >= wanted).all(axis=1) & ~(of["r_hat"] > R_HAT_LIMIT)).all()
         quantiles = [f"{name} {row['50%']:.3g} ({row['5%']:.3g} to {row['95%']:.3g})" for name, row in of.iterrows()]
         found.append(
-            f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of "
-            f"{with_values(without, '.2g')} (estimated from the largest draws): mean and sd in the summary mean "
-            f"nothing. Convergence is judged by quantiles, which {'have' if settled else 'have not'} converged. "
-            f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give a prior with lighter tails."
+            coded(
+                "IV-NO-VARIANCE",
+                f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of "
+                f"{with_values(without, '.2g')} (estimated from the largest draws): mean and sd in the summary mean "
+                f"nothing. Convergence is judged by quantiles, which {'have' if settled else 'have not'} converged. "
+                f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give a prior with lighter tails.",
+            )
         )
     if len(others):
         found.append(
-            f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(others, '.2g')} "
-            "(estimated from the largest draws). The variance may not exist: it does above 2, its error above 4. No "
-            "number of draws makes sds converge. Quote medians and quantiles, or give the parameter a prior with "
-            "lighter tails."
+            coded(
+                "IV-TAIL",
+                f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(others, '.2g')} "
+                "(estimated from the largest draws). The variance may not exist: it does above 2, its error above 4. "
+                "No number of draws makes sds converge. Quote medians and quantiles, or give the parameter a prior "
+                "with lighter tails.",
+            )
         )
     return found
 
@@ -195,8 +226,11 @@ def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float])
         return []
     advice = "" if len(heavy) else f"; {more_draws(report, (float(bad.iloc[0]) / limit) ** 2)} would do"
     return [
-        f"errors of sds are above {limit:.0%}: {with_values(bad, '.0%')}. Means and quantiles have converged, but a "
-        f"few draws far out dominate the variance. Quote quantiles{advice}."
+        coded(
+            "IV-SD",
+            f"errors of sds are above {limit:.0%}: {with_values(bad, '.0%')}. Means and quantiles have converged, but "
+            f"a few draws far out dominate the variance. Quote quantiles{advice}.",
+        )
     ]
 
 
@@ -224,8 +258,12 @@ def pilot_warnings(summary: pd.DataFrame, report: Report, every: int = 1) -> lis
     if reached >= asked or limits.PROMISE_LIMIT * reached >= promised:
         return []
     return [
-        f"the pilot run of {pilot['steps']} steps promised an effective sample size (ESS) per draw of {promised:.2g}, "
-        f"and the run has reached {reached:.2g} ({sizes.idxmin()}). The chains mix more slowly in regions that the "
-        "pilot run did not see, such as a bent ridge, a funnel or heavy tails. Draws may miss a part of such a region. "
-        "Ask for more draws, try longer paths (iv.mams(length=9)), or pose the problem with less curvature."
+        coded(
+            "IV-PILOT",
+            f"the pilot run of {pilot['steps']} steps promised an effective sample size (ESS) per draw of "
+            f"{promised:.2g}, and the run has reached {reached:.2g} ({sizes.idxmin()}). The chains mix more slowly in "
+            "regions that the pilot run did not see, such as a bent ridge, a funnel or heavy tails. Draws may miss a "
+            "part of such a region. Ask for more draws, try longer paths (iv.mams(length=9)), or pose the problem "
+            "with less curvature.",
+        )
     ]

@@ -54,6 +54,14 @@ def divergence_on_grid(
     ValueError
         If the probabilities are negative, do not sum to one, or do not fit the edges, or if the draws
         do not, or are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> draws = np.random.default_rng(0).uniform(size=1000)
+    >>> float(iv.diagnostics.divergence_on_grid(draws, [0.5, 0.5], np.array([0.0, 0.5, 1.0])).round(3))
+    0.001
     """
     truth = _checked(probabilities, pseudo_count)
     grids = _grids(edges, truth)
@@ -106,6 +114,13 @@ def iid_floor(
     ------
     ValueError
         If the probabilities are negative or do not sum to one, or ``n`` or ``repeats`` is below 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> floor = iv.diagnostics.iid_floor([0.5, 0.5], n=1000, rng=0)
+    >>> bool(floor.mean() < 0.01)  # the divergence that independent draws have
+    True
     """
     truth = _checked(probabilities, pseudo_count)
     n, repeats = integer("n", n, least=1), integer("repeats", repeats, least=1)

@@ -47,6 +47,14 @@ def ess(
     References
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))  # chains, draws
+    >>> bool(1500 < iv.diagnostics.ess(draws) < 2500)
+    True
     """
     kinds = {"bulk": convergence.ess_bulk, "mean": convergence.ess_mean, "tail": convergence.ess_tail}
     return _statistic(draws, log_weight, ensemble_size, kinds[one_of("method", method, kinds)])
@@ -72,6 +80,17 @@ def rhat(draws: Array, log_weight: npt.ArrayLike | None = None, ensemble_size: i
     References
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(iv.diagnostics.rhat(draws) < 1.01)
+    True
+    >>> draws[0] += 1.0  # a chain that sits elsewhere
+    >>> bool(iv.diagnostics.rhat(draws) > 1.1)
+    True
     """
     return _statistic(draws, log_weight, ensemble_size, convergence.rhat_rank)
 
@@ -106,6 +125,14 @@ def mcse(
     ------
     ValueError
         If ``probability`` is missing or outside (0, 1) for a quantile, or given for anything else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))
+    >>> float(iv.diagnostics.mcse(draws).round(3))  # about 1 / sqrt(2000)
+    0.022
     """
     one_of("method", method, ("mean", "sd", "median", "quantile"))
     if method == "quantile":
@@ -128,6 +155,14 @@ def statistics(values: Array, log_weight: npt.ArrayLike | None = None, ensemble_
     ------
     ValueError
         If ``values`` has fewer than two axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500))
+    >>> sorted(iv.diagnostics.statistics(draws))
+    ['5%', '50%', '95%', 'ess_bulk', 'ess_tail', 'mcse_mean', 'mcse_sd', 'mean', 'r_hat', 'sd']
     """
     values = _checked("values", array("values", values, finite=False, nan=True))
     found = table(values, *_weight_and_size(values, log_weight, ensemble_size))

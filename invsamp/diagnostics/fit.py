@@ -7,6 +7,7 @@ import numpy as np
 from invsamp.diagnostics import convergence
 from invsamp.diagnostics.report import Misfit
 from invsamp.protocols import Array
+from invsamp.warning_codes import coded
 
 #: R-hat of the misfit above which nothing is said: it is not known yet.
 _UNKNOWN = 1.1
@@ -46,16 +47,22 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit, ensemble_si
     )
     if means.min() > noise["high"]:
         return [
-            f"the model does not fit its data: their misfit is {means.mean():.3g} on average over the draws, "
-            f"{means.mean() / noise['mean']:.2g} times as much as it should be, {ordinary}. The noise's scale is too "
-            "small, or the model is wrong, or the prior keeps the parameters from where it would be right. Look at "
-            "plot_predictive(); a scale can be left unknown, as a parameter."
+            coded(
+                "IV-MISFIT",
+                f"the model does not fit its data: their misfit is {means.mean():.3g} on average over the draws, "
+                f"{means.mean() / noise['mean']:.2g} times as much as it should be, {ordinary}. The noise's scale is "
+                "too small, or the model is wrong, or the prior keeps the parameters from where it would be right. "
+                "Look at plot_predictive(); a scale can be left unknown, as a parameter.",
+            )
         ]
     if means.max() < noise["low"]:
         return [
-            f"the model fits its data too well: their misfit is {means.mean():.3g} on average over the draws, "
-            f"{means.mean() / noise['mean']:.2g} times as much as it should be, {ordinary}. The noise's scale is too "
-            "large, so that the posterior is too wide, or the data are not independent (smoothed, or made without "
-            "noise)."
+            coded(
+                "IV-OVERFIT",
+                f"the model fits its data too well: their misfit is {means.mean():.3g} on average over the draws, "
+                f"{means.mean() / noise['mean']:.2g} times as much as it should be, {ordinary}. The noise's scale is "
+                "too large, so that the posterior is too wide, or the data are not independent (smoothed, or made "
+                "without noise).",
+            )
         ]
     return []

@@ -44,6 +44,12 @@ def round_trips(path: npt.ArrayLike, rungs: int, origin: Origin = "end") -> int:
     ------
     ValueError
         If ``rungs`` < 1, the path leaves 0 .. rungs - 1, or the origin is unknown.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.diagnostics.round_trips([0, 1, 2, 1, 0, 1, 2, 1, 0], rungs=3)
+    2
     """
     rungs, at = _path(path, rungs)
     one_of("origin", origin, ORIGINS)
@@ -74,6 +80,13 @@ def passage_times(path: npt.ArrayLike, rungs: int) -> tuple[float, float]:
     ------
     ValueError
         As `round_trips`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> up, down = iv.diagnostics.passage_times([0, 1, 2, 1, 0], rungs=3)
+    >>> float(up), float(down)
+    (2.0, 2.0)
     """
     rungs, at = _path(path, rungs)
     found: tuple[list[int], list[int]] = [], []
@@ -131,6 +144,14 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
     ------
     ValueError
         If some draw is no permutation of 0 .. rungs - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> replica = np.array([[[0, 1, 1]], [[1, 0, 0]]])  # rungs, chains, draws: the replica on each rung
+    >>> iv.diagnostics.replica_paths(replica).shape
+    (3, 2, 1)
     """
     at_rung = array("replica", replica, ("rungs", "chains", "draws"), whole=True).astype(int)
     order = np.arange(len(at_rung))[:, None, None]
@@ -145,7 +166,14 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
 
 
 def swap_rates(report: Report) -> Array:
-    """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
+    """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.diagnostics.swap_rates({"swap_attempts": [200], "swap_accepts": [50]})
+    array([0.25])
+    """
     counts = mapping("report", report, "the report of a run")
     attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])
     accepts = numbers("swap_accepts of report", counts.get("swap_accepts") or [])

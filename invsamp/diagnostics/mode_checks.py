@@ -9,6 +9,7 @@ import numpy as np
 from invsamp.diagnostics.limits import MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
+from invsamp.warning_codes import code_of, coded
 
 _NON_CENTERED = (
     'pose scales and what they scale in one Prior, as Normal("mu", "tau") without centered=: a run finds the form that '
@@ -21,15 +22,21 @@ def mode_warnings(report: Report) -> list[str]:
     modes, found = report.get("modes"), []
     if (above := report.get("led_astray")) is not None:
         found.append(
-            f"the density is highest where there is almost no mass, as in the neck of a funnel. It lies {above:.3g} "
-            "units of energy below the chains: draws may miss a part of it, and R-hat would not detect that. "
-            f"Remedy: {_NON_CENTERED}"
+            coded(
+                "IV-FUNNEL",
+                "the density is highest where there is almost no mass, as in the neck of a funnel. It lies "
+                f"{above:.3g} units of energy below the chains: draws may miss a part of it, and R-hat would not "
+                f"detect that. Remedy: {_NON_CENTERED}",
+            )
         )
     if report.get("unlooked"):
         found.append(
-            "all chains began at one point, and no mode search was run: R-hat cannot detect modes that no chain "
-            "visited. Start at draws of the prior (without start=), or in all modes that optimization finds, "
-            "start=iv.maximize(posterior)."
+            coded(
+                "IV-START",
+                "all chains began at one point, and no mode search was run: R-hat cannot detect modes that no chain "
+                "visited. Start at draws of the prior (without start=), or in all modes that optimization finds, "
+                "start=iv.maximize(posterior).",
+            )
         )
     if not modes:
         return found
@@ -42,19 +49,25 @@ def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
     if modes["endless"]:
         away = modes.get("away") or []
         found.append(
-            f"{modes['endless']} of {modes['descents']} optimizations diverged"
-            + (f", as {listed(away)} ran away" if away else "")
-            + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Use a proper prior, or "
-            + _NON_CENTERED
+            coded(
+                "IV-DIVERGED",
+                f"{modes['endless']} of {modes['descents']} optimizations diverged"
+                + (f", as {listed(away)} ran away" if away else "")
+                + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Use a proper prior, "
+                + f"or {_NON_CENTERED}",
+            )
         )
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
-    # where the lowest has next to no mass, nobody is to start there
+    # where the lowest has next to no mass, no chain is to start there
     if not astray and unseen > UNSEEN_LIMIT and lowest < unseen * descents:
         found.append(
-            f"{lowest} of {descents} optimizations from {_starts(modes)} reached the lowest minimum, while about "
-            f"{100.0 * unseen:.0f}% of all starts lead to minima not yet found (so many optimizations ended alone). "
-            "If one of these is lower, the draws miss it. Search with more starts, "
-            f"modes = iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0]."
+            coded(
+                "IV-UNSEEN",
+                f"{lowest} of {descents} optimizations from {_starts(modes)} reached the lowest minimum, while about "
+                f"{100.0 * unseen:.0f}% of all starts lead to minima not yet found (so many optimizations ended "
+                "alone). If one of these is lower, the draws miss it. Search with more starts, modes = "
+                f"iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0].",
+            )
         )
     return found
 
@@ -68,9 +81,13 @@ def _visit_warnings(modes: FoundModes) -> list[str]:
     if modes.get("guessed") and np.count_nonzero(heavy) > 1 and known[heavy].all():
         box = listed([f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in modes["region"].items()])
         found.append(
-            "the target has no prior, and the scale of its starts was guessed: optimizations from N(0, 1) and then "
-            f"from the box {box} came to {np.count_nonzero(heavy)} modes. Modes outside, or narrow ones inside, may be "
-            "missed. Give the Target start= that covers where the mass may lie, or pose a Posterior with a prior."
+            coded(
+                "IV-SCALE",
+                "the target has no prior, and the scale of its starts was guessed: optimizations from N(0, 1) and "
+                f"then from the box {box} came to {np.count_nonzero(heavy)} modes. Modes outside, or narrow ones "
+                "inside, may be missed. Give the Target start= that covers where the mass may lie, or pose a "
+                "Posterior with a prior.",
+            )
         )
     if len(weights) < 2 or not mode_occupancy.sum():
         return found
@@ -79,18 +96,24 @@ def _visit_warnings(modes: FoundModes) -> list[str]:
     for k in np.flatnonzero(heavy & (mode_occupancy == 0)):
         by = "its Gaussian" if known[k] else "its height and about its width"
         found.append(
-            f"no draw has visited a mode that optimizations from {_starts(modes)} found, at "
-            f"{_numbers(modes['theta'][k])}, whose weight by {by} is {weights[k]:.2g}: the draws miss a part of the "
-            f"posterior. Sample with a temperature ladder, {ladder}, or start in all modes "
-            "(iv.maximize(posterior).draws(chains))."
+            coded(
+                "IV-MODE",
+                f"no draw has visited a mode that optimizations from {_starts(modes)} found, at "
+                f"{_numbers(modes['theta'][k])}, whose weight by {by} is {weights[k]:.2g}: the draws miss a part of "
+                f"the posterior. Sample with a temperature ladder, {ladder}, or start in all modes "
+                "(iv.maximize(posterior).draws(chains)).",
+            )
         )
     seen = heavy & (mode_occupancy > 0) & known
     off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
     for k in np.flatnonzero(off):
         found.append(
-            f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
-            f"Gaussian is {weights[k]:.2g}. Either the chains hardly pass between the modes, or these are far from "
-            f"Gaussian. Compare with more draws of a temperature ladder, {ladder}."
+            coded(
+                "IV-MODE-WEIGHT",
+                f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
+                f"Gaussian is {weights[k]:.2g}. Either the chains hardly pass between the modes, or these are far from "
+                f"Gaussian. Compare with more draws of a temperature ladder, {ladder}.",
+            )
         )
     return found
 
@@ -115,7 +138,7 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
             f"optimizations of {descents['unfinished']} chains did not converge: the density may be unbounded "
             "(improper: give what runs away a proper prior, or bounds), or their starts, or a gradient, may be wrong"
         )
-    if any("gradient" in line for line in report.get("warnings") or []):
+    if any(code_of(line) == "IV-GRADIENT" for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")
     return f"Likely: {'; '.join(causes)}. " if causes else ""
 

@@ -210,6 +210,7 @@ class Report(TypedDict, total=False):
     exact_energies: list[bool]
     fidelities: list[str]
     kernels: list[str]
+    execution: list[str]  # of the last draws: "compiled", or Python and why
     step_sizes: list[float | None]
     step_size_source: list[str]
     preconditioner_matrices: list[list[object] | None]

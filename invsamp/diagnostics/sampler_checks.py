@@ -9,6 +9,7 @@ from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.message_text import by_rung, pair_of
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.stability import stability_warnings
+from invsamp.warning_codes import coded
 
 
 def sampler_warnings(report: Report) -> list[str]:
@@ -33,9 +34,12 @@ def sampler_warnings(report: Report) -> list[str]:
 
 def _swap_warnings(report: Report) -> list[str]:
     found = [
-        f"the log swap ratio of {pair_of(report, pair)} has noise of sd {sd:.1f}, above {limits.SWAP_NOISE_LIMIT:g}: "
-        "almost no swap is accepted. Lower the noise of the energies (larger minibatches), or bring the "
-        "temperatures closer."
+        coded(
+            "IV-SWAP",
+            f"the log swap ratio of {pair_of(report, pair)} has noise of sd {sd:.1f}, above "
+            f"{limits.SWAP_NOISE_LIMIT:g}: almost no swap is accepted. Lower the noise of the energies (larger "
+            "minibatches), or bring the temperatures closer.",
+        )
         for pair, sd in enumerate(report.get("swap_noise_sd") or [])
         if sd > limits.SWAP_NOISE_LIMIT
     ]
@@ -43,21 +47,29 @@ def _swap_warnings(report: Report) -> list[str]:
         attempts, accepts = int(report["swap_attempts"][pair]), int(report["swap_accepts"][pair])
         where = pair_of(report, pair)
         if attempts == 0 and not _connected(report, pair):
-            found.append(f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
+            found.append(
+                coded("IV-SWAP", f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
+            )
         elif _same_target(report, pair) and (low := _rarely_exchanged(report, pair)):
             which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
             found.append(
-                f"chain{'s' if len(low) > 1 else ''} {which} exchanged with the coarse model in fewer than "
-                f"{limits.CHAIN_LIMIT:.0%} of the attempts: the coarse model is far off at their positions. Correct it "
-                "there (invsamp.correct, at more states, those of this run too), or let the fine rung move by itself "
-                "more often (local_move_interval)."
+                coded(
+                    "IV-COARSE",
+                    f"chain{'s' if len(low) > 1 else ''} {which} exchanged with the coarse model in fewer than "
+                    f"{limits.CHAIN_LIMIT:.0%} of the attempts: the coarse model is far off at their positions. "
+                    "Correct it there (invsamp.correct, at more states, those of this run too), or let the fine rung "
+                    "move by itself more often (local_move_interval).",
+                )
             )
         elif rate < limits.SWAP_RATE_LIMIT:
             found.append(
-                f"{where} swapped in {accepts} of {attempts} attempts ({rate:.2%}), below "
-                f"{limits.SWAP_RATE_LIMIT:.0%}: states hardly pass. Put a temperature between them or bring "
-                "them closer. If their energies are noisy, lower that noise first (larger minibatches, or more "
-                "probes for swap energies)."
+                coded(
+                    "IV-SWAP",
+                    f"{where} swapped in {accepts} of {attempts} attempts ({rate:.2%}), below "
+                    f"{limits.SWAP_RATE_LIMIT:.0%}: states hardly pass. Put a temperature between them or bring "
+                    "them closer. If their energies are noisy, lower that noise first (larger minibatches, or more "
+                    "probes for swap energies).",
+                )
             )
     return found + _cost_warnings(report)
 
@@ -98,9 +110,12 @@ def _cost_warnings(report: Report) -> list[str]:
     if seconds[coarse] < limits.SOME_SECONDS or ratio > limits.EXPENSIVE:
         return []
     return [
-        f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken to be "
-        f"{learned['relative_cost']:.3g} times more expensive ({learned['source']}): the draws are right, but moves on "
-        f"{fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}})."
+        coded(
+            "IV-COST",
+            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken to be "
+            f"{learned['relative_cost']:.3g} times more expensive ({learned['source']}): the draws are right, but "
+            f"moves on {fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
+        )
     ]
 
 
@@ -108,9 +123,12 @@ def _round_trip_warnings(report: Report) -> list[str]:
     if not report.get("swap_attempts") or report.get("round_trips") != 0:
         return []
     return [
-        "no replica made a round trip from one end of the ladder to the other and back, although swaps are accepted: "
-        "hot states have not yet reached the cold rung. Raise draws or the swap fraction; on a long ladder use fewer "
-        "rungs."
+        coded(
+            "IV-ROUND-TRIPS",
+            "no replica made a round trip from one end of the ladder to the other and back, although swaps are "
+            "accepted: hot states have not yet reached the cold rung. Raise draws or the swap fraction; on a long "
+            "ladder use fewer rungs.",
+        )
     ]
 
 
@@ -122,15 +140,21 @@ def _contour_warnings(report: Report) -> list[str]:
         trips, even = learned["energy_round_trips"], learned["least_over_most"]
         if even is not None and even < limits.EVEN_BINS_LIMIT:
             found.append(
-                f"{where}: its energy bins were visited unevenly, the least {even:.3f} times as often as the most, "
-                f"each over what it should be, below {limits.EVEN_BINS_LIMIT:g}. The learned masses are far off, or "
-                "some bins are empty: raise warmup, or give knots that begin above the lowest energy."
+                coded(
+                    "IV-CONTOUR",
+                    f"{where}: its energy bins were visited unevenly, the least {even:.3f} times as often as the "
+                    f"most, each over what it should be, below {limits.EVEN_BINS_LIMIT:g}. The learned masses are far "
+                    "off, or some bins are empty: raise warmup, or give knots that begin above the lowest energy.",
+                )
             )
         if trips < limits.ENERGY_TRIPS_LIMIT:
             found.append(
-                f"{where}: {trips} round trips from the lowest quarter of its bins to the highest and back, below "
-                f"{limits.ENERGY_TRIPS_LIMIT}: it hardly connects modes. Raise draws, or take knots over a smaller "
-                "range."
+                coded(
+                    "IV-CONTOUR",
+                    f"{where}: {trips} round trips from the lowest quarter of its bins to the highest and back, below "
+                    f"{limits.ENERGY_TRIPS_LIMIT}: it hardly connects modes. Raise draws, or take knots over a smaller "
+                    "range.",
+                )
             )
     return found
 
@@ -145,19 +169,25 @@ def _found_ladder_warnings(report: Report) -> list[str]:
         pair = int(np.nanargmax(rejections))
         limited = f" Raise max_rungs ({len(ladder['betas'])} now) in auto_ladder()." if ladder["limited"] else ""
         found.append(
-            f"{pair_of(report, pair)} of the ladder that warm-up found reject {rejections[pair]:.0%} of the swaps, "
-            f"above {limits.REJECTION_LIMIT:.0%}: warm-up has not found a spacing, or the posterior changes abruptly "
-            f"there, as where a narrow mode appears.{limited} Raise warmup; for modes much narrower than others, start "
-            "chains in them."
+            coded(
+                "IV-LADDER",
+                f"{pair_of(report, pair)} of the ladder that warm-up found reject {rejections[pair]:.0%} of the "
+                f"swaps, above {limits.REJECTION_LIMIT:.0%}: warm-up has not found a spacing, or the posterior "
+                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup; for modes much "
+                "narrower than others, start chains in them.",
+            )
         )
     if len(ladder["rounds"]) > 1:
         (before, error_before), (last, error) = ((r["barrier"], r["barrier_error"]) for r in ladder["rounds"][-2:])
         moved = abs(last - before)
         if moved > limits.MOVED_LIMIT * last and not moved < 3.0 * np.hypot(error, error_before):
             found.append(
-                f"the ladder that warm-up found was still changing: its barrier went from {before:.2f} to {last:.2f} "
-                f"in the last round, by more than {limits.MOVED_LIMIT:.0%}. Chains may not have found all modes yet: "
-                f"raise warmup (now {report.get('warmup', '?')} steps)."
+                coded(
+                    "IV-LADDER",
+                    f"the ladder that warm-up found was still changing: its barrier went from {before:.2f} to "
+                    f"{last:.2f} in the last round, by more than {limits.MOVED_LIMIT:.0%}. Chains may not have found "
+                    f"all modes yet: raise warmup (now {report.get('warmup', '?')} steps).",
+                )
             )
     return found
 
@@ -172,9 +202,12 @@ def _clipped_noise_warnings(report: Report) -> list[str]:
         refused = fraction > limits.CLIPPED_NOISE_REFUSED
         limit = limits.CLIPPED_NOISE_REFUSED if refused else limits.CLIPPED_NOISE_LIMIT
         found.append(
-            f"{where}: in {fraction:.1%} of the steps, above {limit:.0%}, the gradient noise exceeded the injected "
-            f"noise, so these draws are too wide{': do not use them' if refused else ''}. Reduce step_size{now} or the "
-            "noise of the gradient (larger minibatches, more probes)."
+            coded(
+                "IV-GRADIENT-NOISE",
+                f"{where}: in {fraction:.1%} of the steps, above {limit:.0%}, the gradient noise exceeded the "
+                f"injected noise, so these draws are too wide{': do not use them' if refused else ''}. Reduce "
+                f"step_size{now} or the noise of the gradient (larger minibatches, more probes).",
+            )
         )
     return found
 
@@ -185,15 +218,21 @@ def _stationarity_warnings(report: Report) -> list[str]:
     for _, where, of in by_rung(report, report.get("stationarity")):
         if of["virial"] > limits.VIRIAL_LIMIT:
             found.append(
-                f"{where}: at the end of warm-up the draws' spread times their gradients was {of['virial']:.3g} times "
-                "that of any stationary distribution. Steps are too long for it, or chains have not arrived. "
-                "Reduce step_size, leave it out, or raise warmup."
+                coded(
+                    "IV-STATIONARY",
+                    f"{where}: at the end of warm-up the draws' spread times their gradients was {of['virial']:.3g} "
+                    "times that of any stationary distribution. Steps are too long for it, or chains have not "
+                    "arrived. Reduce step_size, leave it out, or raise warmup.",
+                )
             )
         elif of["stray"] > limits.STRAY_LIMIT:
             found.append(
-                f"{where}: at the end of warm-up the energies of {of['stray']:.0%} of the chains were far above the "
-                "lowest. They have not arrived, or are in regions without mass, and preconditioner and step size may "
-                "be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...))."
+                coded(
+                    "IV-STATIONARY",
+                    f"{where}: at the end of warm-up the energies of {of['stray']:.0%} of the chains were far above "
+                    "the lowest. They have not arrived, or are in regions without mass, and preconditioner and step "
+                    "size may be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...)).",
+                )
             )
     return found
 
@@ -212,9 +251,12 @@ def _coordinate_warnings(report: Report) -> list[str]:
     if found["family"] == "linear" and report.get("sampler") and not report.get("decisions"):
         remedy = "Use preconditioner=iv.transport_map(), or reparametrize them"
     return [
-        f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
-        f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are bent "
-        f"or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}."
+        coded(
+            "IV-COORDINATES",
+            f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
+            f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are "
+            f"bent or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}.",
+        )
     ]
 
 
@@ -226,9 +268,12 @@ def _step_warnings(report: Report) -> list[str]:
 
 def _uncovered_warnings(report: Report) -> list[str]:
     return [
-        f"{where}: the variance of the noise was extrapolated at {fraction:.0%} of the states that warm-up visited, "
-        f"above {limits.UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise warmup, or let kernel_ridge "
-        "have more states (max_states=...)."
+        coded(
+            "IV-VARIANCE-MODEL",
+            f"{where}: the variance of the noise was extrapolated at {fraction:.0%} of the states that warm-up "
+            f"visited, above {limits.UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise warmup, or let "
+            "kernel_ridge have more states (max_states=...).",
+        )
         for _, where, fraction in by_rung(report, report.get("uncovered_variance"))
         if fraction > limits.UNCOVERED_LIMIT
     ]
@@ -244,9 +289,12 @@ def _failed_solve_warnings(report: Report) -> list[str]:
         cut = "the posterior is cut off" if fidelity == cold else f"moves on {fidelity!r} ended"
         last = f" The last failure said: {message}." if message else ""
         found.append(
-            f"{failed} of {total} solves of {fidelity!r} failed ({failed / total:.1%}), above "
-            f"{limits.FAILED_SOLVES_LIMIT:.0%}: {cut} where the model fails.{last} Narrow the prior or the domain to "
-            "where the model is meant to work, or make its solver more robust."
+            coded(
+                "IV-FAILED",
+                f"{failed} of {total} solves of {fidelity!r} failed ({failed / total:.1%}), above "
+                f"{limits.FAILED_SOLVES_LIMIT:.0%}: {cut} where the model fails.{last} Narrow the prior or the domain "
+                "to where the model is meant to work, or make its solver more robust.",
+            )
         )
     return found
 
@@ -254,9 +302,12 @@ def _failed_solve_warnings(report: Report) -> list[str]:
 def _fallback_warnings(report: Report) -> list[str]:
     steps = report.get("chains", 0) * report.get("draws", 0) * report.get("thin", 1)
     return [
-        f"{where}: {count} of {steps} steps ({count / steps:.2%}), above {limits.REFLECTION_FALLBACK_LIMIT:.2%}, found "
-        "no reflected path inside the domain and stayed where they were. Reduce step_size: a step must be short "
-        "relative to the domain's narrowest part."
+        coded(
+            "IV-REFLECTION",
+            f"{where}: {count} of {steps} steps ({count / steps:.2%}), above {limits.REFLECTION_FALLBACK_LIMIT:.2%}, "
+            "found no reflected path inside the domain and stayed where they were. Reduce step_size: a step must be "
+            "short relative to the domain's narrowest part.",
+        )
         for _, where, count in by_rung(report, report.get("reflection_fallbacks"))
         if count and steps and count / steps > limits.REFLECTION_FALLBACK_LIMIT
     ]
@@ -267,12 +318,18 @@ def _boundary_warnings(report: Report) -> list[str]:
     boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
     if outside[0] > 0.0:
         return [
-            f"{outside[0]:.2%} of the draws lie outside the domain, as the boundary is {boundary!r}: the run samples "
-            "another posterior. Use boundary='reflect', or drop these draws before you use the others."
+            coded(
+                "IV-BOUNDARY",
+                f"{outside[0]:.2%} of the draws lie outside the domain, as the boundary is {boundary!r}: the run "
+                "samples another posterior. Use boundary='reflect', or drop these draws before you use the others.",
+            )
         ]
     if boundary == "project":
         return [
-            "moves that left the domain were put on its boundary, as the boundary is 'project': draws pile up there, "
-            "whatever the step size. Use boundary='reflect'; this one is a control for tests and figures."
+            coded(
+                "IV-BOUNDARY",
+                "moves that left the domain were put on its boundary, as the boundary is 'project': draws pile up "
+                "there, whatever the step size. Use boundary='reflect'; this one is a control for tests and figures.",
+            )
         ]
     return []

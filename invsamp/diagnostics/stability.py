@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from invsamp.diagnostics.report import StepStability
+from invsamp.warning_codes import coded
 
 #: Squared drift over squared noise of a step from which on the chains are not where the mass is: a Gaussian with a
 #: step of 0.6 of the longest stable one has 1.5, one of 0.75 has 3.
@@ -32,14 +33,20 @@ def stability_warnings(where: str, found: StepStability) -> list[str]:
         advice = f"Take step_size at most {_rounded(0.1 * longest)} for variances within 10%"
     if drift > DRIFT_LIMIT:
         return [
-            f"{where}: the drift of a step is {drift**0.5:.2g} times its noise, where a stable chain has less than "
-            f"1: steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
-            f"not use these draws. {advice}, or raise warmup."
+            coded(
+                "IV-STEP",
+                f"{where}: the drift of a step is {drift**0.5:.2g} times its noise, where a stable chain has less than "
+                f"1: steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
+                f"not use these draws. {advice}, or raise warmup.",
+            )
         ]
     wide = f"{1.0 / (1.0 - share):.2g} times as large as they should be" if share < 1.0 else "without meaning"
     return [
-        f"{where}: the step size is {share:.2g} of the longest stable one ({longest:.3g}) by the curvature at the last "
-        f"draws, so variances along the stiffest direction are about {wide}. {advice}."
+        coded(
+            "IV-STEP",
+            f"{where}: the step size is {share:.2g} of the longest stable one ({longest:.3g}) by the curvature at the "
+            f"last draws, so variances along the stiffest direction are about {wide}. {advice}.",
+        )
     ]
 
 

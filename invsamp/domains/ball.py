@@ -73,6 +73,14 @@ class Ball(_Round):
     ------
     ValueError
         If the center is not a finite vector, or the radius is not positive and finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> ball = iv.domains.Ball([0.0, 0.0], 1.0)
+    >>> ball.contains(np.array([[0.5, 0.5], [1.0, 1.0]]))
+    array([ True, False])
     """
 
     center: Array
@@ -112,6 +120,14 @@ class Ellipsoid(_Round):
     ValueError
         If shapes do not fit, an entry is not finite, the matrix is not symmetric positive definite, or an axis is
         not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> ellipse = iv.domains.Ellipsoid([0.0, 0.0], axes=[2.0, 1.0])
+    >>> ellipse.contains(np.array([[1.5, 0.0], [0.0, 1.5]]))
+    array([ True, False])
     """
 
     center: Array

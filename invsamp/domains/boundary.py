@@ -137,12 +137,27 @@ def penalized(strength: float) -> Penalize:
     ------
     ValueError
         If it is not a positive finite number.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.mala(0.1, boundary=iv.domains.penalized(100.0))
+    >>> sampler.boundary
+    Penalize(strength=100.0)
     """
     return Penalize(strength)
 
 
 def projected() -> Project:
-    """Boundary by projection on the nearest point: wrong, a control (see `Project`)."""
+    """Boundary by projection on the nearest point: wrong, a control (see `Project`).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.mala(0.1, boundary=iv.domains.projected())  # a control: draws pile up at the boundary
+    >>> sampler.boundary
+    Project()
+    """
     return Project()
 
 

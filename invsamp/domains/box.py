@@ -31,6 +31,14 @@ class Box(ReflectingDomain):
     ValueError
         If a bound is NaN, if ``lower`` is not below ``upper``, if their shapes differ or have more than one
         axis, or if a finite width overflows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> box = iv.Box(lower=[0.0, 0.0], upper=[1.0, np.inf])
+    >>> box.contains(np.array([[0.5, 3.0], [1.5, 0.0]]))
+    array([ True, False])
     """
 
     lower: Array

@@ -30,6 +30,14 @@ class HalfSpaces(ReflectingDomain):
     ------
     ValueError
         If shapes do not fit, an entry is not finite, a normal is zero, or the set has no interior.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> triangle = iv.domains.HalfSpaces([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])
+    >>> triangle.contains(np.array([[0.2, 0.3], [0.8, 0.8]]))
+    array([ True, False])
     """
 
     normals: Array

@@ -51,6 +51,14 @@ class Polygon(ReflectingDomain):
     -----
     Edges are kept in a uniform grid: a move costs about the cells and edges that it passes, whatever the number
     of edges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> triangle = iv.domains.Polygon([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> triangle.contains(np.array([[0.2, 0.3], [0.8, 0.8]]))
+    array([ True, False])
     """
 
     vertices: Array

@@ -14,7 +14,15 @@ from invsamp.protocols import Plain
 
 @dataclass(frozen=True)
 class Unbounded:
-    """The whole space, of any dimension."""
+    """The whole space, of any dimension.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> iv.domains.Unbounded().contains(np.zeros((2, 3)))
+    array([ True,  True])
+    """
 
     @property
     def dimension(self) -> int | None:

@@ -12,6 +12,7 @@ from invsamp.emulation.runs import Simulations
 from invsamp.emulation.stopping import UNKNOWN, held_out
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.run import Run
+from invsamp.warning_codes import coded
 
 #: Errors this many times as large as the emulator says are reported.
 OVERCONFIDENT = 4.0
@@ -70,19 +71,28 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
     search, found = emulated.search, []
     if emulated.unmet:
         found.append(
-            f"the emulation has spent its budget of {simulations.budget} simulations before its stopping rule was met: "
-            f"{'; '.join(emulated.unmet)}. Give it more, simulations={2 * simulations.budget}"
+            coded(
+                "IV-EMULATION",
+                f"the emulation has spent its budget of {simulations.budget} simulations before its stopping rule was "
+                f"met: {'; '.join(emulated.unmet)}. Give it more, simulations={2 * simulations.budget}",
+            )
         )
     if search.once:
         found.append(
-            f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by one of "
-            f"{search.descents} descents alone: there may be others that none has found. descents="
-            f"{2 * search.descents} looks for more"
+            coded(
+                "IV-EMULATION-MODES",
+                f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by one of "
+                f"{search.descents} descents alone: there may be others that none has found. descents="
+                f"{2 * search.descents} looks for more",
+            )
         )
     if search.given_up > search.descents // 2:
         found.append(
-            f"{search.given_up} of {search.descents} descents did not come to a minimum with the others: they were "
-            "far above, or came to the end of the budget. descents= makes more"
+            coded(
+                "IV-EMULATION-MODES",
+                f"{search.given_up} of {search.descents} descents did not come to a minimum with the others: they were "
+                "far above, or came to the end of the budget. descents= makes more",
+            )
         )
     if (
         emulated.rounds
@@ -90,20 +100,29 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
         and emulated.rounds[-1].predicted > 0.05
     ):
         found.append(
-            f"the emulator's errors were {ratio:.1f} times as large as it says in the last round: run.certify() checks "
-            "it"
+            coded(
+                "IV-EMULATION",
+                f"the emulator's errors were {ratio:.1f} times as large as it says in the last round: run.certify() "
+                "checks it",
+            )
         )
     failed = sum(one.failed for one in emulated.rounds)
     if failed:
         of = failed + sum(len(one.errors) for one in emulated.rounds)
         found.append(
-            f"{failed} of the {of} simulations at posterior draws failed: where the simulator fails, there is no "
-            "posterior mass, and the border is not known well. run.certify() says how much that matters"
+            coded(
+                "IV-SIMULATOR",
+                f"{failed} of the {of} simulations at posterior draws failed: where the simulator fails, there is no "
+                "posterior mass, and the border is not known well. run.certify() says how much that matters",
+            )
         )
     if emulated.output_noise > NOISY:
         found.append(
-            f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} sds of the "
-            "noise of the data. The emulator averages over that; a check by single simulations cannot"
+            coded(
+                "IV-SIMULATOR",
+                f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} sds of "
+                "the noise of the data. The emulator averages over that; a check by single simulations cannot",
+            )
         )
     return found
 
@@ -115,8 +134,11 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
     some = position[:: max(1, len(position) // 2000)]
     if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= UNKNOWN:
         found.append(
-            f"draws whose energy the emulator does not know change a mean or an sd by {unsure:.2g}, not at most "
-            f"{UNKNOWN}: the emulation needs more simulations; run.certify() says how much that matters"
+            coded(
+                "IV-EMULATION",
+                f"draws whose energy the emulator does not know change a mean or an sd by {unsure:.2g}, not at most "
+                f"{UNKNOWN}: the emulation needs more simulations; run.certify() says how much that matters",
+            )
         )
     if emulated.rounds:
         last = emulated.rounds[-1]
@@ -124,9 +146,12 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
         sds = float(np.abs(np.log(position.std(axis=0) / last.sd)).max())
         if max(means, sds) > APART + ERRORS / np.sqrt(run.summary()["ess_bulk"].min()):
             found.append(
-                f"the draws are not those of the last round: a mean differs by {means:.2g} sds and the log of an sd by "
-                f"{sds:.2g}. The last simulations have changed the posterior, or chains have missed a part of it; "
-                "run.certify() checks the draws"
+                coded(
+                    "IV-EMULATION",
+                    f"the draws are not those of the last round: a mean differs by {means:.2g} sds and the log of an "
+                    f"sd by {sds:.2g}. The last simulations have changed the posterior, or chains have missed a part "
+                    "of it; run.certify() checks the draws",
+                )
             )
     return found
 

@@ -77,6 +77,12 @@ def control_variate(
     Deng, Feng, Karagiannis, Lin and Liang (2021), "Accelerating convergence of replica exchange stochastic gradient
     MCMC via variance reduction", ICLR, Algorithms 1 and 2, where snapshots belong to rungs and stay at swaps, and are
     renewed before the variance is estimated, which is 0 then. Gradients: Johnson and Zhang (2013), NeurIPS.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.estimators.control_variate(size=10, refresh=100)
+    ControlVariate(batch=Minibatch(size=10), refresh=100, order='linear', adaptive=False)
     """
     return ControlVariate(minibatch(size, groups), integer("refresh", refresh, least=1), order, adaptive)
 

@@ -71,6 +71,12 @@ def coupled_sum(
     ----------
     Rhee and Glynn (2015), "Unbiased estimation with square root convergence for SDE models", Operations Research
     63(5), Theorem 1 for the coupled sum; the independent and the single-term sums are theirs as well.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.estimators.coupled_sum(["coarse", "fine"], [1.0, 0.1])
+    CoupledSum(levels=('coarse', 'fine'), probabilities=(1.0, 0.1), scheme='coupled')
     """
     one_of("scheme", scheme, SCHEMES)
     names = optional(arguments.names, "levels", levels)

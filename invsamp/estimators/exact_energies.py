@@ -11,7 +11,14 @@ from invsamp.stored import stored_dataclass
 
 
 def exact() -> Exact:
-    """Estimator without noise: the whole potential."""
+    """Estimator without noise: the whole potential.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.Rung(estimator=iv.estimators.exact()).estimator
+    Exact()
+    """
     return Exact()
 
 

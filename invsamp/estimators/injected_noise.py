@@ -29,6 +29,12 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
     ------
     ValueError
         If a number is negative or not finite.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.estimators.noisy(energy_sd=0.5, gradient_sd=0.1)
+    Noisy(energy_sd=0.5, gradient_sd=0.1)
     """
     return Noisy(_standard_deviation("energy_sd", energy_sd), _standard_deviation("gradient_sd", gradient_sd))
 

@@ -43,6 +43,13 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     ValueError
         If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
         integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(10))
+    >>> sampler.rungs[0].estimator
+    Minibatch(size=10)
     """
     size = integer("size", size, least=2)  # so that a batch shows its own variance
     if groups is None:

@@ -68,6 +68,12 @@ def fixed_control(
     ----------
     Baker, Fearnhead, Fox and Nemeth (2019), "Control variates for stochastic gradient MCMC", Statistics and Computing
     29, for fixed references of order one.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.estimators.fixed_control(size=10, references=[[0.0, 1.0]]).batch
+    Minibatch(size=10)
     """
     at = array("references", references, ("k", "d"))
     one_of("order", order, EXPANSIONS)

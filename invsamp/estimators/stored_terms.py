@@ -41,6 +41,12 @@ def saga(size: int, groups: npt.ArrayLike | None = None) -> Saga:
     References
     ----------
     Defazio, Bach and Lacoste-Julien (2014), NeurIPS; for Langevin: Dubey et al. (2016), NeurIPS, Algorithm 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.samplers.sgld(0.01, estimator=iv.estimators.saga(10)).rungs[0].estimator
+    Saga(batch=Minibatch(size=10))
     """
     return Saga(minibatch(size, groups))
 

@@ -46,6 +46,11 @@ def together() -> Together:
 
     For models that gain by large batches, on a GPU or vectorized. Draws are those of rung after rung as far as a row of
     the model has the same bits in any batch.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> evaluator = iv.evaluate.together()  # iv.sample(..., executor=evaluator)
     """
     return Together()
 

@@ -21,7 +21,14 @@ MAX_COMPARED = 64
 
 
 class EvaluatorError(RuntimeError):
-    """An evaluator failed, or returned something invalid; draws made before are kept."""
+    """An evaluator failed, or returned something invalid; draws made before are kept.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> issubclass(iv.evaluate.EvaluatorError, Exception)  # ends a run, which keeps its draws
+    True
+    """
 
 
 @runtime_checkable
@@ -29,6 +36,14 @@ class Evaluator(Protocol):
     """Evaluates what a run asks for: on a cluster, a GPU, a queue of the user's.
 
     The draws do not depend on it, as long as a row has the same bits wherever it is evaluated.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> class Serial:
+    ...     def evaluate(self, potentials, requests):
+    ...         return [iv.evaluate.solve(potentials[one.fidelity], one) for one in requests]
+    ...
     """
 
     def open(self, potentials: Mapping[str, Potential]) -> None:

@@ -60,6 +60,14 @@ def executed(executor: Executor, workers: int | None = None, time_limit: float |
     ------
     ValueError
         If an argument is none of these.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import invsamp as iv
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     evaluator = iv.evaluate.executed(pool, workers=2)  # iv.sample(..., executor=evaluator)
+    ...
     """
     instance("executor", executor, Executor, "a concurrent.futures.Executor")
     return Executed(

@@ -40,6 +40,13 @@ class Batch(NamedTuple):
     ``order`` 0, less its energy there (times minus ``coefficient``, if that is given), with its gradient as it is.
     With ``curvature``, what comes is the prior's energy and gradient, and for the gradient's variance the sum over the
     batch of the terms' Gauss-Newton matrices (rows, d, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> iv.evaluate.Batch(members=np.array([[0, 3]]), counted=None, total=10, structure=None).total
+    10
     """
 
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
@@ -63,6 +70,13 @@ class Request(NamedTuple):
     With ``observations`` the answer has, in the place of gradients, what the forward model predicts (rows, m); its
     energies are 0, or +inf where the solve failed (`invsamp.protocols.ObservingPotential`). With the gradient "curved"
     it has a Gauss-Newton matrix (rows, d, d) for the gradient's variance (`invsamp.protocols.CurvedPotential`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> iv.evaluate.Request("fine", np.zeros((4, 2)), gradient=False).position.shape
+    (4, 2)
     """
 
     fidelity: str
@@ -87,6 +101,13 @@ class Estimate(NamedTuple):
     ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
     failed; its gradient is 0. ``mapped`` are coordinates (chains, d) of a transport map, within a step of a rung
     that has one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> iv.evaluate.Estimate(energy=np.zeros(2), gradient=np.zeros((2, 3))).energy
+    array([0., 0.])
     """
 
     energy: Array

@@ -39,7 +39,16 @@ from invsamp.protocols import (
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
-    """What a potential gives for a request: energies are +inf, and gradients 0, where anything is not finite."""
+    """What a potential gives for a request: energies are +inf, and gradients 0, where anything is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> potential = iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 2)
+    >>> iv.evaluate.solve(potential, iv.evaluate.Request("model", np.ones((1, 2)))).energy
+    array([1.])
+    """
     return solver(potential)(request)
 
 

@@ -50,6 +50,21 @@ class FidelityComparison(Compared):
     labels : tuple of str
         Names of theta's columns.
     states : States
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.ones((len(a), 1, 1))
+    ...
+    >>> coarse = iv.with_jacobian(lambda a: a + 0.3, jacobian)
+    >>> fine = iv.with_jacobian(lambda a: a, jacobian)
+    >>> prior, noise = iv.Prior(a=iv.Normal(0.0, 1.0)), iv.GaussianNoise(0.5)
+    >>> posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, data=[1.0], noise=noise)
+    >>> table = iv.fidelities.compare(posterior, 20).to_dataframe("levels")
+    >>> len(table)
+    2
     """
 
     @property
@@ -129,6 +144,21 @@ def compare(
     ------
     ValueError
         If an argument is wrong, or fewer than 10 states can be solved by all levels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.ones((len(a), 1, 1))
+    ...
+    >>> coarse = iv.with_jacobian(lambda a: a + 0.3, jacobian)
+    >>> fine = iv.with_jacobian(lambda a: a, jacobian)
+    >>> prior, noise = iv.Prior(a=iv.Normal(0.0, 1.0)), iv.GaussianNoise(0.5)
+    >>> posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, data=[1.0], noise=noise)
+    >>> comparison = iv.fidelities.compare(posterior, 20)
+    >>> [level.name for level in comparison.levels]
+    ['coarse', 'fine']
     """
     instance("posterior", posterior, Problem, "a Posterior or a Target")
     names = tuple(posterior.fidelities)

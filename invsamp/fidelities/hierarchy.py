@@ -21,6 +21,13 @@ class Levels:
     Costs are in seconds, or as given. ``errors`` are mean squares of what is left between each level and the finest,
     and ``noise`` that of a coupled sum with these probabilities, both for one direction in units of the posterior's
     precision (1 stands for the size of the gradient itself at a posterior draw).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> levels = iv.fidelities.Levels(("coarse", "fine"), (1.0, 10.0), (0.3, 0.0), (1.0, 0.1), noise=1.0)
+    >>> levels.names
+    ('coarse', 'fine')
     """
 
     names: tuple[str, ...]
@@ -73,6 +80,21 @@ def measure_levels(
     References
     ----------
     Rhee and Glynn (2015), Operations Research 63(5), Theorem 1 (variance of the coupled sum), section 4 (best choice).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.ones((len(a), 1, 1))
+    ...
+    >>> coarse = iv.with_jacobian(lambda a: a + 0.3, jacobian)
+    >>> fine = iv.with_jacobian(lambda a: a, jacobian)
+    >>> prior, noise = iv.Prior(a=iv.Normal(0.0, 1.0)), iv.GaussianNoise(0.5)
+    >>> posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, data=[1.0], noise=noise)
+    >>> levels = iv.fidelities.measure_levels(posterior, np.linspace(0.0, 2.0, 8)[:, None], costs=[1.0, 10.0])
+    >>> levels.names
+    ('coarse', 'fine')
     """
     instance("problem", problem, Problem, "a Posterior or a Target")
     names = problem.fidelities if levels is None else arguments.names("levels", levels)

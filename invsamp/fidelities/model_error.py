@@ -27,6 +27,21 @@ class ApproximationError:
         Fine minus coarse predictions, at draws of the prior.
     noise_covariance : ndarray, shape (m,) or (m, m)
         Of the noise alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.ones((len(a), 1, 1))
+    ...
+    >>> coarse = iv.with_jacobian(lambda a: a + 0.3, jacobian)
+    >>> fine = iv.with_jacobian(lambda a: a, jacobian)
+    >>> prior, noise = iv.Prior(a=iv.Normal(0.0, 1.0)), iv.GaussianNoise(0.5)
+    >>> posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, data=[1.0], noise=noise)
+    >>> error = iv.fidelities.approximation_error(posterior, draws=10, seed=1)
+    >>> error.mean.round(3)
+    array([-0.3])
     """
 
     coarse: str

@@ -117,6 +117,19 @@ def choose_sensors(
     ----------
     Alexanderian (2021), Inverse Problems 37, 043001, sections 4 and 6.1; Krause, Singh and Guestrin (2008), Journal of
     Machine Learning Research 9, 235-284, for the bound on greedy choices.
+
+    Examples
+    --------
+    >>> from invsamp.identifiability import choose_sensors
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def jacobian(a):
+    ...     return np.tile([[[1.0], [3.0], [2.0]]], (len(a), 1, 1))
+    ...
+    >>> model = iv.with_jacobian(lambda a: a * [1.0, 3.0, 2.0], jacobian)
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 1.0)), model, np.zeros(3), iv.GaussianNoise(0.5))
+    >>> choose_sensors(posterior, 2, seed=1).chosen
+    array([1, 2])
     """
     instance("posterior", posterior, Posterior, "a Posterior")
     one_of("criterion", criterion, ("D", "A"))

@@ -143,6 +143,20 @@ def information(
     -----
     It is local, and about data like these: nonlinear models may leave more open than it says, which `profile` and draws
     show. At a maximum with parameters that are not identifiable it says which directions are flat, at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> posterior = iv.Posterior(
+    ...     iv.Prior(a=iv.Normal(0.0, 1.0)),
+    ...     iv.with_jacobian(lambda a: a, lambda a: np.ones((len(a), 1, 1))),
+    ...     data=[1.0],
+    ...     noise=iv.GaussianNoise(0.5),
+    ... )
+    >>> matrix = iv.information(posterior, at={"a": 1.0}, seed=1).matrix
+    >>> bool(abs(matrix[0, 0] - 1 / 0.5**2) < 1.5)  # from 200 simulated data sets
+    True
     """
     instance("posterior", posterior, Posterior, "a Posterior")
     integer("datasets", datasets, least=10)

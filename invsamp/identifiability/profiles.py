@@ -219,6 +219,21 @@ def profile(
     ----------
     Raue et al. (2009), "Structural and practical identifiability analysis of partially observed dynamical models by
     exploiting the profile likelihood", Bioinformatics 25, section 2.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> posterior = iv.Posterior(
+    ...     iv.Prior(a=iv.Normal(0.0, 1.0)),
+    ...     iv.with_jacobian(lambda a: a, lambda a: np.ones((len(a), 1, 1))),
+    ...     data=[1.0],
+    ...     noise=iv.GaussianNoise(0.5),
+    ... )
+    >>> profiles = iv.profile(posterior, seed=1)
+    >>> interval = profiles.intervals(0.95)["a"][0]
+    >>> [round(float(end), 1) for end in interval[:2]]  # 1 -+ 1.96 * 0.5
+    [0.0, 2.0]
     """
     problem = as_problem(problem)
     one_of("of", of, ("likelihood", "posterior")), real("level", level, above=0, below=1)

@@ -106,6 +106,15 @@ def from_bridgestan(model: Any) -> StanProblem:
     Examples
     --------
     ``iv.sample(iv.from_bridgestan(bridgestan.StanModel("model.stan", "data.json")))``
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import invsamp as iv
+    >>> if find_spec("bridgestan"):
+    ...     import bridgestan
+    ...     posterior = iv.from_bridgestan(bridgestan.StanModel("model.stan", data="data.json"))
+    ...
     """
     if missing := [name for name in METHODS if not callable(getattr(model, name, None))]:
         raise wrong("model", f"a bridgestan.StanModel, which has {missing[0]}()", model)

@@ -259,6 +259,17 @@ def from_pymc(model: Any) -> PymcPosterior:
     --------
     ``posterior = iv.from_pymc(model)``, then
     ``run = iv.sample(posterior, record=posterior.deterministics)``.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import invsamp as iv
+    >>> if find_spec("pymc"):
+    ...     import pymc
+    ...     with pymc.Model() as model:
+    ...         mu = pymc.Normal("mu")
+    ...     posterior = iv.from_pymc(model)
+    ...
     """
     try:
         import pymc

@@ -7,14 +7,15 @@ reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's target,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
 from invsamp.kernels.metric import Metric
 from invsamp.protocols import AnyArray, Array
 from invsamp.stored import stored
@@ -233,6 +234,25 @@ class Kernel(Protocol):
         """Memory after the chains ``rows`` got other positions by a swap.
 
         ``change`` (k, d) is that of their gradients, 0 for a kernel that wants none.
+        """
+
+
+@runtime_checkable
+class CompilableKernel(Kernel, Protocol):
+    """A kernel whose steps a compiled loop can make, too, where nothing but energies is asked of the rung.
+
+    Energies are exact and compiled, all of them finite; the domain has no walls, the target is the posterior at a
+    temperature, and all chains have one step size. Steps are those of `step` to the bit.
+    """
+
+    @property
+    def draws_thresholds(self) -> bool:
+        """Whether each step takes `ActiveRung.log_uniform` once; each takes `ActiveRung.normal` once."""
+
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
+        """Make the steps of a block, or those before the first at which an energy is not finite.
+
+        ``kernels``: of each of its rungs, all of this class and adjusted or not as this one; with their memories.
         """
 
 

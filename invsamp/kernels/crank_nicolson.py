@@ -53,6 +53,12 @@ class CrankNicolson(KernelDefaults):
     Sprungk (2018), "On a generalization of the preconditioned Crank-Nicolson Metropolis algorithm", Foundations of
     Computational Mathematics 18, section 3. What noise costs: Ceperley
     and Dewing (1999), "The penalty method for random walks with uncertain energies", J. Chem. Phys. 110, 9812.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.Rung(kernel=iv.kernels.CrankNicolson(), step_size=0.2).kernel
+    CrankNicolson(every=1)
     """
 
     every: int = 1

@@ -59,6 +59,12 @@ class DelayedAcceptance(Wrapping):
     Christen and Fox (2005), "Markov chain Monte Carlo using an approximation", JCGS 14(4), eq. (2) to (4); with several
     steps Lykkegaard, Dodwell, Fox, Mingas and Scheichl (2023), "Multilevel delayed acceptance MCMC", SIAM/ASA JUQ
     11(1), Algorithm 2.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.DelayedAcceptance(iv.kernels.Langevin(adjusted=True), coarse="coarse", steps=5)
+    DelayedAcceptance(kernel=Langevin(adjusted=True), coarse='coarse', steps=5)
     """
 
     kernel: Kernel = field(default_factory=lambda: Langevin(adjusted=True))

@@ -51,6 +51,12 @@ class DeoSgd(Baseline):
     ----------
     Deng (2021), thesis, Purdue, Algorithm 4, eq. (4.8) to (4.12), with the indices of v as its program has them (the
     print shifts them by one) and gates that close after a swap (the print lets one attempt through in each window).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.DeoSgd(processes=4, window=8)
+    DeoSgd(processes=4, highest=0.6, target=0.4, window=8, buffer=4.0)
     """
 
     processes: int = 16

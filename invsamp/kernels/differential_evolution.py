@@ -53,6 +53,12 @@ class DifferentialEvolution(KernelDefaults):
     ----------
     ter Braak and Vrugt (2008), "Differential Evolution Markov Chain with snooker updater and fewer chains", Statistics
     and Computing 18, 435-446, section 2. Jumps by whole differences: ter Braak (2006), Statistics and Computing 16.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.kernels.DifferentialEvolution())
+    differential evolution
     """
 
     name: ClassVar[str] = "differential evolution"

@@ -22,6 +22,12 @@ class GradientDescent(Baseline):
     ----------
     momentum : float in [0, 1)
         m, the share of the last move that is kept (the heavy ball of Polyak, 1964); 0: gradient descent itself.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.GradientDescent(momentum=0.9)
+    GradientDescent(momentum=0.9)
     """
 
     momentum: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from invsamp.kernels.compiled import path_loop
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import StraightPaths
 from invsamp.protocols import Array
@@ -37,10 +38,18 @@ class Hamiltonian(StraightPaths):
     References
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195, 216-222.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.parallel_tempering([1.0, 4.0], kernel=iv.kernels.Hamiltonian(length=1.0))
+    >>> sampler.rungs[0].kernel
+    Hamiltonian(length=1.0)
     """
 
     length: float = 0.8
     name: ClassVar[str] = "hmc"
+    microcanonical: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return f"Hamiltonian Monte Carlo (mean path length {self.length:g})"
@@ -56,5 +65,4 @@ class Hamiltonian(StraightPaths):
 
 def hamiltonian_kick(velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
     r"""Momenta less ``half`` times the gradient, and the change of :math:`|r|^2 / 2`."""
-    change = half * gradient
-    return velocity - change, (change * (0.5 * change - velocity)).sum(axis=1)
+    return path_loop.kicked(path_loop.hamiltonian_kick, velocity, gradient, half)

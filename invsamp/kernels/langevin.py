@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
-from numba import njit
 
 from invsamp.arguments import boolean, store
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory
+from invsamp.kernels.compiled import langevin_loop
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import arrive, propose
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
-
-#: Entries that NumPy sums in one go, without halving them first.
-FEW = 128
 
 
 @stored_dataclass
@@ -28,6 +27,12 @@ class Langevin(KernelDefaults):
     S the covariance of the gradient's noise if it is to be taken out, else 0. The adjusted form needs exact energies.
     In a domain its proposal is the specular path, an involution of (position, velocity) that keeps volume, so
     reflection leaves no boundary layer.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.Rung(kernel=iv.kernels.Langevin(adjusted=True), step_size=0.1).kernel
+    Langevin(adjusted=True)
     """
 
     adjusted: bool = False
@@ -49,6 +54,15 @@ class Langevin(KernelDefaults):
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         """Move every chain once."""
         return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
+
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return self.adjusted
+
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
+        """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
+        return langevin_loop.langevin_steps(block, memories, self.adjusted, None)
 
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         gradient, noise, covariance = rung.gradient(here.estimate), rung.normal(), rung.gradient_noise(here)
@@ -109,44 +123,10 @@ def log_acceptance(
     -------
     ndarray, shape (chains,)
     """
-    if isinstance(step_size, float) and noise.shape[1] <= FEW:
-        log_ratio = np.empty(len(noise))
-        _log_acceptance(*energies, noise, end_velocity, end_gradient, step_size, log_ratio)
-        return log_ratio
+    if isinstance(step_size, float):
+        ratio = np.empty(len(noise))
+        langevin_loop.log_ratios(*energies, noise, end_velocity, end_gradient, step_size, ratio)
+        return ratio
     change, back = energies[0] - energies[1], step_size * end_gradient - end_velocity
     change += np.add.reduce(0.5 * (noise * noise) - back * back / (4.0 * step_size), axis=1)
     return change
-
-
-@njit(cache=True)
-def _log_acceptance(
-    before: Array,
-    after: Array,
-    noise: Array,
-    end_velocity: Array,
-    end_gradient: Array,
-    step_size: float,
-    log_ratio: Array,
-) -> None:
-    """The same for one step size and `FEW` entries: a fifth of NumPy's time, and this is asked at every step."""
-    by_entry = np.empty(noise.shape[1])
-    for i in range(noise.shape[0]):
-        for j in range(noise.shape[1]):
-            back = step_size * end_gradient[i, j] - end_velocity[i, j]
-            by_entry[j] = 0.5 * (noise[i, j] * noise[i, j]) - back * back / (4.0 * step_size)
-        log_ratio[i] = before[i] - after[i] + _sum(by_entry)
-
-
-@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-def _sum(values: Array) -> float:
-    """Of at most `FEW` values, to the bit as NumPy sums them: eight sums side by side, and the rest."""
-    whole, total = len(values) - len(values) % 8, -0.0
-    if whole:
-        a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for k in range(0, whole, 8):
-            a, b, c, d = a + values[k], b + values[k + 1], c + values[k + 2], d + values[k + 3]
-            e, f, g, h = e + values[k + 4], f + values[k + 5], g + values[k + 6], h + values[k + 7]
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for k in range(whole, len(values)):
-        total += values[k]
-    return total

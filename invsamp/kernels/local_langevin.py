@@ -22,6 +22,12 @@ class LocalLangevin(KernelDefaults):
     f the target's `step_factor`: of a contour target :math:`1 / v'(U)` within bounds, so that the drift is that of U
     with one step for all, and the noise that of the local temperature. The ratio of the step sizes at both ends,
     :math:`(\eta(w) / \eta(w'))^{d/2}`, belongs to the Metropolis ratio. At f = 1 it is MALA.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.kernels.LocalLangevin())
+    MALA with local steps
     """
 
     name: ClassVar[str] = "local mala"

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from invsamp.kernels.compiled.row_products import RowMatrix, product, row_matrix
 from invsamp.protocols import Array
 from invsamp.stored import stored, stored_dataclass
 
@@ -83,13 +84,23 @@ class DenseMetric:
         object.__setattr__(self, "_inverse", np.linalg.inv(self.factor))
         object.__setattr__(self, "matrix", self.factor @ self.factor.T)
 
+    @cached_property
+    def whitening(self) -> RowMatrix:
+        """L, by which rows of gradients are multiplied."""
+        return row_matrix(self.factor)
+
+    @cached_property
+    def coloring(self) -> RowMatrix:
+        """Its transpose, by which rows of moves are."""
+        return row_matrix(self.factor.T)
+
     def whiten(self, gradient: Array) -> Array:
         """L^T g."""
-        return gradient @ self.factor
+        return product(gradient, self.whitening)
 
     def color(self, move: Array) -> Array:
         """L v."""
-        return move @ self.factor.T
+        return product(move, self.coloring)
 
     def uncolor(self, move: Array) -> Array:
         """L^-1 v."""

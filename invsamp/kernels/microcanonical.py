@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
 
 from invsamp.evaluate.requests import Memory
+from invsamp.kernels.compiled import path_loop
 from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import StraightPaths
 from invsamp.protocols import Array
@@ -43,10 +43,17 @@ class Microcanonical(StraightPaths):
     Robnik, Cohn-Gordon and Seljak (2025), "Metropolis adjusted microcanonical Hamiltonian Monte Carlo",
     arXiv:2503.01707. The kick: Ver Steeg and Galstyan (2021), "Hamiltonian dynamics with non-Newtonian
     momentum for rapid sampling", NeurIPS.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.Microcanonical(length=2.0)
+    Microcanonical(length=2.0)
     """
 
     length: float = 1.0
     name: ClassVar[str] = "mams"
+    microcanonical: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"Metropolis-adjusted microcanonical sampler (mean path length {self.length:g} sqrt(d))"
@@ -68,21 +75,11 @@ class Microcanonical(StraightPaths):
 
 def at_constant_speed(normal: Array) -> Array:
     """Directions of standard normal numbers (chains, d), as long as these are on average."""
-    speed = math.sqrt(normal.shape[1])
-    return np.asarray(normal * (speed / np.sqrt(np.square(normal).sum(axis=1, keepdims=True))))
+    out = np.empty(normal.shape)
+    path_loop.at_constant_speed(normal, out)
+    return out
 
 
 def microcanonical_kick(velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
     """Velocities turned against the gradient, their length kept."""
-    d = velocity.shape[1]
-    speed = math.sqrt(d)
-    steepness = np.sqrt(np.square(gradient).sum(axis=1, keepdims=True))
-    down = gradient / -np.where(steepness > 0.0, steepness, 1.0)
-    along = (down * velocity).sum(axis=1, keepdims=True) / speed
-    delta = half * speed * steepness / (d - 1)
-    # all by e^-delta, which cannot overflow
-    decay = np.exp(-delta)
-    turned = (1.0 - decay) * (1.0 + decay + along * (1.0 - decay)) * down + (2.0 * decay / speed) * velocity
-    work = (d - 1) * (delta + np.log(0.5 * ((1.0 + along) + (1.0 - along) * decay * decay)))
-    turned *= speed / np.sqrt(np.square(turned).sum(axis=1, keepdims=True))
-    return turned, work[:, 0]
+    return path_loop.kicked(path_loop.microcanonical_kick, velocity, gradient, half)

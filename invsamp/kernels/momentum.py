@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
 from invsamp.arguments import boolean, real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
+from invsamp.kernels.compiled import langevin_loop
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import leapfrog
 from invsamp.kernels.proposals import propose
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
-
-#: How far the thresholds of `persistent_acceptance` move on in a step.
-THRESHOLD_STEP = 0.02
 
 
 @stored_dataclass
@@ -72,6 +72,12 @@ class Momentum(KernelDefaults):
     Chen, Fox and Guestrin (2014), "Stochastic gradient Hamiltonian Monte Carlo", ICML, eq. (13)-(15), where S enters
     as :math:`\hat\beta = \eta S / 2`. The kick comes before the drift here.
     Adjusted: Horowitz (1991), Physics Letters B 268, 247-252.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.Momentum(friction=0.2)
+    Momentum(friction=0.2, adjusted=False)
     """
 
     friction: float = 0.1
@@ -116,17 +122,31 @@ class Momentum(KernelDefaults):
         momentum[rows] += 0.5 * np.sqrt(step_size[rows] if isinstance(step_size, np.ndarray) else step_size) * change
         return memory | {"momentum": momentum}
 
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return False
+
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
+        """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
+        return langevin_loop.langevin_steps(block, memories, self.adjusted, [kernel.friction for kernel in kernels])
+
     def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
-        step_size, kept = rung.step_size, 1.0 - self.friction
-        kick, clipped = propose(
-            rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
-        )
-        kick += kept * np.sqrt(step_size) * memory["momentum"]
-        end, velocity, failed = rung.follow(here.position, kick)
+        step_size, last, noise = rung.step_size, memory["momentum"], rung.normal()
+        gradient, covariance = rung.gradient(here.estimate), rung.gradient_noise(here)
+        failed, clipped = None, 0
+        if rung.free and covariance is None and isinstance(step_size, float):
+            end, momentum = np.empty(last.shape), np.empty(last.shape)
+            carried_move = langevin_loop.carried_move
+            carried_move(here.position, gradient, noise, last, step_size, self.friction, end, momentum)
+        else:
+            kick, clipped = propose(gradient, noise, step_size, covariance, self.friction)
+            kick += (1.0 - self.friction) * np.sqrt(step_size) * last
+            end, velocity, failed = rung.follow(here.position, kick)
+            momentum = velocity / np.sqrt(step_size)
         point, refused = Point(end, (yield from rung.evaluate(end))), None
         if point.estimate.failed:
             point, refused = where_solved(rung, point, here)
-        momentum = velocity / np.sqrt(step_size)
         for stayed in (failed, refused):
             if stayed is not None:
                 momentum[stayed] = -momentum[stayed]
@@ -134,7 +154,8 @@ class Momentum(KernelDefaults):
 
     def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
-        momentum = kept * memory["momentum"] + math.sqrt(1.0 - kept * kept) * rung.normal()
+        momentum = np.empty(here.position.shape)
+        langevin_loop.refresh(memory["momentum"], rung.normal(), kept, momentum)
         there, velocity, log_ratio = yield from leapfrog(rung, here, momentum, lambda _: step_size)
         accept, threshold = persistent_acceptance(memory["threshold"], log_ratio)
         at_end = end_momentum(velocity, rung.gradient(there.estimate), step_size)
@@ -145,8 +166,11 @@ class Momentum(KernelDefaults):
 
 def end_momentum(velocity: Array, gradient: Array, step_size: StepSize) -> Array:
     """Momenta r at the end of a leapfrog step, from the velocity and the gradient there."""
-    momentum: Array = (velocity - step_size * gradient) / np.sqrt(2.0 * step_size)
-    return momentum
+    if isinstance(step_size, float):
+        momentum = np.empty(velocity.shape)
+        langevin_loop.end_momenta(velocity, gradient, step_size, momentum)
+        return momentum
+    return np.asarray((velocity - step_size * gradient) / np.sqrt(2.0 * step_size))
 
 
 def persistent_acceptance(threshold: Array, log_ratio: Array) -> tuple[Mask, Array]:
@@ -168,7 +192,6 @@ def persistent_acceptance(threshold: Array, log_ratio: Array) -> tuple[Mask, Arr
     Neal (2020), "Non-reversibly updating a uniform [0,1] value for Metropolis accept/reject decisions",
     arXiv:2001.11950, Section 3.
     """
-    threshold = threshold + THRESHOLD_STEP
-    threshold = np.where(threshold >= 1.0, threshold - 2.0, threshold)
-    accept = np.abs(threshold) < np.exp(np.minimum(log_ratio, 0.0))
-    return accept, threshold * np.exp(-np.where(accept, log_ratio, 0.0))
+    threshold, accept = threshold.copy(), np.empty(len(threshold), dtype=bool)
+    langevin_loop.accept_by_thresholds(threshold, log_ratio, accept)
+    return accept, threshold

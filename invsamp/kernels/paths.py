@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from invsamp.arguments import real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory
+from invsamp.kernels.compiled import path_loop
+from invsamp.kernels.compiled.block import StepBlock, StepsMade
+from invsamp.kernels.compiled.path_loop import DIVERGING, van_der_corput
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepSize, decided, number
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.protocols import Array
 
 #: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
 LONGEST, LONGEST_IN_WARMUP = 256, 64
-#: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
-#: of the way: where it is convex there, it rises by at most what that at the end does.
-CLIFF, STEEPER = 1.0, 1.5
-#: Error of the energy above which a path is reported as diverging.
-DIVERGING = 1000.0
 
 
 class Dynamics(Protocol):
@@ -80,7 +79,7 @@ class Paths(KernelDefaults, ABC):
     def count(self, rung: ActiveRung, share: float, step: StepSize) -> int:
         """Steps of that length in such a path."""
         most = LONGEST_IN_WARMUP if rung.warming else LONGEST
-        return int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
+        return path_loop.steps_of(self.length, share, number(step), most)
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """The number of paths so far, and the shift of the sequence that spreads their lengths."""
@@ -93,34 +92,37 @@ class Paths(KernelDefaults, ABC):
         leaps, step = self.steps(rung, share)
         velocity = dynamics.fresh(rung.normal())
         there, (energy, gradient) = here, dynamics.height(here)
-        broken = np.zeros(len(velocity), dtype=bool)
-        works, slopes, energies = list[Array](), list[Array](), [energy]
+        before, works = energy, np.zeros(len(velocity))
+        broken, cliffs = np.zeros(len(velocity), dtype=bool), _Cliffs(len(velocity))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
-            for _ in range(leaps):
-                velocity, before = dynamics.kick(velocity, gradient, 0.5 * step)
-                leaving = (gradient * velocity).sum(axis=1)
+            for leap in range(leaps):
+                velocity, work = dynamics.kick(velocity, gradient, 0.5 * step)
+                leaving = _dots(gradient, velocity)
                 end, velocity, failed = dynamics.drift(there.position, velocity, step)
-                there = Point(end, (yield from rung.evaluate(end)))
+                there, last = Point(end, (yield from rung.evaluate(end))), energy
                 energy, gradient = dynamics.height(there)
-                slopes.append(np.ravel(step) * (np.abs(leaving) + np.abs((gradient * velocity).sum(axis=1))))
+                slope = np.ravel(step) * (np.abs(leaving) + np.abs(_dots(gradient, velocity)))
                 velocity, after = dynamics.kick(velocity, gradient, 0.5 * step)
-                works.append(before + after)
-                energies.append(energy)
+                work = work + after
+                works += work
+                cliffs.look(energy - last, slope, work, leap)
                 broken |= _broken(rung, there, failed)
-            log_ratio = energies[0] - energies[-1] - sum(works)
+            log_ratio = before - energy - works
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
-            before_cliffs = _before_cliffs(log_ratio, energies, works, slopes)
         accept = rung.log_uniform() < log_ratio
         statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
         info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics)
-        if before_cliffs is not None:
-            cliffs = int(np.count_nonzero(before_cliffs != log_ratio))
-            info = info._replace(acceptance=np.exp(np.minimum(before_cliffs, 0.0)), cliffs=cliffs)
+        smooth, count = cliffs.before(log_ratio)
+        if count >= 0:
+            info = info._replace(acceptance=np.exp(np.minimum(smooth, 0.0)), cliffs=count)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
 
 
 class StraightPaths(Paths):
     """Paths whose drifts are straight, in whitened coordinates, until walls turn them."""
+
+    #: Whether kicks turn velocities; otherwise they change momenta.
+    microcanonical: ClassVar[bool]
 
     @abstractmethod
     def fresh(self, normal: Array) -> Array:
@@ -129,6 +131,16 @@ class StraightPaths(Paths):
     @abstractmethod
     def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
         """As `Dynamics.kick`."""
+
+    @property
+    def draws_thresholds(self) -> bool:
+        """As `invsamp.kernels.contract.CompilableKernel.draws_thresholds`."""
+        return True
+
+    def compiled_steps(self, block: StepBlock, kernels: Sequence[Self], memories: Sequence[Memory]) -> StepsMade:
+        """As `invsamp.kernels.contract.CompilableKernel.compiled_steps`."""
+        lengths = [kernel.length for kernel in kernels]
+        return path_loop.path_steps(block, memories, self.microcanonical, lengths, LONGEST)
 
     def dynamics(self, rung: ActiveRung) -> Dynamics:
         """Straight moves between its kicks."""
@@ -149,37 +161,31 @@ class _Straight(NamedTuple):
         return self.kernel.kick(velocity, gradient, half)
 
     def drift(self, position: Array, velocity: Array, step: StepSize) -> tuple[Array, Array, Mask | None]:
-        end, turned, failed = self.rung.follow(position, step * velocity)
-        return end, turned / step, failed
+        move = step * velocity
+        end, turned, failed = self.rung.follow(position, move)
+        return end, velocity if turned is move else turned / step, failed
 
 
-def van_der_corput(index: int) -> float:
-    """The digits of ``index`` in base 2, mirrored at the point: a sequence that fills (0, 1) evenly."""
-    share, digit = 0.0, 0.5
-    while index:
-        share += digit * (index & 1)
-        index >>= 1
-        digit *= 0.5
-    return share
+class _Cliffs:
+    """The errors of paths up to a cliff."""
+
+    def __init__(self, chains: int) -> None:
+        self._error, self._smooth, self._first = np.zeros(chains), np.zeros(chains), np.full(chains, -1)
+
+    def look(self, rise: Array, slope: Array, work: Array, leap: int) -> None:
+        """After a step: see `invsamp.kernels.compiled.path_loop.look_for_cliffs`."""
+        path_loop.look_for_cliffs(rise, slope, work, leap, self._error, self._first, self._smooth)
+
+    def before(self, log_ratio: Array) -> tuple[Array, int]:
+        """After a path: see `invsamp.kernels.compiled.path_loop.before_cliffs`."""
+        out = np.empty(len(log_ratio))
+        return out, path_loop.before_cliffs(log_ratio, self._first, self._smooth, out)
 
 
-def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], slopes: list[Array]) -> Array | None:
-    """The log ratios (chains,), where a path met a cliff after its first step those of its part before; None: nowhere.
-
-    A path that meets one at once tells as much as one that is refused: its step may be too long.
-    """
-    if (log_ratio >= -CLIFF).all():
-        return None
-    n, rise = len(works), np.diff(energies, axis=0)
-    error = rise + np.reshape(works, (n, -1))
-    cliff = ~(rise <= CLIFF + STEEPER * np.array(slopes))  # also where there is no energy
-    first = np.argmax(cliff, axis=0)
-    rows = np.flatnonzero(cliff.any(axis=0) & (first > 0))
-    if not len(rows):
-        return None
-    smooth = log_ratio.copy()
-    smooth[rows] = -np.cumsum(error, axis=0)[first[rows] - 1, rows]
-    return smooth
+def _dots(one: Array, other: Array) -> Array:
+    out = np.empty(len(one))
+    path_loop.dots(one, other, out)
+    return out
 
 
 def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:

@@ -42,5 +42,12 @@ def prior_draws() -> PriorDraws:
     ------
     ValueError
         With another target, a problem without such a prior, or a boundary that changes it.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> hottest = iv.ladder.Rung(iv.tempering.tempered_likelihood(0.0), kernel=iv.kernels.prior_draws())
+    >>> print(hottest.kernel)
+    draws from the prior
     """
     return PriorDraws()

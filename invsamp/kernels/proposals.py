@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
+from invsamp.kernels.compiled import langevin_loop
 from invsamp.kernels.contract import StepSize
 from invsamp.protocols import Array
 
@@ -40,7 +41,7 @@ def propose(
     if gradient_noise is None:
         if isinstance(step_size, float):
             move = np.empty(noise.shape)
-            _straight(gradient, noise, step_size, math.sqrt(variance), move)
+            langevin_loop.straight(gradient, noise, step_size, math.sqrt(variance), move)
             return move, 0
         return np.sqrt(variance) * noise - step_size * gradient, 0
     if gradient_noise.ndim == 3:
@@ -65,14 +66,6 @@ def arrive(position: Array, gradient: Array, noise: Array, step_size: StepSize) 
     end = np.empty(position.shape)
     _arrived(position, gradient, noise, step_size, math.sqrt(2.0 * step_size), end)
     return end
-
-
-@njit(cache=True)
-def _straight(gradient: Array, noise: Array, step_size: float, sd: float, move: Array) -> None:
-    """Into ``move``, sd * noise - step_size * gradient: half NumPy's time, and this is asked at every step."""
-    for i in range(noise.shape[0]):
-        for j in range(noise.shape[1]):
-            move[i, j] = sd * noise[i, j] - step_size * gradient[i, j]
 
 
 @njit(cache=True)

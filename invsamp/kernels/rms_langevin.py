@@ -38,6 +38,12 @@ class RmsLangevin(Baseline):
     ----------
     Li, Chen, Carlson and Carin (2016), "Preconditioned stochastic gradient Langevin dynamics for deep neural networks",
     AAAI, Algorithm 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.RmsLangevin(data=1000.0)
+    RmsLangevin(data=1000.0, decay=0.999, floor=0.1)
     """
 
     data: float = 1.0

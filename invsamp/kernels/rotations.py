@@ -82,6 +82,12 @@ class InfinityHamiltonian(_Rotations):
     Beskos, Pinski, Sanz-Serna and Stuart (2011), "Hybrid Monte Carlo on Hilbert spaces", Stochastic Processes and their
     Applications 121, section 3. About a mode's Gaussian: Beskos, Girolami, Lan, Farrell and Stuart (2017), "Geometric
     MCMC for infinite-dimensional inverse problems", J. Comput. Phys. 335; there in each step anew.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.InfinityHamiltonian(length=1.0)
+    InfinityHamiltonian(length=1.0)
     """
 
     length: float = 1.6
@@ -120,6 +126,12 @@ class InfinityMicrocanonical(_Rotations):
     References
     ----------
     The parts: Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707; Beskos et al. (2011). Together: here.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.InfinityMicrocanonical(length=1.0)
+    InfinityMicrocanonical(length=1.0)
     """
 
     length: float = 1.5

@@ -134,6 +134,13 @@ def constant(step_size: float) -> Constant:
     ------
     ValueError
         If it is not a positive finite number.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.sgld(iv.kernels.schedules.constant(0.01))
+    >>> sampler.rungs[0].step_size
+    Constant(step_size=0.01)
     """
     return Constant(real("step_size", step_size, above=0))
 
@@ -155,6 +162,13 @@ def polynomial(step_size: float, offset: float = 1.0, exponent: float = 1 / 3) -
     ------
     ValueError
         If a number is not positive and finite.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> schedule = iv.kernels.schedules.polynomial(0.1, offset=10.0)
+    >>> [round(float(schedule(step)), 4) for step in (0, 1000)]
+    [0.1, 0.0215]
     """
     return Polynomial(
         real("step_size", step_size, above=0), real("offset", offset, above=0), real("exponent", exponent, above=0)
@@ -177,6 +191,13 @@ def exponential(step_size: float, rate: float, begin: int = 0) -> Exponential:
     ------
     ValueError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> schedule = iv.kernels.schedules.exponential(0.1, rate=0.99)
+    >>> [round(float(schedule(step)), 4) for step in (0, 100)]
+    [0.1, 0.0366]
     """
     return Exponential(
         real("step_size", step_size, above=0), real("rate", rate, above=0, most=1), integer("begin", begin)
@@ -199,6 +220,13 @@ def cyclic_cosine(step_size: float, cycle: int | None = None, *, cycles: int | N
     ------
     ValueError
         If a number is out of range, or not exactly one of ``cycle`` and ``cycles`` is given.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> schedule = iv.kernels.schedules.cyclic_cosine(0.1, cycle=100)
+    >>> [round(float(schedule(step)), 4) for step in (0, 50, 99)]
+    [0.1, 0.05, 0.0]
     """
     if (cycle is None) == (cycles is None):
         raise ValueError(f"exactly one of cycle and cycles must be given, got cycle={cycle} and cycles={cycles}")

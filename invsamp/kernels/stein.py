@@ -27,6 +27,12 @@ class Stein(Baseline):
     References
     ----------
     Liu and Wang (2016), "Stein variational gradient descent", NeurIPS, Algorithm 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.kernels.Stein())
+    SVGD (approximate)
     """
 
     name: ClassVar[str] = "svgd"

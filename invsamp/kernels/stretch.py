@@ -38,6 +38,12 @@ class Stretch(KernelDefaults):
     Goodman and Weare (2010), "Ensemble samplers with affine invariance", Communications in Applied Mathematics and
     Computational Science 5(1), eq. (7), (9) and (10); halves as of Foreman-Mackey, Hogg, Lang and Goodman (2013), PASP
     125, Algorithm 3.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.kernels.Stretch(walkers=8)
+    Stretch(walkers=8)
     """
 
     walkers: int = 16

@@ -66,6 +66,12 @@ class GradientNoise:
     ------
     ValueError
         If the structure or ``on_noise_overflow`` is unknown.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.GradientNoise(iv.variances.running_average(), structure="isotropic")
+    GradientNoise(variance=RunningAverage(smoothing=None), structure='isotropic', on_noise_overflow='shrink')
     """
 
     variance: VarianceModel = field(default_factory=known)
@@ -108,6 +114,13 @@ class Rung:
     ValueError
         If a number is out of range, or parts do not go together: an adjusted kernel and noisy energies, a coupled sum
         and noise that it does not state, an effective temperature and a schedule.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> rung = iv.ladder.Rung(iv.tempering.tempered(4.0), fidelity="coarse", step_size=0.1)
+    >>> print(rung.target)
+    T = 4
     """
 
     target: TargetDistribution = field(default_factory=Tempered)

@@ -68,6 +68,13 @@ class Swap:
     ------
     ValueError
         If the fraction is out of range, or ``energies`` is unknown.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> swap = iv.ladder.Swap(iv.swaps.metropolis(), scheme=iv.swaps.deo(), fraction=0.5)
+    >>> print(swap.rule)
+    OwnEnergies(name='metropolis', factor=inf, assume_unbiased=False, equalize=False)
     """
 
     rule: SwapRule | None = None
@@ -116,6 +123,14 @@ class Sampler:
         If the first target is not the posterior or the next are not flatter, the preconditioner or the boundary is
         unknown, or the cold rung is to take an effective temperature. If the ladder is to be found, and there is one
         rung alone, or the step size follows a schedule.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> rungs = [iv.ladder.Rung(step_size=0.1), iv.ladder.Rung(4.0, fidelity="coarse", step_size=0.3)]
+    >>> sampler = iv.ladder.Sampler(rungs, swap=iv.ladder.Swap(iv.swaps.metropolis(), fraction=0.1))
+    >>> len(sampler.rungs)
+    2
     """
 
     rungs: Sequence[Rung]
@@ -232,6 +247,12 @@ def geometric(max_temperature: float, rungs: int) -> tuple[float, ...]:
     ------
     ValueError
         Unless ``max_temperature`` > 1 and ``rungs`` >= 2.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.ladder.geometric(max_temperature=8.0, rungs=4)
+    (1.0, 2.0, 3.9999999999999996, 8.0)
     """
     max_temperature, rungs = real("max_temperature", max_temperature, above=1), integer("rungs", rungs, least=2)
     return tuple(float(max_temperature ** (k / (rungs - 1))) for k in range(rungs))

@@ -103,6 +103,13 @@ def auto_ladder(*, first: int = 8, min_rungs: int = 2, max_rungs: int = 32, min_
     ----------
     Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), JRSS B 84, Algorithm 4. Here beta is interpolated as a
     function of the barrier, on a logarithmic scale that ends at 0.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.parallel_tempering(ladder=iv.ladder.auto_ladder(max_rungs=16))
+    >>> sampler.ladder.max_rungs
+    16
     """
     return AutoLadder(first, min_rungs, max_rungs, min_beta)
 

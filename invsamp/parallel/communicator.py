@@ -21,7 +21,14 @@ _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD
 
 
 def rank() -> int:
-    """Number of this process among those that MPI started together; 0 where there are no others."""
+    """Number of this process among those that MPI started together; 0 where there are no others.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.parallel.rank()
+    0
+    """
     comm = _all()
     return 0 if comm is None else int(comm.rank)
 
@@ -33,6 +40,12 @@ def size() -> int:
     ------
     RuntimeError
         If a launcher started several, but they do not know each other: mpi4py is missing, or belongs to another MPI.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.parallel.size()
+    1
     """
     comm = _all()
     return 1 if comm is None else int(comm.size)

@@ -63,6 +63,12 @@ def isolated(
     ``if __name__ == "__main__":``; of an interactive session it knows nothing. Workers begin at the first evaluation
     and end with `IsolatedModel.close`, a ``with`` block, or the process that started them. With a model whose rows
     depend on theta alone, the numbers do not depend on the number of workers, to the bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> model = iv.parallel.isolated(np.square, workers=2, time_limit=60.0)  # a crash fails one solve
     """
     if (model is None) == (build is None):
         raise ValueError(f"either model or build must be given, got {'neither' if model is None else 'both'}")

@@ -33,6 +33,12 @@ def distributed(build: Callable[[object], object]) -> Distributed:
     ------
     ValueError
         If ``build`` cannot be called.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.parallel.distributed(lambda comm: None)  # iv.sample under mpiexec: solves are shared by ranks
+    distributed(<lambda>)
     """
     return Distributed(function("build", build, "of a communicator"))
 

@@ -54,6 +54,13 @@ def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, com
         ``workers`` is below 1; as `ModelError`, if observations have the wrong shape. On all ranks alike.
     RuntimeError
         If all rows fail, so that it is not known how many observations there are; with what the last one said.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.parallel.map(lambda theta: theta**2, [[1.0], [2.0]], workers=1)
+    array([[1.],
+           [4.]])
     """
     solve: Solve = function("model", model, "of theta (batch, parameters)")
     theta = np.ascontiguousarray(array("thetas", thetas, ("n", "parameters"), finite=False, nan=True))

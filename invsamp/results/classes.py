@@ -105,6 +105,14 @@ def predicted_classes(draws: Run | npt.ArrayLike, name: str | None = None) -> Pr
     References
     ----------
     Depeweg, Hernandez-Lobato, Doshi-Velez and Udluft (2018), ICML, eq. (2), for the mutual information.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> probabilities = np.full((100, 5, 3), 1 / 3)  # draws, data, classes
+    >>> iv.results.predicted_classes(probabilities).probability.shape
+    (5, 3)
     """
     if isinstance(draws, Run):
         logits, weights = draws.draws(text("name", name)), draws.weights
@@ -144,6 +152,12 @@ def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     ------
     ValueError
         If there are no scores, or NaN among them.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.results.auroc(inside=[0.1, 0.2], outside=[0.3, 0.15])
+    0.75
     """
     near, far = array("inside", inside, ("n",), finite=False), array("outside", outside, ("m",), finite=False)
     ordered = np.sort(near)

@@ -20,6 +20,7 @@ from invsamp.posing.priors.joint_distribution import shares
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.protocols import Array, Plain
 from invsamp.results.predictive import chosen as chosen_draws
+from invsamp.warning_codes import InvsampWarning
 
 #: Numbers of components that are tried, while held-out draws gain.
 COMPONENTS = (1, 2, 4, 8, 16, 32)
@@ -175,6 +176,7 @@ def warn_of(fit: PriorFit) -> None:
             f"as_prior does not represent the draws well: the largest Kolmogorov distance is {fit.distance:.3f} "
             f"({fit.worst}), of a perfect fit at most {fit.expected:.3f}. More draws allow more components; or pose "
             "both data sets in one posterior",
+            InvsampWarning,
             stacklevel=4,
         )
 

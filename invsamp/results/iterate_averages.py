@@ -66,6 +66,15 @@ def swag(iterates: npt.ArrayLike, rank: int = 20) -> Swag:
     ----------
     Maddox, Garipov, Izmailov, Vetrov and Wilson (2019), "A simple baseline for Bayesian uncertainty in deep learning",
     NeurIPS, eq. (1), with deviations from the final mean in place of running ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> iterates = np.random.default_rng(0).normal(size=(50, 3))
+    >>> gaussian = iv.results.swag(iterates, rank=10)
+    >>> gaussian.mean.shape
+    (3,)
     """
     rank, values = integer("rank", rank, least=2), array("iterates", iterates, ("n", "d"))
     if len(values) < rank:

@@ -17,6 +17,7 @@ from invsamp.protocols import Array, Problem
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 from invsamp.storage.contents import attributes_of, constants, groups_of
+from invsamp.warning_codes import InvsampWarning, coded
 
 Item = TypeVar("Item")
 #: What an impatient user or a mistake in somebody's part may raise; the end of the process is none of them.
@@ -68,7 +69,7 @@ def announce(run: Run, stacklevel: int) -> None:
 def warn(message: str, stacklevel: int) -> None:
     """Warn, counted as in `announce`; where warnings are errors, print: an error would take the draws along."""
     try:
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warnings.warn(message, InvsampWarning, stacklevel=stacklevel + 1)
     except _FAILURES:
         with contextlib.suppress(Exception):  # a terminal that is gone
             print(f"warning: {message}", file=sys.stderr)
@@ -96,7 +97,8 @@ class _Faults:
         try:
             return make()
         except _FAILURES as error:
-            self.messages.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
+            what_failed = f"after the last step {what} failed ({type(error).__name__}: {error})"
+            self.messages.append(coded("IV-INCOMPLETE", what_failed))
         return instead()
 
     def added_to(self, report: Report) -> Report:
@@ -114,7 +116,7 @@ def _planned(engine: Engine) -> Report:
         "chains": plan.chains,
         "seed": plan.seed,
     }
-    return found if stopped is None else found | {"stopped": stopped, "warnings": [stopped]}
+    return found if stopped is None else found | {"stopped": stopped, "warnings": [coded("IV-STOPPED", stopped)]}
 
 
 def _natural(problem: Problem, positions: Array) -> Array | None:

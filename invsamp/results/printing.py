@@ -11,6 +11,7 @@ import numpy as np
 from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import Report, Spent
 from invsamp.diagnostics.separation import Separation
+from invsamp.warning_codes import code_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +37,8 @@ def printed_html(
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
-    count, *warnings = verdict(messages).split("\n  - ")
-    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    count, *_ = verdict(messages).splitlines()
+    items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
@@ -58,7 +59,9 @@ def _more(summary: pd.DataFrame) -> list[str]:
 def verdict(messages: Sequence[str]) -> str:
     """Warnings as lines of text."""
     count = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
-    return "\n".join([count, *(f"  - {message}" for message in messages)])
+    codes = [code for message in messages if (code := code_of(message)) is not None]
+    more = [f'what a code means: iv.diagnostics.explain("{codes[0]}"), or the page "Warnings"'] if codes else []
+    return "\n".join([count, *(f"  - {message}" for message in messages), *more])
 
 
 def _modes(modes: Mapping[str, Separation] | None) -> list[str]:

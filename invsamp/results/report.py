@@ -20,6 +20,7 @@ from invsamp.plots.canvas import detached
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.printing import account, settings
+from invsamp.warning_codes import CODES, code_of
 
 #: Rows of the table of parameters.
 ROWS = 200
@@ -70,15 +71,16 @@ def page(run: Reported, posterior: Posterior | None = None, title: str = "Report
     str
         HTML that needs nothing else: figures are within, and there is no script.
     """
-    report = run.report
+    report, messages = run.report, run.warnings()
     parts = [
         f"<h1>{escape(title)}</h1>",
-        _verdict(run.warnings()),
+        _verdict(messages),
         _section("What was posed", _posed(report, run.shapes)),
         _section("What was chosen, and how it moved", _chosen(report)),
         _section("Parameters", _parameters(run)),
         _section("Figures", _figures(run, posterior)),
         _section("What it cost", _costs(report)),
+        *_meanings(messages),
         _footer(report),
     ]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -98,9 +100,26 @@ def _verdict(messages: Sequence[str]) -> str:
     if not messages:
         text = "No check failed: the chains agree, and the effective sample sizes suffice."
         return f'<section class="verdict"><h2>No warnings</h2><p>{text}</p></section>'
-    listed = "".join(f"<li>{escape(message)}</li>" for message in messages)
+    listed = "".join(f"<li>{_linked(message)}</li>" for message in messages)
     count = f"{len(messages)} warning{'s' if len(messages) > 1 else ''}"
     return f'<section class="verdict warned"><h2>{count}: read before use</h2><ul>{listed}</ul></section>'
+
+
+def _linked(message: str) -> str:
+    """A message whose code leads to what it means."""
+    text, code = escape(message), code_of(message)
+    return text if code is None else text.replace(code, f'<a href="#{code}">{code}</a>', 1)
+
+
+def _meanings(messages: Sequence[str]) -> list[str]:
+    """Cause and remedies of every warning."""
+    codes = dict.fromkeys(code for message in messages if (code := code_of(message)) is not None)
+    parts = [
+        f'<h3 id="{code}">{code}: {escape(CODES[code].title)}</h3>\n<p>{escape(CODES[code].cause)}</p>\n'
+        f"<p><b>What to do.</b> {escape(CODES[code].remedy)}</p>"
+        for code in codes
+    ]
+    return [_section("What the warnings mean", "\n".join(parts))] if parts else []
 
 
 def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:

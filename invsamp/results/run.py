@@ -83,6 +83,17 @@ class Run(Pictures):
         count in all statistics, figures and predictions here. Attributes: ``report``, ``parameters`` and
         ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
         variable by variable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> theta = np.random.default_rng(0).normal(size=(1, 4, 500, 1))  # rungs, chains, draws, parameters
+    >>> run = iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 500))}, {})
+    >>> run.draws("x").shape
+    (4, 500)
+    >>> run.warnings()
+    []
     """
 
     def __init__(self, source: Source) -> None:
@@ -432,6 +443,19 @@ class Run(Pictures):
         ValueError
             If the file holds no run, is damaged, or was written by a newer invsamp. If not a single draw of a
             directory can be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> import invsamp as iv
+        >>> theta = np.random.default_rng(0).normal(size=(1, 4, 100, 1))
+        >>> run = iv.Run.from_arrays(None, {"x": ()}, theta, {"energy": np.zeros((4, 100))}, {})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run.save(f"{folder}/run.nc")
+        ...     print(iv.load(f"{folder}/run.nc").shapes)
+        ...
+        {'x': ()}
         """
         place = arguments.path("path", path)
         if place.is_dir():

@@ -42,6 +42,12 @@ def deo_sgd(
     References
     ----------
     Deng (2021), thesis, Purdue, Algorithm 4.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.deo_sgd(0.003, processes=4))
+    DEO*-SGD (4 processes, window 8; approximate), preconditioner None
     """
     lowest = real("step_size", step_size, above=0)
     kernel = DeoSgd(processes, real("highest", highest, above=lowest), target, window, buffer)
@@ -71,6 +77,12 @@ def psgld(
     References
     ----------
     Li, Chen, Carlson and Carin (2016), AAAI.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.psgld(0.01))
+    pSGLD without its Gamma (approximate), preconditioner None
     """
     return _baseline(RmsLangevin(data, decay, floor), step_size, options)
 
@@ -88,6 +100,12 @@ def svgd(step_size: float, **options: Unpack[BaselineOptions]) -> Sampler:
     References
     ----------
     Liu and Wang (2016), NeurIPS.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.svgd(0.1))
+    SVGD (approximate), preconditioner None
     """
     return _baseline(Stein(), step_size, options)
 
@@ -106,6 +124,12 @@ def sgd(step_size: float, *, momentum: float = 0.0, **options: Unpack[BaselineOp
     Notes
     -----
     A domain is refused.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.sgd(0.01, momentum=0.9))
+    gradient descent, momentum 0.9 (samples nothing), preconditioner None
     """
     return _baseline(GradientDescent(momentum), step_size, options)
 

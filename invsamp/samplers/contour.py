@@ -75,6 +75,13 @@ def contour_exchange(
     ----------
     Deng, Lin and Liang (2020), NeurIPS, for the target; that it is a rung beside the posterior's, and adjusted, is
     ours.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.contour_exchange(max_temperature=20.0)
+    >>> len(sampler.rungs)
+    4
     """
     count = integer("rungs", rungs, least=1)
     target = contour(energy_bins, log_psi, zeta, max_temperature=max_temperature)
@@ -120,6 +127,13 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
     References
     ----------
     Deng, Lin and Liang (2020), NeurIPS, Algorithm 1; Deng (2021), thesis, Purdue, eq. (5.7), (5.8), section 5.3.2.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.csgld(0.01, ends=[1.0, 2.0, 5.0])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['contour (3 knots from 1 to 5, zeta 0.75)']
     """
     return _learned("csgld", step_size, ends, options)
 
@@ -140,6 +154,13 @@ def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[L
     ----------
     Deng, Liang, Hao and Lin (2022), "Interacting contour stochastic gradient Langevin dynamics", ICLR, Algorithm 1;
     Deng (2021), thesis, Purdue, eq. (6.5) to (6.9).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.icsgld(0.01, ends=[1.0, 2.0, 5.0])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['contour (3 knots from 1 to 5, zeta 0.75)']
     """
     return _learned("icsgld", step_size, ends, options)
 
@@ -166,6 +187,13 @@ def awsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[C
     ----------
     Deng, Lin and Liang (2022), "An adaptively weighted stochastic gradient MCMC algorithm for Monte Carlo simulation
     and global optimization", Statistics and Computing 32; Deng (2021), thesis, Purdue, eq. (7.4), (7.5).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.awsgld(0.01, ends=[1.0, 2.0, 5.0])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['contour (3 knots from 1 to 5)']
     """
     return _single(_published("awsgld", ends, options, "exact"), step_size, options)
 

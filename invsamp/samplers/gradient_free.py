@@ -38,6 +38,12 @@ def stretch(
     References
     ----------
     Goodman and Weare (2010), Communications in Applied Mathematics and Computational Science 5(1).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.stretch(walkers=8))
+    stretch move, ensembles of 8 walkers, preconditioner None
     """
     return _single(Stretch(walkers), _length(step_size), fidelity, boundary)
 
@@ -60,6 +66,12 @@ def differential_evolution(
     References
     ----------
     ter Braak and Vrugt (2008), Statistics and Computing 18, 435-446.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.differential_evolution())
+    differential evolution, preconditioner None
     """
     return _single(DifferentialEvolution(), _length(step_size), fidelity, boundary)
 

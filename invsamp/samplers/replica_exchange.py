@@ -60,6 +60,12 @@ def parallel_tempering(
     References
     ----------
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.parallel_tempering([1.0, 2.0, 4.0]))
+    MALA, preconditioner auto (dense up to 1000 parameters); 3 rungs, swaps by the default rule
     """
     momentum = Momentum(friction, adjusted)
     if kernel is not None and momentum != Momentum(1.0, adjusted=True):
@@ -95,6 +101,13 @@ def resgld(
     References
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.resgld([1.0, 4.0], [0.01, 0.02])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     rule = rules.noise_penalty() if swap is None else swap
     parts = {"energy_variance": _energy_variance(options), "kernel": plain_kernel(friction)}
@@ -129,6 +142,13 @@ def r2sgld(
     ----------
     Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
     dynamics", ICML, Algorithm 1, eq. (7).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.r2sgld([1.0, 4.0], [0.01, 0.02])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     if temperatures is None and options["ladder"] is None:
         temperatures = R2_PAIR
@@ -158,6 +178,13 @@ def multi_variance_resgld(
     ----------
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
     Bayesian PINN", eq. (11).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.multi_variance_resgld([1.0, 4.0])
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
     return ladder_of(temperatures, step_size, rule, options, energy_variance=_energy_variance(options))
@@ -203,6 +230,14 @@ def fast_resgld(
     References
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = {"estimator": iv.estimators.noisy(), "variance": iv.variances.running_average()}
+    >>> sampler = iv.samplers.fast_resgld([1.0, 4.0], **noise)
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     model = optional(instance, "variance", variance, VarianceModel, VARIANCE_MODEL)
     if model is None:  # a coupled sum's draw does not state its variance
@@ -254,6 +289,13 @@ def vr_resgld(
     Deng, Feng, Karagiannis, Lin and Liang (2021), "Accelerating convergence of replica exchange stochastic gradient
     MCMC via variance reduction", ICLR, Algorithms 1 and 2. Its eq. (6) takes d^2 v / F where v is the variance of the
     difference; d^2 v / 2 is right.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.vr_resgld([1.0, 4.0], size=50, refresh=20)
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
@@ -296,6 +338,13 @@ def paired_resgld(
     References
     ----------
     The exact form of `vr_resgld` is ours.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.paired_resgld([[0.0, 1.0]], [1.0, 4.0], size=8)
+    >>> [str(rung.target) for rung in sampler.rungs]
+    ['T = 1', 'T = 4']
     """
     estimator = fixed_control(size, references, groups, order=order)
     noise, kernel = GradientNoise(known(), structure), plain_kernel(friction)

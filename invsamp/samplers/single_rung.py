@@ -41,6 +41,12 @@ def sgld(step_size: float | Schedule | None = None, **options: Unpack[NoisyRungO
     References
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(10)))
+    Langevin, preconditioner None; Minibatch(size=10); approximate: steps that nothing refuses
     """
     return _noisy(Langevin(), step_size, options)
 
@@ -71,6 +77,12 @@ def cyclic_sgld(
     References
     ----------
     Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.cyclic_sgld(0.1, cycles=10))
+    Langevin, preconditioner None; approximate: steps that nothing refuses
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
     return _noisy(plain_kernel(friction), schedule, options)
@@ -96,6 +108,12 @@ def sghmc(
     References
     ----------
     Chen, Fox and Guestrin (2014), ICML, eq. (15).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.sghmc(0.05, friction=0.2))
+    Langevin with momentum (friction 0.2), preconditioner None; approximate: steps that nothing refuses
     """
     return _noisy(Momentum(friction), step_size, options)
 
@@ -107,6 +125,12 @@ def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOption
     References
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.mala(0.1))
+    MALA, preconditioner None
     """
     return single(Langevin(adjusted=True), step_size, options)
 
@@ -130,6 +154,12 @@ def ghmc(
     References
     ----------
     Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.ghmc(friction=0.1))
+    Metropolis-adjusted Langevin with momentum (friction 0.1), preconditioner auto (dense up to 1000 parameters)
     """
     return single(Momentum(friction, adjusted=True), step_size, options)
 
@@ -152,6 +182,12 @@ def hmc(step_size: float | Schedule | None = None, *, length: float = 0.8, **opt
     References
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.hmc(length=1.0))
+    Hamiltonian Monte Carlo (mean path length 1), preconditioner auto (dense up to 1000 parameters)
     """
     return single(Hamiltonian(length), step_size, options)
 
@@ -173,6 +209,13 @@ def mams(step_size: float | Schedule | None = None, *, length: float = 1.0, **op
     References
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.mams(length=2.0)
+    >>> sampler.rungs[0].kernel
+    Microcanonical(length=2.0)
     """
     return single(Microcanonical(length), step_size, options)
 
@@ -204,6 +247,12 @@ def pcn(
     References
     ----------
     Cotter, Roberts, Stuart and White (2013), Statistical Science 28(3).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.pcn(0.2))
+    preconditioned Crank-Nicolson, preconditioner None
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
@@ -238,6 +287,12 @@ def infinity_hmc(
     References
     ----------
     Beskos, Pinski, Sanz-Serna and Stuart (2011), Stochastic Processes and their Applications 121.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.infinity_hmc())
+    infinity-HMC (mean angle of a path 1.6) about the prior, preconditioner None
     """
     kernel = InfinityHamiltonian(length, _reference(reference))
     return _rotating(kernel, step_size, fidelity, boundary)
@@ -268,6 +323,12 @@ def infinity_mams(
     References
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707; Beskos et al. (2011).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.samplers.infinity_mams())
+    infinity-MAMS (mean length of a path 1.5) about the prior, preconditioner None
     """
     kernel = InfinityMicrocanonical(length, _reference(reference))
     return _rotating(kernel, step_size, fidelity, boundary)

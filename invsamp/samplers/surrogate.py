@@ -104,6 +104,13 @@ def surrogate_exchange(
     With two rungs of one temperature this is a subchain on the coarse level (Christen and Fox 2005, "Markov chain Monte
     Carlo using an approximation"; Lykkegaard et al. 2023, "Multilevel delayed acceptance MCMC") whose coarse chain goes
     on, with its momentum, where the fine one left off.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.surrogate_exchange(correct="auto")
+    >>> str(sampler).split(",")[0]
+    'a coarse model'
     """
     if correct is not None:
         one_of("correct", correct, ("auto", *KINDS))
@@ -179,6 +186,13 @@ def two_stage(
     ----------
     Christen and Fox (2005), JCGS 14(4); Efendiev, Hou and Luo (2006), SIAM Journal on Scientific Computing 28(2),
     Algorithm II; Lykkegaard et al. (2023), SIAM/ASA JUQ 11(1).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> sampler = iv.samplers.two_stage(steps=5)
+    >>> sampler.rungs[0].kernel.steps
+    5
     """
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
     delayed = DelayedAcceptance(moves or Langevin(adjusted=True), _coarse_level(coarse), steps)

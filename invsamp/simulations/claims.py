@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from invsamp.warning_codes import InvsampWarning
+
 NAME = "claims"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -74,6 +76,7 @@ class Claims:
             warnings.warn(
                 f"the file system of {self._folder} cannot lock files: scripts that share it at the same time may run "
                 "a simulation twice",
+                InvsampWarning,
                 stacklevel=4,
             )
         return True

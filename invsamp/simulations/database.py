@@ -66,6 +66,17 @@ class SimulationDatabase:
         Of the columns of theta.
     version : str
         Label of the model's version. Simulations of other versions in the folder are not looked at.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import invsamp as iv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     database = iv.simulations.SimulationDatabase.open(folder, ["a", "b"])
+    ...     database.record(outputs=[3.0], theta=[1.0, 2.0], seconds=0.5)
+    ...     print(database.table().outputs)
+    ...
+    [[3.]]
     """
 
     def __init__(self, folder: Path, names: tuple[str, ...], version: str) -> None:

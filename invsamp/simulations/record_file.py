@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from invsamp.protocols import Facts, Plain
+from invsamp.warning_codes import InvsampWarning
 
 SUFFIX = ".jsonl"
 #: The end of a line: the CRC-32 of all before it.
@@ -100,6 +101,7 @@ class RecordReader:
                     warnings.warn(
                         f"{self._folder / name} is damaged before byte {begin}: one simulation there is left out, and "
                         "will be run again if it is needed",
+                        InvsampWarning,
                         stacklevel=2,
                     )
                     continue

@@ -36,6 +36,7 @@ from invsamp.storage.lock import Lock, check_unlocked
 from invsamp.storage.state import NAME as STATE
 from invsamp.storage.state import File, Header, read_state, segment_paths, write_state
 from invsamp.storage.stored import CONSTANTS
+from invsamp.warning_codes import code_of, coded
 
 PICKLE = "posterior.pickle"
 
@@ -215,10 +216,9 @@ class RunDirectory:
             If the state cannot be read, or cannot be written.
         """
         header, payload = read_state(self.path)
-        before = [told for told in header.report.get("warnings", []) if told != header.report.get("stopped")]
-        self._write(
-            replace(header, report=header.report | {"stopped": stopped, "warnings": [stopped, *before]}), payload
-        )
+        others = [one for one in header.report.get("warnings", []) if code_of(one) != "IV-STOPPED"]
+        warnings = [coded("IV-STOPPED", stopped), *others]
+        self._write(replace(header, report=header.report | {"stopped": stopped, "warnings": warnings}), payload)
 
     def close(self) -> None:
         """Let other processes in."""

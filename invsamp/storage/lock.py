@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from invsamp.storage.files import explained, open_plain
+from invsamp.warning_codes import InvsampWarning
 
 NAME = "lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -99,6 +100,7 @@ class Lock:
             warnings.warn(
                 f"the file system of {self._path.parent} cannot lock files: take care that no second process "
                 "writes to it",
+                InvsampWarning,
                 stacklevel=5,
             )
 

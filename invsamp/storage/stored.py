@@ -8,6 +8,7 @@ from pathlib import Path
 from invsamp.protocols import Array
 from invsamp.storage import segments
 from invsamp.storage.state import Entry, Header, OtherFormatError, read_state
+from invsamp.warning_codes import coded
 
 CONSTANTS = "problem.nc"
 
@@ -55,7 +56,10 @@ class StoredDraws:
             planned = header.about["plan"]["draws"]
             self.report |= {"draws_planned": planned, "interrupted": made < planned}
         if lost:
-            self.report["warnings"] = [*header.report.get("warnings", []), *lost]
+            self.report["warnings"] = [
+                *header.report.get("warnings", []),
+                *(coded("IV-LOST", one) for one in lost),
+            ]
         self.draws = segments.Draws(path, header.segments, lambda: read_state(path)[0].segments)
         self.about = header.about or {"parameters": self.draws.shapes, "domain": None}
 

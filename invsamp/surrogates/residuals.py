@@ -161,6 +161,16 @@ def polynomial_model(
     ------
     ValueError
         If an argument is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> model = iv.surrogates.polynomial_model(degree=2, parameters=["a"])
+    >>> theta = np.linspace(-1.0, 1.0, 20)[:, None]
+    >>> model = model.fit(theta, theta**2)
+    >>> model(np.array([[0.5]])).round(2)
+    array([[0.25]])
     """
     return _model(coarse, Polynomial(integer("degree", degree, least=1, most=4)), parameters)
 
@@ -190,6 +200,14 @@ def gaussian_process_model(
     References
     ----------
     Rasmussen and Williams (2006), "Gaussian Processes for Machine Learning", eq. (2.25), (5.8).
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import invsamp as iv
+    >>> if find_spec("sklearn"):
+    ...     model = iv.surrogates.gaussian_process_model()
+    ...
     """
     return _model(coarse, GaussianProcess(), parameters)
 

@@ -47,6 +47,13 @@ class Discrepancy:
     ------
     ValueError
         If ``states`` is below 10.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> rule = iv.swaps.delayed_acceptance(iv.swaps.Discrepancy(states=100))
+    >>> rule.discrepancy
+    Discrepancy(states=100)
     """
 
     states: int = 300

@@ -170,6 +170,12 @@ def metropolis(*, assume_unbiased: bool = False) -> SwapRule:
     ----------
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.metropolis())
+    OwnEnergies(name='metropolis', factor=inf, assume_unbiased=False, equalize=False)
     """
     return OwnEnergies("metropolis", math.inf, boolean("assume_unbiased", assume_unbiased))
 
@@ -196,6 +202,12 @@ def noise_penalty(factor: float = 1.0, *, equalize: bool = True, assume_unbiased
     References
     ----------
     Deng et al. (2020), ICML, eq. (7), whose correction uses one variance for both chains.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.noise_penalty())
+    OwnEnergies(name='noise_penalty', factor=1.0, assume_unbiased=False, equalize=True)
     """
     return OwnEnergies(
         "noise_penalty",
@@ -229,6 +241,12 @@ def state_dependent_penalty(*, equalize: bool = True, assume_unbiased: bool = Fa
     References
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (18).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.state_dependent_penalty())
+    OwnEnergies(name='state_dependent_penalty', factor=1.0, assume_unbiased=False, equalize=True)
     """
     return OwnEnergies(
         "state_dependent_penalty", 1.0, boolean("assume_unbiased", assume_unbiased), boolean("equalize", equalize)
@@ -256,6 +274,12 @@ def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False
     References
     ----------
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC", eq. (11).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.multi_variance())
+    MultiVariance(weight=None, assume_unbiased=False)
     """
     share = optional(real, "weight", weight, least=0, most=1)
     return MultiVariance(share, boolean("assume_unbiased", assume_unbiased))
@@ -268,6 +292,12 @@ def product_target() -> SwapRule:
 
     Keeps both rungs' targets exactly whatever the coarse model is. Costs one solve of each fidelity for each
     attempt. Noisy energies carry the penalty of their variances.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.product_target())
+    ProductTarget(delayed=False, discrepancy=None)
     """
     return ProductTarget()
 
@@ -290,6 +320,12 @@ def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
         Learn m, the mean of D at a position, from the states at which warm-up solved both models anyway. The better
         it is, the surer what passes the first stage passes the second. None: m = 0. A sampler that is given no rule
         learns it where fidelities differ.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.delayed_acceptance())
+    ProductTarget(delayed=True, discrepancy=None)
     """
     learned = optional(instance, "discrepancy", discrepancy, Discrepancy, "a Discrepancy")
     return ProductTarget(delayed=True, discrepancy=learned)

@@ -137,12 +137,26 @@ class Upwards(SwapScheme):
 
 
 def adjacent() -> SwapScheme:
-    """One random pair of neighbors at each attempt."""
+    """One random pair of neighbors at each attempt.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.adjacent())
+    Adjacent()
+    """
     return Adjacent()
 
 
 def seo() -> SwapScheme:
-    """Stochastic even-odd scheme."""
+    """Stochastic even-odd scheme.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.seo())
+    StochasticEvenOdd()
+    """
     return StochasticEvenOdd()
 
 
@@ -151,6 +165,12 @@ def sweep() -> SwapScheme:
 
     A walker that goes up with the sweep goes on for as long as it is accepted. At equal rejections it makes twice the
     round trips of `deo` per attempt, whose meetings may be solved at the same time, as these may not.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.sweep())
+    Sweep()
     """
     return Sweep()
 
@@ -166,6 +186,12 @@ def all_pairs() -> SwapScheme:
     ----------
     Brenner, Sweet, VonHandorf and Izaguirre (2007), J. Chem. Phys. 126, 074103, who choose among all pairs by what
     each would be accepted with; here one is drawn, and accepted by itself.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.all_pairs())
+    AllPairs()
     """
     return AllPairs()
 
@@ -190,6 +216,12 @@ def deo(window: int = 1) -> SwapScheme:
     References
     ----------
     Okabe et al. (2001); Syed et al. (2022), JRSS B 84(2), section 3. Windows: Deng (2021), thesis, Purdue, section 4.3.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.swaps.deo())
+    DEO
     """
     return DeterministicEvenOdd(window)
 

@@ -69,6 +69,12 @@ def gain(scale: float, offset: float = 0.0, exponent: float = 1.0, max_gain: flo
     ------
     ValueError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.tempering.gain(scale=100.0, offset=1000.0)
+    Gain(scale=100.0, offset=1000.0, exponent=1.0, max_gain=0.5)
     """
     return Gain(
         real("scale", scale, above=0),

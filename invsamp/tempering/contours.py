@@ -72,6 +72,12 @@ def contour(
     Deng, Lin and Liang (2020), "A contour stochastic gradient Langevin dynamics algorithm for simulations of
     multi-modal distributions", NeurIPS, eq. (5), with knots in the middle of bins, the weights that belong to the
     continuous Psi, and another way to learn it.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.contour([1.0, 2.0, 5.0]))
+    contour (3 knots from 1 to 5)
     """
     learning = Learning(gain=optional(instance, "gain", gain, Gain, GAIN))
     if isinstance(energy_bins, int | np.integer) or not np.iterable(energy_bins):

@@ -17,6 +17,7 @@ from invsamp.protocols import Array, Plain
 from invsamp.stored import stored_dataclass
 from invsamp.tempering.linear_targets import AtTemperature, Tempered
 from invsamp.tempering.target_distribution import TargetDistribution
+from invsamp.warning_codes import coded
 
 
 @stored_dataclass
@@ -107,6 +108,12 @@ def cold_posterior(temperature: float) -> Cold:
     References
     ----------
     Wenzel et al. (2020), "How good is the Bayes posterior in deep neural networks really?", ICML, eq. (1).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.cold_posterior(0.25))
+    T = 0.25 (cold posterior)
     """
     return Cold(temperature)
 
@@ -129,6 +136,12 @@ def annealed(temperature: Schedule, final: float = 1.0) -> Annealed:
     ------
     ValueError
         If it is no schedule, or the temperature at its start is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.annealed(iv.kernels.schedules.exponential(10.0, 0.99)))
+    T from 10 down to 1 by Exponential(step_size=10.0, rate=0.99, begin=0)
     """
     return Annealed(temperature, final)
 
@@ -149,17 +162,19 @@ def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
     ``iteration`` steps were made, of which the last ``steps`` led to draws.
     """
     if isinstance(target, Cold):
-        return (
+        return coded(
+            "IV-TARGET",
             f"the draws are those of a cold posterior, T = {target.temperature:.3g}: narrower than the posterior. What "
-            "they predict may be good, their spread is not what the data leave open"
+            "they predict may be good, their spread is not what the data leave open",
         )
     if isinstance(target, Annealed):
         first, last = target.at(max(0, iteration - steps)), target.at(max(0, iteration - 1))
         if first != last:
-            return (
+            return coded(
+                "IV-TARGET",
                 f"the temperature fell from {first:.3g} to {last:.3g} while draws were kept: they have no common "
-                "distribution"
+                "distribution",
             )
         if last != 1.0:
-            return f"the draws are those of temperature {last:.3g}, not 1, which is the posterior's"
+            return coded("IV-TARGET", f"the draws are those of temperature {last:.3g}, not 1, which is the posterior's")
     return None

@@ -117,6 +117,12 @@ def tempered(temperature: float) -> Tempered:
     ------
     ValueError
         If the temperature is below 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.tempered(4.0))
+    T = 4
     """
     return Tempered(temperature)
 
@@ -137,6 +143,12 @@ def tempered_likelihood(beta: float) -> TemperedLikelihood:
     ValueError
         If ``beta`` is out of range; in a run, if the problem does not tell prior energy and misfit apart
         (`invsamp.protocols.SplitPotential`; a `Posterior` does).
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.tempering.tempered_likelihood(0.5))
+    beta = 0.5
     """
     return TemperedLikelihood(beta)
 

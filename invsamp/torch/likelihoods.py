@@ -15,6 +15,7 @@ from invsamp.arguments import instance, real, store, text
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.distributions.univariate import HalfNormal
 from invsamp.protocols import Tensor
+from invsamp.warning_codes import InvsampWarning
 
 
 @runtime_checkable
@@ -149,7 +150,7 @@ class FunctionLikelihood:
                 f"the log likelihood falls from {-here:.4g} to {-there:.4g} where outputs come nearer to the targets: "
                 "is it a loss? A log likelihood is minus a loss"
             )
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, InvsampWarning, stacklevel=4)
 
 
 def categorical() -> Categorical:

@@ -11,6 +11,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from invsamp.protocols import Array, Tensor, Torch
+from invsamp.warning_codes import InvsampWarning
 
 #: Rows of the data at which a module is tried out.
 TRIED = 4
@@ -140,7 +141,7 @@ class ModuleFunction:
         for first, *others in names.values():
             if others:
                 message = f"module shares the parameter {first!r} with {others}: it is one block of this name"
-                warnings.warn(message, stacklevel=5)
+                warnings.warn(message, InvsampWarning, stacklevel=5)
 
     def __repr__(self) -> str:
         return " ".join(repr(self._module).split())

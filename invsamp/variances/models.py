@@ -172,6 +172,12 @@ def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Know
     ------
     ValueError
         If a variance is negative or not finite, or a covariance is not symmetric positive semi-definite.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.variances.known(0.25)
+    Known(value=0.25)
     """
     if value is None or callable(value):
         return Known(value)
@@ -202,6 +208,12 @@ def running_average(smoothing: float | None = None) -> RunningAverage:
     ------
     ValueError
         If ``smoothing`` is not in (0, 1].
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.variances.running_average()
+    RunningAverage(smoothing=None)
     """
     return RunningAverage(optional(real, "smoothing", smoothing, above=0, most=1))
 
@@ -251,6 +263,12 @@ def kernel_ridge(
     ------
     ValueError
         If a setting is out of its range.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.variances.kernel_ridge(states=50)
+    KernelRidge(states=50, length_scale=None, ridge=None, max_states=250)
     """
     first = integer("states", states, least=3)
     return KernelRidge(

@@ -57,7 +57,7 @@ def test_what_a_report_does_not_hold_is_not_judged():
 def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
     unfinished = {"interrupted": True, "draws": 185, "draws_planned": 1000, "stopped": None}
     assert only(diagnose(table(), unfinished)).startswith(
-        "the run is not finished: it holds 185 of 1000 draws per chain"
+        "IV-UNFINISHED: the run is not finished: it holds 185 of 1000 draws per chain"
     )
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
     told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
@@ -84,11 +84,14 @@ TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0],
         ),
         ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
-        ({"warnings": ["the gradient of fidelity 'fine' is not that of its energy"]}, "a gradient is not that of"),
+        (
+            {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
+            "a gradient is not that of",
+        ),
     ],
 )
 def test_likely_causes_are_named(report, cause):
-    (text,) = [message for message in diagnose(table(r_hat=1.3), report) if message.startswith("R-hat")]
+    (text,) = [message for message in diagnose(table(r_hat=1.3), report) if message.startswith("IV-RHAT")]
     assert "Likely: " in text
     assert cause in text
     assert "Likely" not in diagnose(table(r_hat=1.3), {})[0]
@@ -206,7 +209,7 @@ def test_sds_of_heavy_tails_are_told_to_be_unsettled(within):
     def shares(values):
         found = statistics(values)
         text = diagnose(pd.DataFrame(found, [f"x[{k}]" for k in range(values.shape[2])]), {"chains": 4, "draws": 2000})
-        told = [message for message in text if message.startswith("errors of sds")]
+        told = [message for message in text if message.startswith("IV-SD")]
         assert bool(told) == bool((found["mcse_sd"] > 0.05 * found["sd"]).any())
         return found["mcse_sd"] / found["sd"]
 

@@ -46,7 +46,7 @@ def test_a_model_that_fits_is_not_warned_of(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_half_as_large_as_it_is(seed):
     (line,), run = told(made(seed, 2.0 * SCALE), iv.GaussianNoise(SCALE))
-    assert line.startswith("the model does not fit its data: their misfit is ")
+    assert line.startswith("IV-MISFIT: the model does not fit its data: their misfit is ")
     assert "where 90 data with noise as it is stated give 45 with a standard deviation of 6.7" in line
     assert "scale is too small" in line and line in repr(run)
     misfit = run.data.sample_stats["misfit"].mean() - run.report["misfit"]["least"]
@@ -61,7 +61,7 @@ def test_a_model_that_lacks_a_term(seed):
 
 def test_data_without_noise():
     (line,), _ = told(made(1, noise=0.0), iv.GaussianNoise(SCALE))
-    assert line.startswith("the model fits its data too well")
+    assert line.startswith("IV-OVERFIT: the model fits its data too well")
     assert "made without noise" in line
 
 

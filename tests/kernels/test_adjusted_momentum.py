@@ -11,7 +11,8 @@ from targets import CORRELATED, second_moments
 from invsamp.domains import HalfSpaces
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin, Momentum
-from invsamp.kernels.momentum import THRESHOLD_STEP, persistent_acceptance
+from invsamp.kernels.compiled.langevin_loop import THRESHOLD_STEP
+from invsamp.kernels.momentum import persistent_acceptance
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target

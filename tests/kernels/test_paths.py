@@ -34,7 +34,7 @@ def test_steps_are_not_shortened_at_a_cliff(draw, agrees, monkeypatch, sampler, 
     assert agrees(run.theta[..., 0].mean(axis=1), MEAN)
     assert not agrees(run.theta[..., 0].mean(axis=1), 0.0)  # of a path that goes on beyond
     with monkeypatch.context() as changed:
-        changed.setattr(paths, "_before_cliffs", lambda *found: None)
+        changed.setattr(paths._Cliffs, "before", lambda self, log_ratio: (log_ratio, -1))
         held = draw(cut_off(height), sampler(), draws=2, warmup=200, chains=64, start=start)
     assert held.report["step_sizes"][0] < 0.5 * run.report["step_sizes"][0]
 
@@ -42,14 +42,16 @@ def test_steps_are_not_shortened_at_a_cliff(draw, agrees, monkeypatch, sampler, 
 def test_what_a_path_tells():
     """Four paths of three steps: smooth, over a cliff at its second step, at its first one, and where a solve fails."""
     steps = [0.0] * 4, [0.1, 0.1, 40.0, 0.2], [0.1, 40.0, 40.0, np.inf], [3.0, 40.0, 40.0, np.inf]
-    energies = [np.array(step) for step in steps]
     works = [np.array([-0.1, 0.1, 0.0, 0.0])] + 2 * [np.zeros(4)]
     slopes = [np.full(4, 0.1), np.full(4, 0.1), np.array([2.0, 0.1, 0.1, 0.1])]
-    log_ratio = np.array([-2.9, -40.1, -40.0, -np.inf])
+    cliffs = paths._Cliffs(4)
     with np.errstate(invalid="ignore"):
-        told = paths._before_cliffs(log_ratio, energies, works, slopes)
-    np.testing.assert_allclose(told, [-2.9, -0.2, -40.0, -0.2])
-    assert paths._before_cliffs(np.array([-0.9]), [], [], []) is None
+        for leap, rise in enumerate(np.diff(steps, axis=0)):
+            cliffs.look(rise, slopes[leap], works[leap], leap)
+    smooth, count = cliffs.before(np.array([-2.9, -40.1, -40.0, -np.inf]))
+    np.testing.assert_allclose(smooth, [-2.9, -0.2, -40.0, -0.2])
+    assert count == 2
+    assert cliffs.before(np.full(4, -0.9))[1] == -1
 
 
 @pytest.mark.filterwarnings("ignore")

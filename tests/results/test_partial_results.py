@@ -69,7 +69,7 @@ def test_the_draws_come_back(whole, monkeypatch, stage, error):
     run, said = sampled()
     assert calls
     (told,) = (message for message in said if "after the last step" in message)
-    assert told.startswith(f"after the last step {stage} failed ({error.__name__}: on purpose)")
+    assert told.startswith(f"IV-INCOMPLETE: after the last step {stage} failed ({error.__name__}: on purpose)")
     if name != "warnings":
         assert told in run.report["warnings"]
     if name == "to_theta":
@@ -100,7 +100,8 @@ def test_the_draws_come_back_from_a_failure_within_the_record(whole, monkeypatch
     monkeypatch.setattr(f"invsamp.results.run.{name}", fail)
     run, said = sampled()
     assert any(
-        line.startswith("after the last step the record of the run failed (Broken: on purpose)") for line in said
+        line.startswith("IV-INCOMPLETE: after the last step the record of the run failed (Broken: on purpose)")
+        for line in said
     )
     np.testing.assert_array_equal(run.theta, whole.theta)
 
@@ -145,7 +146,7 @@ def test_diagnostics_that_fail_take_no_run_of_a_directory_along(whole, tmp_path,
     monkeypatch.setattr(Run, "warnings", lambda self: 1 / 0)
     run, said = sampled(tmp_path / "run")
     assert said == [
-        "after the last step the diagnostics failed (ZeroDivisionError: division by zero). "
+        "IV-INCOMPLETE: after the last step the diagnostics failed (ZeroDivisionError: division by zero). "
         "Nothing was judged: run.warnings() tries again"
     ]
     np.testing.assert_array_equal(run.theta, whole.theta)
@@ -164,7 +165,7 @@ def test_an_interrupted_run_comes_back_where_warnings_are_errors(monkeypatch, ca
         warnings.simplefilter("error", UserWarning)
         run = iv.sample(posed(), SAMPLER, **SETTINGS)
     assert run.theta.shape == (2, 4, 3)
-    assert "warning: interrupted: the run holds the 4 draws" in capsys.readouterr().err
+    assert "warning: IV-STOPPED: interrupted: the run holds the 4 draws" in capsys.readouterr().err
 
 
 def test_the_first_step_waits_for_what_the_last_one_needs(monkeypatch):
@@ -225,7 +226,8 @@ def test_a_run_that_a_mistake_of_the_model_ended_says_so(tmp_path, monkeypatch, 
     kept = run.theta.shape[1]
     assert 40 < kept < 60
     reason = run.warnings()[0]
-    assert reason.startswith("ModelError: the mesh file is gone (") and reason == run.report["stopped"]
+    assert reason.startswith("IV-STOPPED: ModelError: the mesh file is gone (")
+    assert reason == f"IV-STOPPED: {run.report['stopped']}"
     assert reason.endswith(f": the run holds the {kept} draws that were made, of 500")
     assert [str(warning.message) for warning in caught].count(reason) == 1
     assert reason in repr(run) and "no warnings" not in repr(run)

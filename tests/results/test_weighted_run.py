@@ -117,7 +117,7 @@ def test_weights_that_are_none_are_told():
     stats = {"log_weight": np.where(np.arange(300) == 7, np.nan, np.zeros((4, 300)))}
     run = Run.from_arrays(None, {"a": (2,)}, run.theta[None], stats, REPORT)
     (message,) = run.warnings()
-    assert message.startswith("log_weight is NaN or +inf for some draws")
+    assert message.startswith("IV-WEIGHT-NAN: log_weight is NaN or +inf for some draws")
     assert np.isnan(run.summary().to_numpy()).all()
     with pytest.raises(ValueError, match="log_weight of the run must be finite"):
         run.posterior_predictive(posed())
@@ -125,12 +125,12 @@ def test_weights_that_are_none_are_told():
 
 def test_few_draws_that_weigh_all_are_told():
     run = weighted(mean=9.0)
-    (message,) = (line for line in run.warnings() if line.startswith("the weights"))
+    (message,) = (line for line in run.warnings() if line.startswith("IV-WEIGHTS"))
     assert "of the 6000 draws give an effective sample size of 2" in message and "below 400" in message
-    assert not any(line.startswith("the weights") for line in weighted().warnings())
+    assert not any(line.startswith("IV-WEIGHTS") for line in weighted().warnings())
     theta = np.random.default_rng(1).standard_normal((1, 4, 20, 2))
     few = Run.from_arrays(None, {"a": (2,)}, theta, {}, REPORT, log_weight=0.1 * theta[..., 0])
-    assert not any(line.startswith("the weights") for line in few.warnings())  # what is too few is the draws
+    assert not any(line.startswith("IV-WEIGHTS") for line in few.warnings())  # what is too few is the draws
 
 
 def moments(edges, heights):

@@ -418,10 +418,10 @@ def test_a_run_that_raises_can_be_resumed(tmp_path, reference):
     assert "lock" not in os.listdir(tmp_path / "run")
     part = iv.load(tmp_path / "run")
     (reason,), kept = part.report["warnings"], part.report["draws"]
-    assert re.match("WrongShapeError: the jacobian must have shape .*, line ", reason)
+    assert re.match("IV-STOPPED: WrongShapeError: the jacobian must have shape .*, line ", reason)
     assert reason.endswith(f": the run holds the {kept} draws of its last checkpoint, of 12")
     part.save(tmp_path / "part.nc")
-    assert iv.load(tmp_path / "part.nc").report["stopped"] == reason
+    assert iv.load(tmp_path / "part.nc").report["stopped"] == reason.removeprefix("IV-STOPPED: ")
     with pytest.raises(ValueError, match=r"forward\.fine\.function was .*wrong.*, is .*square"):
         resume(tmp_path / "run", posed(), progress=False)
     # the same name, mended

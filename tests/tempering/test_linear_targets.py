@@ -124,12 +124,12 @@ class TestLadder:
         assert agrees(LINE.shares(run), self.truth(targets))
 
     def test_a_swap_that_takes_the_prior_for_misfit_is_rejected(self, draw, agrees, monkeypatch):
-        decide = vectorized_swaps._decide
+        decide = vectorized_swaps.decide
 
         def whole(pairs, factors, energy, prior, *others):
             decide(pairs, factors, energy, np.zeros_like(prior), *others)
 
-        monkeypatch.setattr(vectorized_swaps, "_decide", whole)
+        monkeypatch.setattr(vectorized_swaps, "decide", whole)
         targets = [iv.tempering.tempered_likelihood(b) for b in BETAS]
         assert not agrees(LINE.shares(self.run(draw)), self.truth(targets))
 

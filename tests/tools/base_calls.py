@@ -30,11 +30,11 @@ PACKAGES = (
 )
 #: Classes that a user gets and never makes.
 GIVEN = _words(
-    "ModelError Run Terms FinishedRun Constraint DomainLike Intersection Reflection SavedLevelSet Linear KarhunenLoeve "
-    "Compressed Gaussian GradientMatching LinearModel Selection Solution Status HeatObservation OdeObservation "
-    "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
-    "Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage Weights FidelityComparison "
-    "Levels Setting MaternField BesovField SensorDesign ApproximationError"
+    "ModelError InvsampWarning Run Terms FinishedRun Constraint DomainLike Intersection Reflection SavedLevelSet "
+    "Linear KarhunenLoeve Compressed Gaussian GradientMatching LinearModel Selection Solution Status HeatObservation "
+    "OdeObservation SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes "
+    "Reference StripModel Array Calibration Information Known Profiles Batch Estimate Request Info Point Stage "
+    "Weights FidelityComparison Levels Setting MaternField BesovField SensorDesign ApproximationError"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(

@@ -656,6 +656,7 @@ def diagnostics_calls() -> dict[str, Call]:
     generator, chains = {"rng": {"none", "integer"}}, {"draws": {*ARRAY, "any shape", "empty"}}
     weighted = {"draws": draws, "log_weight": np.zeros((2, 20))}
     return {
+        "diagnostics.explain": Call(d.explain, {"code": "IV-RHAT"}),
         "diagnostics.ess": Call(d.ess, weighted, chains),
         "diagnostics.rhat": Call(d.rhat, weighted, chains),
         "diagnostics.mcse": Call(d.mcse, weighted, chains),

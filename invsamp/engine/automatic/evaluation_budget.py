@@ -11,6 +11,7 @@ from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.evaluate.counted import CountedPotential
+from invsamp.warning_codes import coded
 
 #: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what separates
 #: their ends; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
@@ -126,12 +127,13 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
             then += "the draws are made all the same, unless evaluations= sets a limit"
         else:
             then += "sampling stops when all of it is spent"
-        return (
+        return coded(
+            "IV-BUDGET",
             f"half of the budget of {self.budget:,} evaluations is spent at step {done:,} of about {steps:,}, most of "
             f"it on {max(by, key=lambda name: by[name])} ({parts}). One step of a chain takes "
             f"{self._rate(done) / self._plan.chains:.3g} evaluations. At this rate the run takes about "
             f"{self.expected(done, steps):,.0f}; {then}. Steps are expensive where the posterior is narrow or "
-            "strongly curved in some direction, or where a ladder has many replicas"
+            "strongly curved in some direction, or where a ladder has many replicas",
         )
 
     def warnings(self, kept: int, *, exhausted: bool) -> list[str]:
@@ -139,15 +141,21 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         found = []
         if self.stopped is not None:
             found.append(
-                f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
-                f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
-                f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
-                "that the posterior is less narrow or curved."
+                coded(
+                    "IV-BUDGET",
+                    f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
+                    f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
+                    f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
+                    "that the posterior is less narrow or curved.",
+                )
             )
         if exhausted and kept < self._plan.draws:
             found.append(
-                f"sampling stopped after {kept} of {self._plan.draws} draws, as the budget of {self.budget:,} "
-                "evaluations was spent. Allow for more (evaluations=), of a run in a directory by invsamp.resume."
+                coded(
+                    "IV-BUDGET",
+                    f"sampling stopped after {kept} of {self._plan.draws} draws, as the budget of {self.budget:,} "
+                    "evaluations was spent. Allow for more (evaluations=), of a run in a directory by invsamp.resume.",
+                )
             )
         return found
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.running_moments import RunningMoments
+from invsamp.engine.rungs.compiled_steps import Recorded
 from invsamp.engine.rungs.kernel_contract_check import check_statistics
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.contract import Info
@@ -118,12 +119,35 @@ class Draws:
         if engine.exchange is not None:
             self._kept["replica"][k, :, i] = engine.exchange.replica_indices.replica[k]
         if k == 0:
-            self._record(i)
+            self._record(i, engine.rungs[0].position)
         self._counts[k] = i + 1
 
-    def _record(self, i: int) -> None:
+    def keep_many(self, k: int, recorded: Recorded) -> None:
+        """The same of draws that one rung has made in a row."""
+        engine, i, n = self._engine, self._counts[k], len(recorded.positions)
+        self._positions[k, :, i : i + n] = recorded.positions.swapaxes(0, 1)
+        for name in self._rungs[k][1]:
+            if name == "energy":
+                values: AnyArray = recorded.energies.T
+            elif name == "step_size":
+                values = recorded.step_sizes
+            elif name == "acceptance_rate":
+                assert recorded.log_ratios is not None  # the kernel is adjusted
+                values = recorded.log_ratios.T
+            else:
+                values = recorded.statistics[name].T
+            self._kept[name][k, :, i : i + n] = values
+        if engine.exchange is not None:
+            replica = engine.exchange.replica_indices.replica[k][:, None]
+            self._kept["replica"][k, :, i : i + n] = replica if recorded.replicas is None else recorded.replicas.T
+        if k == 0 and (self._recorded or self.moments):
+            for number, position in enumerate(recorded.positions):
+                self._record(i + number, position)
+        self._counts[k] = i + n
+
+    def _record(self, i: int, position: Array) -> None:
         engine = self._engine
-        found = engine.record.of(engine.problem, engine.rungs[0].position, lambda name, x: self.moments[name].add(x))
+        found = engine.record.of(engine.problem, position, lambda name, x: self.moments[name].add(x))
         for name, values in found.items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:

@@ -11,6 +11,7 @@ from invsamp.diagnostics.report import Report
 from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.driver import run_report
 from invsamp.engine.driver.recorded_variables import Record
+from invsamp.engine.ensemble.compiled_blocks import Recorder
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
@@ -26,6 +27,7 @@ from invsamp.ladder import Sampler
 from invsamp.protocols import Array, Facts, Problem
 from invsamp.storage.manifest import posed
 from invsamp.tempering.cooling import label
+from invsamp.warning_codes import coded
 
 
 class Engine(
@@ -173,10 +175,10 @@ class Engine(
         """Whether the next step is one of warm-up."""
         return self.learning or self.phases.warming
 
-    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
-        """One step; of draws, up to so many where the rungs can make them each at its own pace.
+    def step(self, most: int = 1, recorder: Recorder | None = None) -> None:
+        """One step; of draws, up to so many where the rungs can make them each at its own pace, or compiled loops can.
 
-        ``keep`` is given the number of a rung that stands where a draw is due, for all draws but that of the last step.
+        ``recorder`` keeps all draws that are due but that of the last step.
 
         Raises
         ------
@@ -193,7 +195,7 @@ class Engine(
             elif self.phases.warming:
                 self.phases.step()
             else:
-                self.done += self._sample(most, keep)
+                self.done += self._sample(most, recorder)
                 return
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
@@ -205,7 +207,7 @@ class Engine(
         if not self.learning:
             self._turn()
 
-    def _sample(self, most: int, keep: Callable[[int], None] | None) -> int:
+    def _sample(self, most: int, recorder: Recorder | None) -> int:
         """Steps of draws, as `step`; with a coarse model all of its steps to the next exchange count as one."""
         ensemble, queue, thin = self.ensemble, self.bound.dispatch.queue, self.plan.thin
         if self.coarse is not None and self.coarse.found is not None:
@@ -215,16 +217,22 @@ class Engine(
                 if k in kept:
                     seen.append(self.rungs[1].position)
             self.between = np.array(seen) if seen else None
-        elif queue is not None and keep is not None and self.record.whole:
-            drawn = self.drawn
+            return 1
+        most, drawn = min(most, self.steps - self.done), self.drawn
+        if recorder is None or not self.record.whole:
+            ensemble.move()
+            return 1
+        if queue is not None:
 
             def made(rung: int, steps: int) -> None:
                 if (drawn + steps) % thin == 0:
-                    keep(rung)
+                    recorder.keep(rung)
 
-            return ensemble.move_on(queue, min(most, self.steps - self.done), made)
-        else:
-            ensemble.move()
+            return ensemble.move_on(queue, most, made)
+        alone = self.plan.evaluations is None and most > 1
+        if alone and (steps := ensemble.move_compiled(most, drawn, thin, recorder)):
+            return steps
+        ensemble.move()
         return 1
 
     def finish(self) -> None:
@@ -273,7 +281,7 @@ class Engine(
             **phases.report(),
             "modes": ensemble.mode_occupancy.report(self.problem),
             "warnings": [
-                *([] if self.stopped is None else [self.stopped]),
+                *([] if self.stopped is None else [coded("IV-STOPPED", self.stopped)]),
                 *self._labels(),
                 *phases.checks.warnings,
                 *cut,

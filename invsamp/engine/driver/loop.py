@@ -18,7 +18,7 @@ def advance(engine: Engine, progress: bool, draws: Draws, interrupts: Interrupts
     bar = Bar(engine, progress)
     try:
         while engine.done < engine.steps and not engine.exhausted:
-            engine.step(draws.ahead(), draws.keep)
+            engine.step(draws.ahead(), draws)
             bar.tick()
             if engine.done == engine.steps or engine.exhausted:
                 engine.finish()

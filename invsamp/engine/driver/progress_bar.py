@@ -12,6 +12,7 @@ import warnings
 from tqdm import TqdmWarning
 
 from invsamp.engine.driver.engine import Engine
+from invsamp.warning_codes import InvsampWarning
 
 with warnings.catch_warnings():  # of notebooks without ipywidgets, in which bars are text
     warnings.simplefilter("ignore", TqdmWarning)
@@ -95,6 +96,6 @@ class Bar:
 def _warn(message: str) -> None:
     """Warn; where warnings are errors, log: no notice is worth a run."""
     try:
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, InvsampWarning, stacklevel=4)
     except Warning:
         _LOG.warning(message)

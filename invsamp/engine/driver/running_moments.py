@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from invsamp.engine.driver.recorded_variables import Record
 from invsamp.protocols import Array, Problem
+from invsamp.warning_codes import coded
 
 #: Bytes of draws from which on blocks of more numbers than that are not kept whole; and how many of them are.
 MOST_BYTES, LARGE, KEPT = 2**28, 2000, 50
@@ -75,9 +76,10 @@ def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record,
     }
     rest = tuple(name for name in sizes if name not in large)
     room = 8e-9 * draws * sum(sizes.values())
-    said = (
+    said = coded(
+        "IV-MEMORY",
         f"draws of {', '.join(large)} would take {room:.2g} GB of memory: the run keeps their means and sds "
         f"(run.moments), and draws of {KEPT} numbers of each, {', '.join(some)}. record= keeps functions of them, "
-        "directory= all of them on disk"
+        "directory= all of them on disk",
     )
     return replace(record, functions=dict(record.functions) | some, parameters=rest, moments=large), said

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from invsamp.engine.ensemble.compiled_blocks import CompiledBlocks, Recorder
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.mode_search.mode_occupancy import ModeOccupancy
@@ -54,6 +55,8 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         self.mode_occupancy = ModeOccupancy()
         self.outside: list[int] = []
         self._pace = LONGEST  # seconds of a step
+        #: Stretches of draws in compiled loops, once there are draws.
+        self.compiled: CompiledBlocks | None = None
 
     def assemble(self, composition: Sampler, streams: tuple[int, ...]) -> None:
         """Make the rungs of a composition, which are not placed yet; their random streams are spawned from there.
@@ -85,7 +88,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
             for rung, own in zip(composition.rungs, seeds, strict=True)
         ]
         _connect(self.rungs)
-        self.exchange, self.outside = None, [0] * len(self.rungs)
+        self.exchange, self.outside, self.compiled = None, [0] * len(self.rungs), None
 
     def meet(self) -> None:
         """Let neighbors swap, once the rungs are placed or restored."""
@@ -103,6 +106,15 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
                 done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
             dispatch.do([self.exchange.meet()])
+
+    def move_compiled(self, most: int, drawn: int, thin: int, recorder: Recorder) -> int:
+        """At most so many steps of draws in compiled loops; how many were made, 0 where Python is to make the next one.
+
+        The draws are those of as many times `move`.
+        """
+        if self.compiled is None:
+            self.compiled = CompiledBlocks(self.rungs, self.exchange)
+        return self.compiled.move(most, drawn, thin, recorder) if self.compiled.ready() else 0
 
     def move_on(self, queue: Queue, most: int, keep: Keep) -> int:
         """As many steps as rungs make before they attempt swaps, each at its own pace, and these attempts: how many.
@@ -142,6 +154,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         for rung in self.rungs:
             rung.counts = StepCounts()
         self.mode_occupancy.forget()
+        self.compiled = None
         self.outside = [0] * len(self.rungs)
 
     def restore(self, state: LastingState) -> None:

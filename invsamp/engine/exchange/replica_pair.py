@@ -16,6 +16,7 @@ from invsamp.ladder import Swap
 from invsamp.protocols import Array
 from invsamp.swaps.discrepancy import Discrepancy
 from invsamp.swaps.rules import SwapRule, delayed_acceptance, state_dependent_penalty
+from invsamp.warning_codes import coded
 
 #: Chains that are named by their numbers.
 WORST = 8
@@ -121,6 +122,18 @@ class Pair(
         """Logs of fresh uniform numbers (chains,), for an attempt."""
         return self._thresholds.draw()
 
+    def thresholds_ahead(self) -> Array:
+        """Logs of uniform numbers (n, chains) of the attempts to come, for as many as there are at hand."""
+        return self._thresholds.ahead()
+
+    def met(self, attempts: int, accepts: int, chances: Array, first_stage_chances: Array) -> None:
+        """Count so many attempts, made elsewhere with those numbers; the sums of chances (chains,) are given."""
+        self._thresholds.skip(attempts)
+        self.attempts += attempts * len(chances)
+        self.accepts += accepts
+        self.first_stage_accepts += accepts
+        self.chances, self.first_stage_chances = chances.copy(), first_stage_chances.copy()
+
     def count(self, chances: Array, accepts: int) -> None:
         """Count an attempt that had these chances (chains,) to be accepted, and was in some chains."""
         self.attempts += len(chances)
@@ -168,17 +181,19 @@ class Pair(
     def doubt(self) -> str | None:
         """What is known to be wrong with the swaps as they were chosen, in words."""
         if self._gated and self.number == 0:
-            return (
+            return coded(
+                "IV-SWAP-BIAS",
                 f"swaps are by {self._swap.scheme}: a pair that has swapped rests until its window is over, which "
-                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts."
+                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts.",
             )
         if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
             return None
         where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
         if math.isinf(self.rule.factor):
-            return (
+            return coded(
+                "IV-SWAP-BIAS",
                 f"{where}, which takes noisy energies for exact ones: the draws are biased. Use "
-                "state_dependent_penalty() or noise_penalty(), or exact energies for swaps."
+                "state_dependent_penalty() or noise_penalty(), or exact energies for swaps.",
             )
         if (
             self._swap.energies == "estimated"
@@ -186,10 +201,11 @@ class Pair(
             and not self.rule.equalize
             and variances_may_differ(self._cold, self._hot)
         ):
-            return (
+            return coded(
+                "IV-SWAP-BIAS",
                 f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
                 "Use state_dependent_penalty(), which equalizes it, or a rule with all four energies (multi_variance, "
-                "product_target)."
+                "product_target).",
             )
         return None
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit
 
+from invsamp.kernels.compiled.swaps import Integers, arrive
 from invsamp.stored import stored
-
-Integers = npt.NDArray[np.intp]
 
 
 @stored
@@ -34,7 +31,7 @@ class ReplicaIndices(NamedTuple):
     def arrive(self, source: Integers) -> ReplicaIndices:
         """After those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
         after = ReplicaIndices(np.empty_like(source), np.empty_like(source), np.empty_like(source))
-        _arrive(source, *self, *after)
+        arrive(source, *self, *after)
         return after
 
     def reset(self) -> ReplicaIndices:
@@ -47,25 +44,3 @@ class ReplicaIndices(NamedTuple):
     def round_trips(self) -> int:
         """Made by all."""
         return int((self.crossings // 2).sum())
-
-
-@njit(cache=True)
-def _arrive(
-    source: Integers,
-    replica: Integers,
-    last_end: Integers,
-    crossings: Integers,
-    new_replica: Integers,
-    new_last_end: Integers,
-    new_crossings: Integers,
-) -> None:
-    last = len(source) - 1
-    for rung in range(last + 1):
-        for chain in range(source.shape[1]):
-            origin = source[rung, chain]
-            end, count = last_end[origin, chain], crossings[origin, chain]
-            if rung == 0 or rung == last:
-                count += end >= 0 and end != rung
-                end = rung
-            new_replica[rung, chain] = replica[origin, chain]
-            new_last_end[rung, chain], new_crossings[rung, chain] = end, count

@@ -17,7 +17,7 @@ from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import EvaluationRequests, Request, gathered, watched
 from invsamp.ladder import Swap
-from invsamp.protocols import Array
+from invsamp.protocols import Array, Facts
 from invsamp.stored import stored
 from invsamp.swaps.rules import SwapRule
 from invsamp.swaps.schemes import pairs_within
@@ -135,6 +135,34 @@ class Exchange(
         if self._free:
             meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
             self.replica_indices = self._vectorized.meet(meetings, self.replica_indices)
+
+    @property
+    def all_pairs(self) -> Sequence[Pair]:
+        """Of neighbors, and then of rungs farther apart."""
+        return self._all
+
+    @property
+    def ends(self) -> npt.NDArray[np.intp]:
+        """The rungs (pairs, 2) of each."""
+        return np.array(self._ends, dtype=np.intp)
+
+    @property
+    def factors(self) -> Array:
+        """Of prior energy and misfit in the rungs' targets (rungs, 2)."""
+        return np.array([rung.target.factors for rung in self._rungs])
+
+    @property
+    def free_place(self) -> tuple[int, Facts]:
+        """Where the schedule of the pairs that meet after every step stands."""
+        return self._free_attempt, self._free_who.bit_generator.state
+
+    @free_place.setter
+    def free_place(self, place: tuple[int, Facts]) -> None:
+        self._free_attempt, self._free_who.bit_generator.state = place
+
+    def next_free_attempts(self) -> list[int]:
+        """Numbers of the pairs that meet after the next step, in turn, of those that do after every step."""
+        return [k for _ in range(self.parities) for k in self._next_free()]
 
     def _meet_in_turn(self) -> EvaluationRequests[None]:
         """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""

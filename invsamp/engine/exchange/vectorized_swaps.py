@@ -10,13 +10,12 @@ import operator
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from invsamp.engine.exchange.replica_pair import Pair
-from invsamp.engine.exchange.round_trips import Integers, ReplicaIndices
+from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.rungs.rung_chains import RungChains
+from invsamp.kernels.compiled.swaps import Integers, decide
 from invsamp.kernels.contract import decided
-from invsamp.protocols import Array
 from invsamp.tempering.target_distribution import TargetDistribution
 
 #: In place of the factors of a target that has none; pairs of such targets are not at hand.
@@ -68,12 +67,12 @@ class VectorizedSwaps:
         for meeting in meetings:
             if len(meeting):
                 thresholds = np.array([self._pairs[k].log_uniform() for k in meeting])
-                log_ratio, accepted = np.empty(thresholds.shape), np.empty(len(meeting), dtype=np.intp)
-                _decide(self._ends[list(meeting)], factors, energy, prior, source, thresholds, log_ratio, accepted)
+                chances, accepted = np.empty(thresholds.shape), np.empty(len(meeting), dtype=np.intp)
+                decide(self._ends[list(meeting)], factors, energy, prior, source, thresholds, chances, accepted)
                 counts = accepted.tolist()
                 moved += sum(counts)
-                for k, chances, count in zip(meeting, np.exp(np.minimum(log_ratio, 0.0)), counts, strict=True):
-                    self._pairs[k].count(chances, count)
+                for k, chance, count in zip(meeting, chances, counts, strict=True):
+                    self._pairs[k].count(chance, count)
         if not moved:
             return replica_indices
         self._move(source)
@@ -88,37 +87,3 @@ class VectorizedSwaps:
                 rung.point = decided(origin == other, before[other], rung.point)
             if others and rung.memory:
                 rung.arrived(np.flatnonzero(origin != k), before[k].estimate)
-
-
-@njit(cache=True)
-def _decide(
-    pairs: Integers,
-    factors: Array,
-    energy: Array,
-    prior: Array,
-    source: Integers,
-    thresholds: Array,
-    log_ratio: Array,
-    accepted: Integers,
-) -> None:
-    """Log ratios (pairs, chains) of pairs (pairs, 2) and how many chains swap, whose columns are exchanged.
-
-    The prior has no columns where no target takes it apart. Infinite energies on both sides give NaN: no swap.
-    """
-    for i in range(len(pairs)):
-        cold, hot, count = pairs[i, 0], pairs[i, 1], 0
-        a, b = factors[cold, 0] - factors[hot, 0], factors[cold, 1] - factors[hot, 1]
-        for chain in range(energy.shape[1]):
-            value = b * (energy[cold, chain] - energy[hot, chain])
-            if a != b:
-                value += (a - b) * (prior[cold, chain] - prior[hot, chain])
-            if np.isnan(value):
-                value = -np.inf
-            log_ratio[i, chain] = value
-            if thresholds[i, chain] < value:
-                count += 1
-                energy[cold, chain], energy[hot, chain] = energy[hot, chain], energy[cold, chain]
-                if prior.shape[1]:
-                    prior[cold, chain], prior[hot, chain] = prior[hot, chain], prior[cold, chain]
-                source[cold, chain], source[hot, chain] = source[hot, chain], source[cold, chain]
-        accepted[i] = count

@@ -19,6 +19,7 @@ from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 from invsamp.surrogates.costs import costs_of
 from invsamp.surrogates.learning import GATE_RATIO, Correction, cheaper, check_kind
+from invsamp.warning_codes import coded
 
 #: Exchanges in the warm-up of the fine rung, and the most steps that they take.
 EXCHANGES, LONGEST = 20, 1000
@@ -132,10 +133,11 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         """The report of the run, with what was learned."""
         found, warnings = self.found, report["warnings"]
         if found is not None and found.doubt is not None:
-            doubt = (
+            doubt = coded(
+                "IV-COARSE",
                 f"{found.doubt}. The fine rung gets there by its own moves alone, one at each exchange: the draws "
                 "are right in the limit of many, and slow to come from there. Sample the fine model by itself, or make "
-                "the coarse one answer there."
+                "the coarse one answer there.",
             )
             warnings = [doubt, *warnings]
         return report | {

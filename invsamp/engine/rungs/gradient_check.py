@@ -18,6 +18,7 @@ from invsamp.evaluate.requests import answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
+from invsamp.warning_codes import InvsampWarning, coded
 
 #: Starts at which something can be said, and those that are tried for it.
 STARTS, TRIES = 2, 6
@@ -61,7 +62,9 @@ class GradientMistake(NamedTuple):
     @property
     def warning(self) -> str:
         """What is said where every step is accepted by energies."""
-        return f"{self.words}. {NOISY}" if self.noisy else f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}"
+        if self.noisy:
+            return coded("IV-REPEAT", f"{self.words}. {NOISY}")
+        return coded("IV-GRADIENT", f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}")
 
 
 def check(
@@ -160,9 +163,9 @@ def report_mistakes(
                 f"{WHAT_TO_DO}"
             )
         if chosen and mistake.gross and name == rungs[0].fidelity:
-            raise ModelError(mistake.warning if mistake.noisy else f"{mistake.words}. {CHOSEN}. {WHAT_TO_DO}")
+            raise ModelError(f"{mistake.words}. " + (NOISY if mistake.noisy else f"{CHOSEN}. {WHAT_TO_DO}"))
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(mistake.warning, stacklevel=8)
+        warnings.warn(mistake.warning, InvsampWarning, stacklevel=8)
 
 
 class _OneBatch:

@@ -23,6 +23,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.engine.rungs.step_stability import StepStabilityCheck
 from invsamp.evaluate.requests import Request, Rows
 from invsamp.protocols import Array
+from invsamp.warning_codes import InvsampWarning, coded
 
 #: Positions of each of the two times.
 POSITIONS = 4
@@ -81,7 +82,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
         found = {name: repeated(potentials[name], name, slope, start) for name, slope in slopes}
         self._unequal = _in_words(found, self._finest, start=True)
         for message in self._unequal.values():
-            warnings.warn(message, stacklevel=7)
+            warnings.warn(message, InvsampWarning, stacklevel=7)
 
     def draw(self, rung: RungChains | None) -> None:
         """Draws begin: keep what is known of some chains of the cold rung. None: they do not, after all."""
@@ -104,8 +105,9 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
                 for name, slope in _exact_fidelities(rungs).items()
             }
         except Exception as error:
-            self._unequal[cold] = (
-                f"after the last step positions could not be evaluated again ({type(error).__name__}: {error})"
+            self._unequal[cold] = coded(
+                "IV-REPEAT",
+                f"after the last step positions could not be evaluated again ({type(error).__name__}: {error})",
             )
             return
         self._unequal |= _in_words(self._repeated, self._finest)
@@ -161,7 +163,7 @@ def repeated(
 def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
     """What is wrong, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
-    return {name: _words(name, one, finest, start) for name, one in wrong.items()}
+    return {name: coded("IV-REPEAT", _words(name, one, finest, start)) for name, one in wrong.items()}
 
 
 def _words(name: str, one: Repeated, finest: str, start: bool) -> str:

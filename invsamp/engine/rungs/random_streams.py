@@ -29,11 +29,12 @@ class Stream(Lasting, lasting=("place",)):
         rng: np.random.Generator,
         shape: tuple[int, ...],
         draw: Callable[[np.random.Generator, tuple[int, ...]], AnyArray] = np.random.Generator.standard_normal,
-        block: int = 8192,
+        block: int = 32768,
     ) -> None:
         self._rng, self._shape, self._draw = rng, shape, draw
         self._count = max(1, block // max(1, math.prod(shape)))
         self._begin = rng.bit_generator.state
+        self._block = np.empty((0, *shape))
         self._left: Iterator[Array] = iter(())  # of the block
 
     def draw(self) -> Array:
@@ -42,6 +43,16 @@ class Stream(Lasting, lasting=("place",)):
             return drawn
         self._fill()
         return next(self._left)
+
+    def ahead(self) -> Array:
+        """The arrays (n, *shape) that are left of the block, one at least: they are taken by `skip`."""
+        if not operator.length_hint(self._left):
+            self._fill()
+        return self._block[self._count - operator.length_hint(self._left) :]
+
+    def skip(self, arrays: int) -> None:
+        """Go past so many of those."""
+        self._left = iter(self.ahead()[arrays:])
 
     @property
     def place(self) -> tuple[Facts, int]:
@@ -59,7 +70,8 @@ class Stream(Lasting, lasting=("place",)):
 
     def _fill(self, begun: int = 0) -> None:
         self._begin = self._rng.bit_generator.state
-        self._left = iter(self._draw(self._rng, (self._count, *self._shape))[begun:])
+        self._block = self._draw(self._rng, (self._count, *self._shape))
+        self._left = iter(self._block[begun:])
 
 
 def single_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:

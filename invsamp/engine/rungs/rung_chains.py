@@ -37,6 +37,7 @@ from invsamp.kernels import Langevin
 from invsamp.kernels.contract import (
     NOTHING,
     RESTED,
+    CompilableKernel,
     Info,
     Kernel,
     Path,
@@ -47,7 +48,7 @@ from invsamp.kernels.contract import (
     number,
 )
 from invsamp.kernels.metric import IdentityMetric, Metric
-from invsamp.kernels.schedules import Schedule, over, step_size_at
+from invsamp.kernels.schedules import Constant, Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
 from invsamp.protocols import Array, Facts, Gradients
@@ -324,6 +325,50 @@ class RungChains(
     def step(self) -> None:
         """Move every chain once."""
         done(self.moves(), self.answer)
+
+    @property
+    def shared(self) -> bool:
+        """Whether others than this process evaluate."""
+        return self._dispatch.shared
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the next step is looked at as it is made."""
+        return self._unchecked > 0
+
+    def moves_ahead(self) -> Array:
+        """Random numbers (n, chains, d) of the steps to come, for as many as there are at hand."""
+        assert self._moves is not None  # the chains are placed
+        return self._moves.ahead()
+
+    def thresholds_ahead(self) -> Array | None:
+        """The same of acceptance steps (n, chains), for a kernel that draws them at each step; None for others."""
+        assert self._thresholds is not None
+        kernel = self.settings.kernel
+        return self._thresholds.ahead() if isinstance(kernel, CompilableKernel) and kernel.draws_thresholds else None
+
+    def step_sizes_ahead(self, iterations: npt.NDArray[np.intp]) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """Step sizes of steps to come, by their numbers, before they are scaled; and which steps are short."""
+        kernel, schedule, most = self.settings.kernel, self.schedule, self.longest_step
+        if schedule is None or isinstance(schedule, Constant):
+            own = self.step_size if schedule is None else min(schedule.step_size, most)
+            sizes = np.full(len(iterations), own)
+        else:
+            sizes = np.array([min(step_size_at(schedule, k - 1), most) for k in iterations.tolist()])
+        shortens = self._shortens and kernel.adjusted and kernel.short_step < 1.0
+        return sizes, (iterations % SHORT_EVERY == 0) & shortens
+
+    def went_on(self, steps: int, point: Point, memory: Memory, info: Info) -> None:
+        """Stand where so many steps of the rung's kernel have come, all of whose energies were finite."""
+        assert self._moves is not None and self._thresholds is not None
+        if self.schedule is not None:
+            self.step_size = min(step_size_at(self.schedule, self.iteration + steps - 1), self.longest_step)
+        if self.thresholds_ahead() is not None:
+            self._thresholds.skip(steps)
+        self._moves.skip(steps)
+        self.iteration += steps
+        self.point, self.memory, self.info = point, memory, info
+        self.counts.failing_in_a_row = 0
 
     def moves(self) -> EvaluationRequests[None]:
         """Move every chain once, when what is asked for is answered.

@@ -40,6 +40,15 @@ class Ordered(Distribution):
     ------
     ValueError
         If it has another shape, or entries of different laws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(levels=iv.distributions.Ordered(iv.Normal(0.0, 1.0, shape=3)))
+    >>> theta = prior.sample(np.random.default_rng(0), 100)
+    >>> bool((np.diff(theta, axis=1) > 0).all())
+    True
     """
 
     distribution: ScalarFamily | Truncated
@@ -103,6 +112,13 @@ class Dirichlet(Distribution):
     ------
     ValueError
         If there are fewer than two, or one is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> shares = iv.distributions.Dirichlet([1.0, 2.0, 3.0])
+    >>> iv.Prior(shares=shares).dimension  # the last share is one minus the others
+    2
     """
 
     concentration: Any
@@ -168,6 +184,15 @@ class LKJ(Distribution):
     References
     ----------
     Lewandowski, Kurowicka and Joe (2009), J. Multivariate Anal. 100, eq. (16) for the constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> correlation = iv.distributions.LKJ(3, concentration=2.0)
+    >>> x = correlation.sample(np.random.default_rng(0), 1)
+    >>> correlation.matrix(x)[0].diagonal()
+    array([1., 1., 1.])
     """
 
     size: int
@@ -239,6 +264,14 @@ class Flat(Distribution):
     ------
     ValueError
         If it is no domain, has no coordinates of its own, or is not bounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(center=iv.Flat(iv.domains.Ball([0.0, 0.0], 1.0)))
+    >>> prior.sample(np.random.default_rng(0), 3).shape
+    (3, 2)
     """
 
     domain: Domain

@@ -99,5 +99,12 @@ def truncated(distribution: ScalarFamily, lower: npt.ArrayLike = -np.inf, upper:
     ------
     ValueError
         If the interval is empty, has no mass (below 1e-280), or the distribution has dependent entries.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(rate=iv.truncated(iv.Normal(1.0, 0.5), lower=0.0))
+    >>> prior.log_density([[1.0]]).round(3)
+    array([-0.203])
     """
     return Truncated(distribution, lower, upper)

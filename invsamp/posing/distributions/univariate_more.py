@@ -39,6 +39,13 @@ class StudentT(LocationScale):
         The standard deviation is ``scale * sqrt(nu / (nu - 2))`` for nu > 2 degrees of freedom.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(slope=iv.StudentT(4.0, 0.0, 1.0))
+    >>> prior.log_density([[1.0]]).round(3)
+    array([-1.539])
     """
 
     degrees_of_freedom: npt.ArrayLike
@@ -138,6 +145,13 @@ class HalfStudentT(PositiveFamily):
         As in `StudentT`.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(sd=iv.distributions.HalfStudentT(4.0, 1.0))
+    >>> prior.log_density([[0.5]]).round(3)
+    array([-0.439])
     """
 
     degrees_of_freedom: npt.ArrayLike
@@ -164,6 +178,13 @@ class HalfCauchy(PositiveFamily):
         Median.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(tau=iv.HalfCauchy(5.0), effect=iv.Normal(0.0, "tau", shape=8))
+    >>> prior.dimension
+    9
     """
 
     scale: npt.ArrayLike
@@ -188,6 +209,13 @@ class Exponential(PositiveFamily):
     rate : float or array_like, > 0
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(delay=iv.Exponential(rate=0.5))
+    >>> prior.log_density([[1.0]]).round(3)
+    array([-1.193])
     """
 
     rate: npt.ArrayLike
@@ -213,6 +241,13 @@ class InverseGamma(PositiveFamily):
         Of the Gamma variable, as in `Gamma`.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(variance=iv.distributions.InverseGamma(3.0, 2.0))
+    >>> prior.log_density([[1.0]]).round(3)
+    array([-0.614])
     """
 
     concentration: npt.ArrayLike
@@ -239,6 +274,13 @@ class LogUniform(ScalarFamily):
         Ends, lower < upper.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(diffusivity=iv.LogUniform(1e-4, 1e-1))
+    >>> prior.log_density([[1e-2]]).round(3)
+    array([2.673])
     """
 
     lower: npt.ArrayLike
@@ -272,6 +314,13 @@ class Weibull(PositiveFamily):
     scale : float or array_like, > 0
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(lifetime=iv.distributions.Weibull(exponent=1.5, scale=10.0))
+    >>> prior.log_density([[10.0]]).round(3)
+    array([-2.897])
     """
 
     exponent: npt.ArrayLike
@@ -298,6 +347,13 @@ class Triangular(ScalarFamily):
         lower <= mode <= upper, and lower < upper.
     shape : int or tuple of int, optional
         As in `Uniform`.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(porosity=iv.distributions.Triangular(0.1, 0.2, 0.4))
+    >>> prior.log_density([[0.2]]).round(3)
+    array([1.897])
     """
 
     lower: npt.ArrayLike

@@ -215,6 +215,22 @@ def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[s
         theta (batch, p) -> derivatives (batch, m, p).
     parameters : names, optional
         Parameters of the prior that make up theta's columns, in that order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> def decay(theta):
+    ...     return theta[:, :1] * np.exp(-theta[:, 1:] * [1.0, 2.0])
+    ...
+    >>> def jacobian(theta):
+    ...     y = decay(theta)
+    ...     return np.stack([y / theta[:, :1], -y * [1.0, 2.0]], axis=2)
+    ...
+    >>> model = iv.with_jacobian(decay, jacobian, parameters=["a", "k"])
+    >>> y, vjp = model.linearize(np.array([[2.0, 0.5]]))
+    >>> vjp(np.ones((1, 2))).round(3)
+    array([[ 0.974, -2.685]])
     """
     arguments.function("function", function), arguments.function("jacobian", jacobian)
     return JacobianModel(function, jacobian, parameter_names(parameters))
@@ -251,6 +267,15 @@ def finite_differences(
     ------
     ValueError
         If the scheme is unknown or a step is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> model = iv.finite_differences(lambda theta: theta**2, parameters=["a", "b"])
+    >>> y, vjp = model.linearize(np.array([[1.0, 3.0]]))
+    >>> vjp(np.ones((1, 2))).round(6)
+    array([[2., 6.]])
     """
     defaults = {"central": np.finfo(float).eps ** (1 / 3), "forward": np.finfo(float).eps ** 0.5, "complex_step": 1e-20}
     one_of("scheme", scheme, defaults)
@@ -280,6 +305,15 @@ def scalar_function(
         follow no gradients, and `finite_differences` makes a model for the others of it.
     parameters : names, optional
         As in `with_jacobian`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> model = iv.scalar_function(lambda theta: np.array([theta[0] + theta[1], theta[0] * theta[1]]))
+    >>> model(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[ 3.,  2.],
+           [ 7., 12.]])
     """
     names = parameter_names(parameters)
     rows = RowFunction(arguments.function("function", function), names)
@@ -316,6 +350,14 @@ def from_torch(
     ValueError
         If the precision is another one, or a device has no name. At the first evaluation, as `ModelError`, which ends a
         run: if this machine does not have the device.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import invsamp as iv
+    >>> if find_spec("torch"):
+    ...     model = iv.from_torch(lambda theta: theta**2, parameters=["a", "b"])
+    ...
     """
     one_of("dtype", dtype, ("float64", "float32")), text("device", device)
     return TorchModel(arguments.function("function", function), parameter_names(parameters), dtype, device)
@@ -344,6 +386,14 @@ def approximate_derivatives(model: Derived, error: float) -> Derived:
     ------
     ValueError
         If the error is out of range, or this is neither a forward model nor a potential.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> exact = iv.with_jacobian(lambda t: t**2, lambda t: 1.9 * t[:, :, None])
+    >>> model = iv.approximate_derivatives(exact, error=0.1)  # of 10%, on purpose
+    >>> model.derivative_error
+    0.1
     """
     if not any(callable(getattr(model, name, None)) for name in ("linearize", "energy_and_gradient")):
         raise arguments.wrong("model", "a forward model or a potential", model)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from invsamp.arguments import text
+from invsamp.warning_codes import InvsampWarning
 
 #: Words that say where a fidelity stands among others, from the coarsest to the finest.
 _WORDS = (
@@ -46,6 +47,7 @@ def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
             f"{argument} goes from the coarsest fidelity to the finest, so that {finest!r} is the one that is sampled, "
             f"but a solve of {most!r} takes {known[most] / known[finest]:.3g} times its work. If the order is right, "
             "costs= says what solves take",
+            InvsampWarning,
             stacklevel=3,
         )
 

@@ -15,6 +15,7 @@ from invsamp import arguments
 from invsamp.posing.forward_models.adapters import parameter_names
 from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.protocols import Array, Plain, VectorJacobianProduct
+from invsamp.warning_codes import InvsampWarning
 
 SINGLE = (
     "JAX computes in single precision: energies and gradients are held to what it can tell, and differences of large "
@@ -149,10 +150,18 @@ def from_jax(function: Callable[[Any], Any], parameters: Iterable[str] | None = 
     --------
     ``iv.from_jax(lambda theta: jnp.exp(-theta[0] * times))`` is a forward model of a decay,
     ``iv.LogDensity(iv.from_jax(lambda theta: -0.5 * jnp.sum(theta**2)))`` a log density.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> import invsamp as iv
+    >>> if find_spec("jax"):
+    ...     model = iv.from_jax(lambda a, b: a * b)
+    ...
     """
     made = JaxModel(arguments.function("function", function), parameter_names(parameters))
     if "jax" in sys.modules and made.single:  # who has a function in JAX has imported it
-        warnings.warn(SINGLE, stacklevel=2)
+        warnings.warn(SINGLE, InvsampWarning, stacklevel=2)
     return made
 
 

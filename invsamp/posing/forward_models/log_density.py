@@ -12,10 +12,12 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
 from invsamp.errors import ModelError, WrongShapeError
+from invsamp.posing.compiled.energy_pointer import Compiled, NotCompiled, energy_pointer, jitted
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.forward_models.adapters import (
     FiniteDifferenceModel,
     JacobianModel,
+    RowFunction,
     TorchModel,
     parameter_names,
     product,
@@ -36,7 +38,8 @@ class LogDensity:
     r"""Log density as a function of theta, and its gradient: a log likelihood for `Posterior`, or all of a `Target`.
 
     As the ``log_likelihood`` of a posterior it leaves the prior to the posterior. As what `Target` or `sample` takes it
-    is the whole density. Constants do not matter to the draws. Minus infinity is zero density; NaN, or an exception, is
+    is the whole density. Constants do not matter to the draws. Of functions of ``numba.njit`` a `Target` makes whole
+    stretches of steps in compiled code, with the same draws. Minus infinity is zero density; NaN, or an exception, is
     a failed evaluation, counted.
 
     Parameters
@@ -162,6 +165,18 @@ class LogDensity:
         """The same and its gradient (batch, dimension)."""
         values, vjp = self.linearize(position)
         return -values.sum(axis=1), -vjp(np.ones(values.shape))
+
+    def compiled_energy(self) -> Compiled:
+        """As a compiled function, where numba compiles all that it is made of; see `CompiledPotential`."""
+        function, gradient = self.function, None if self.gradient is True else self.gradient
+        if self.no_derivatives is not None or self.data is not None:
+            return NotCompiled("the log density is not one number with a gradient")
+        by_row = isinstance(function, RowFunction) and (gradient is None or isinstance(gradient, RowFunction))
+        if by_row:
+            function, gradient = function.function, getattr(gradient, "function", None)
+        if not jitted(function) or not (gradient is None or jitted(gradient)):
+            return NotCompiled("the log density and its gradient are no functions of numba.njit")
+        return energy_pointer(function, gradient, -1.0, by_row)
 
     def _values(self, found: object, theta: Array) -> Array:
         batch = len(theta)

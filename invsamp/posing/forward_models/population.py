@@ -52,6 +52,15 @@ class Population:
     Notes
     -----
     Observations have shape (batch, members * m), member by member: data of shape (members, ...) fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> growth = iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 2, 2)), parameters=["rate", "start"])
+    >>> model = iv.Population(growth, members=3, own=["rate"])  # three rates, one start
+    >>> model.parameters
+    ('rate', 'start')
     """
 
     model: ForwardModel

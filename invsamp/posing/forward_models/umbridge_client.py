@@ -77,6 +77,16 @@ def from_umbridge(
     A server that cannot be reached any more, and is not back within ten seconds, ends the run by a `ModelError`: that
     is no failure of one theta. The package ``umbridge`` serves models (``umbridge.serve_models``), but is not needed to
     ask for them: its client waits for ever for a server that hangs, and raises where one row should fail.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> try:
+    ...     model = iv.from_umbridge("http://localhost:1", "forward", time_limit=0.1)
+    ... except iv.ModelError:
+    ...     print("no server answers")
+    ...
+    no server answers
     """
     time_limit, connections = real("time_limit", time_limit, above=0), integer("connections", connections, least=1)
     names = parameter_names(parameters)

@@ -87,6 +87,15 @@ class CensoredNoise(_Limited):
     ------
     ValueError
         If upper is not above lower, or it is another noise.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.CensoredNoise(iv.GaussianNoise(0.1), upper=1.0)  # the instrument saturates at 1
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 2.0)), lambda a: a, data=[1.0], noise=noise)
+    >>> posterior.log_likelihood([[1.5], [0.5]]).round(2)
+    array([[ -0.  ],
+           [-15.06]])
     """
 
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
@@ -122,6 +131,14 @@ class TruncatedNoise(_Limited):
     ------
     ValueError
         If upper is not above lower, or it is another noise; in a posterior, if a datum lies beyond.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.TruncatedNoise(iv.GaussianNoise(0.1), lower=0.0)  # values below 0 are never recorded
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 1.0)), lambda a: a, data=[0.05], noise=noise)
+    >>> posterior.log_likelihood([[0.0]]).round(3)
+    array([[1.952]])
     """
 
     wanted = "between the limits"

@@ -163,6 +163,14 @@ class LogNormalNoise(ScaleFamily):
     ------
     ValueError
         If a number is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.LogNormalNoise(0.2)  # errors of about 20%
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.LogNormal(0.0, 1.0)), lambda a: a, data=[2.0], noise=noise)
+    >>> posterior.log_likelihood([[2.0]]).round(3)
+    array([[-0.003]])
     """
 
     scale: npt.ArrayLike | str
@@ -212,6 +220,14 @@ class StudentTNoise(ScaleFamily):
     ------
     ValueError
         If a number is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.StudentTNoise(4.0, 0.1)  # robust against outliers
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 1.0)), lambda a: a, data=[1.0], noise=noise)
+    >>> posterior.log_likelihood([[0.0]]).round(3)
+    array([[-6.823]])
     """
 
     degrees_of_freedom: float

@@ -36,6 +36,14 @@ class PoissonNoise(_Counts):
     """Counts of mean y.
 
     A y below 0 has zero likelihood, and so has y = 0 where something was counted.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> prior = iv.Prior(rate=iv.Gamma(2.0, 1.0))
+    >>> posterior = iv.Posterior(prior, lambda rate: rate, data=[3], noise=iv.PoissonNoise())
+    >>> posterior.log_likelihood([[3.0]]).round(3)
+    array([[-1.496]])
     """
 
     family: ClassVar[int] = likelihood_loops.POISSON
@@ -60,6 +68,15 @@ class NegativeBinomialNoise(_Counts):
     ------
     ValueError
         If a number is not positive.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.NegativeBinomialNoise("dispersion")  # an unknown, with a prior
+    >>> prior = iv.Prior(cases=iv.LogNormal(2.0, 1.0), dispersion=iv.Exponential(1.0))
+    >>> posterior = iv.Posterior(prior, lambda cases: cases, data=[9], noise=noise)
+    >>> posterior.log_likelihood([[9.0, 0.5]]).round(3)
+    array([[-2.913]])
     """
 
     dispersion: npt.ArrayLike | str
@@ -94,6 +111,14 @@ class BinomialNoise(_Counts):
     ------
     ValueError
         If a number is no integer, or below 1.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.BinomialNoise(trials=20)  # the model gives the probability
+    >>> posterior = iv.Posterior(iv.Prior(p=iv.Uniform(0.0, 1.0)), lambda p: p, data=[7], noise=noise)
+    >>> posterior.log_likelihood([[0.35]]).round(3)
+    array([[-1.691]])
     """
 
     trials: npt.ArrayLike
@@ -133,6 +158,13 @@ class CategoricalNoise(Noise):
 
     ``y`` is a weight >= 0 for each category: their probabilities, or what is proportional to them. A y below 0 has
     zero likelihood. Of labels ``k`` the data are ``numpy.eye(categories)[k]``.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.noise.CategoricalNoise()  # data: 1 at the category that was seen
+    >>> noise
+    CategoricalNoise()
     """
 
     _categories: int = field(default=0, init=False, repr=False)

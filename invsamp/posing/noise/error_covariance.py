@@ -143,6 +143,13 @@ class Precision(Covariance):
     ------
     ValueError
         If it is not square, symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> precision = iv.noise.Precision(np.array([[2.0, -1.0], [-1.0, 2.0]]))
+    >>> noise = iv.GaussianNoise(covariance=precision)
     """
 
     has_units: ClassVar[bool] = True
@@ -244,6 +251,16 @@ class AutoRegressive(Covariance):
     ------
     ValueError
         If a number is not inside (-1, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> noise = iv.GaussianNoise(0.1, covariance=iv.noise.AutoRegressive("rho"))  # an unknown correlation
+    >>> prior = iv.Prior(level=iv.Normal(0.0, 1.0), rho=iv.Uniform(-1.0, 1.0))
+    >>> posterior = iv.Posterior(prior, lambda level: np.repeat(level, 3, axis=1), [0.1, 0.2, 0.1], noise)
+    >>> posterior.dimension
+    2
     """
 
     correlation: npt.ArrayLike | str
@@ -282,6 +299,14 @@ class ExponentialCorrelation(Covariance):
     ------
     ValueError
         If a number is not positive, or the times do not increase.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> times = np.linspace(0.0, 1.0, 5)
+    >>> iv.GaussianNoise(0.1, covariance=iv.noise.ExponentialCorrelation(0.5, times)).scale
+    0.1
     """
 
     time: npt.ArrayLike | str

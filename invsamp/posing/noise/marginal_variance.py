@@ -41,6 +41,12 @@ class MarginalNoise(Noise):
     ------
     ValueError
         If a number is not positive, or it is another noise.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.noise.MarginalNoise(iv.GaussianNoise(1.0), concentration=2.0, rate=0.1)
+    MarginalNoise(noise=GaussianNoise(scale=1.0), concentration=2.0, rate=0.1)
     """
 
     noise: GaussianNoise

@@ -31,6 +31,14 @@ class MixtureNoise(Noise):
     ------
     ValueError
         If a number is not in (0, 1), or a noise is none, or makes data that depend on each other.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> noise = iv.MixtureNoise(iv.GaussianNoise(0.1), iv.GaussianNoise(5.0), fraction=0.05)  # 5% outliers
+    >>> posterior = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 1.0)), lambda a: a, data=[3.0], noise=noise)
+    >>> posterior.log_likelihood([[0.0]]).round(3)
+    array([[-5.704]])
     """
 
     noise: Noise

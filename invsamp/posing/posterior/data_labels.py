@@ -12,6 +12,7 @@ import numpy as np
 from invsamp.posing.expressions.variable_names import DIMENSIONS
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.protocols import AxisLabels
+from invsamp.warning_codes import InvsampWarning
 
 #: Names that dimensions of data cannot have, as variables of the same groups or other dimensions have them.
 _TAKEN = (*DIMENSIONS, "sample", "data", "mean")
@@ -123,5 +124,6 @@ def _check_times(own: _Axis, other: _Axis) -> None:
         warnings.warn(
             f"data has {own.name} {told[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
             "give the model the times of the data, or rename the index",
+            InvsampWarning,
             stacklevel=5,
         )

@@ -44,6 +44,7 @@ from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
 from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
 from invsamp.simulations.stored_model import stored
+from invsamp.warning_codes import InvsampWarning
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
@@ -111,6 +112,26 @@ class Posterior:
         name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
         does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
         ``noise`` are given nor ``log_likelihood``, or both are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> times = np.array([0.0, 1.0, 2.0])
+    >>> def model(theta):
+    ...     return theta[:, :1] * np.exp(-theta[:, 1:] * times)
+    ...
+    >>> def jacobian(theta):
+    ...     decay = np.exp(-theta[:, 1:] * times)
+    ...     return np.stack([decay, -theta[:, :1] * times * decay], axis=2)
+    ...
+    >>> prior = iv.Prior(a=iv.LogNormal(0.0, 1.0), k=iv.LogNormal(0.0, 1.0))
+    >>> posterior = iv.Posterior(
+    ...     prior, iv.with_jacobian(model, jacobian), data=[1.1, 0.6, 0.4], noise=iv.GaussianNoise(0.1)
+    ... )
+    >>> log_density, gradient = posterior.log_density([1.0, 0.5])
+    >>> float(log_density.round(3))
+    2.212
     """
 
     def __init__(
@@ -782,6 +803,7 @@ class Posterior:
             warnings.warn(
                 f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
                 f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                InvsampWarning,
                 stacklevel=3,
             )
 
@@ -840,6 +862,7 @@ def _with_missing(data: Any) -> Array:
     elif (count := np.isnan(values).sum()) and count < values.size:
         warnings.warn(
             f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            InvsampWarning,
             stacklevel=3,
         )
     values.setflags(write=False)

@@ -51,7 +51,9 @@ def test_what_is_slow_is_reported_once_half_is_spent(monkeypatch):
     """Also without a bar; the draws are made all the same."""
     monkeypatch.setattr(evaluation_budget, "ALLOWED", 1)
     run, told = sampled(iv.mams(length=4.0), warmup=200)
-    (notice,) = [text for text in told if text.startswith("half of the budget of 2,400 evaluations is spent at step")]
+    (notice,) = [
+        text for text in told if text.startswith("IV-BUDGET: half of the budget of 2,400 evaluations is spent at step")
+    ]
     assert "most of it on warm-up" in notice and "evaluations= sets a limit" in notice
     assert run.report["budget"]["stopped"] is None  # the settings of a named sampler say what its warm-up costs
     assert run.report["draws"] == 400
@@ -83,7 +85,7 @@ def test_warm_up_ends_within_the_budget(sampler):
     assert sum(report["warmup_evaluations"].values()) == report["budget"]["stopped"]
     assert evaluations(run) < 2400 + chains * STEP
     assert 0 < report["draws"] < 2000 and run.theta.shape[1] == report["draws"]
-    assert any(text.startswith("warm-up was stopped after") for text in run.warnings())
+    assert any(text.startswith("IV-BUDGET: warm-up was stopped after") for text in run.warnings())
     assert f"sampling stopped after {report['draws']} of 2000 draws" in repr(run)
 
 

@@ -58,7 +58,7 @@ def test_in_place_of_parameters(sampler, draw, monkeypatch):
     with pytest.raises(ValueError, match=r"keeps no parameters \(keep=False\), but \['norm', 'outer'\]"):
         run.theta  # noqa: B018
     monkeypatch.undo()
-    assert any(message.startswith("ess_bulk is below 300: ") for message in run.warnings())
+    assert any(message.startswith("IV-ESS: ess_bulk is below 300: ") for message in run.warnings())
     assert "norm" in repr(run)
     some = draw(POSTERIOR, sampler, record={"norm": norm}, keep="b", **LENGTH)
     np.testing.assert_array_equal(some.draws("b"), plain.draws("b"))

@@ -54,7 +54,7 @@ def drawn(engine, most=50):
     draws, steps = Draws(engine, engine.plan.draws), []
     while engine.done < engine.steps:
         before = engine.done
-        engine.step(most, draws.keep)
+        engine.step(most, draws)
         steps.append(engine.done - before)
         if engine.drawn % engine.plan.thin == 0:
             draws.append()
@@ -106,10 +106,11 @@ def test_what_a_rung_raises_waits_for_what_others_have_asked(monkeypatch):
     queue = InAnyOrder(engine, 0)
     engine.share(engine.answer, queue)
 
-    def broken(name):
-        raise OSError("disk full")
+    class Broken:
+        def keep(self, rung):
+            raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
         while engine.done < engine.steps:
-            engine.step(50, broken)
+            engine.step(50, Broken())
     assert queue.cleared == 1

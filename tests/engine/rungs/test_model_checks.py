@@ -59,7 +59,7 @@ def batch_shift(size):
 
 
 def told(run):
-    return [message for message in run.warnings() if message.startswith("energies of fidelity")]
+    return [message for message in run.warnings() if message.startswith("IV-REPEAT: energies of fidelity")]
 
 
 @pytest.mark.parametrize("sampler", [None, iv.mala(), iv.pcn()], ids=["chosen", "mala", "pcn"])

@@ -1,0 +1,345 @@
+"""Codes of warnings: what each means, why it comes, and what to do.
+
+A message begins with its code, so that the standard filter finds it:
+``warnings.filterwarnings("ignore", message="IV-SD")``.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import NamedTuple
+
+
+class InvsampWarning(UserWarning):
+    """A reason not to trust a result. The message begins with a code where it is about a run.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import invsamp as iv
+    >>> with warnings.catch_warnings():
+    ...     warnings.filterwarnings("ignore", message="IV-SD")  # those of one code
+    ...     warnings.filterwarnings("error", category=iv.diagnostics.InvsampWarning)  # all others
+    """
+
+
+class Entry(NamedTuple):
+    """What a code stands for."""
+
+    title: str
+    cause: str
+    remedy: str
+
+
+_CODE = re.compile(r"IV-[A-Z-]+(?=: )")
+
+CODES: dict[str, Entry] = {
+    # convergence
+    "IV-RHAT": Entry(
+        "Chains do not agree",
+        "R-hat compares the spread between chains with the spread within them; it is above 1.01. Chains are still "
+        "drifting, sit in separate modes, or are stuck in a funnel of a hierarchical model.",
+        "Look at run.plot_trace(). If chains drift, raise warmup and draws. If they sit in modes, use a temperature "
+        "ladder. In a hierarchical model, let the run choose between centered and non-centered forms.",
+    ),
+    "IV-ESS": Entry(
+        "Too few effective draws",
+        "Draws are correlated. The effective sample size is the number of independent draws that give the same error: "
+        "ess_bulk for means, ess_tail for the 5% and 95% quantiles.",
+        "Ask for more draws, as many as the message says, or make steps more efficient: another kernel, a better "
+        "parameterization (centered or non-centered), a metric from a longer warm-up.",
+    ),
+    "IV-SD": Entry(
+        "Standard deviations have large errors",
+        "A few draws far from the center dominate the variance. Means and quantiles have converged.",
+        "Report quantiles, or ask for as many draws as the message says.",
+    ),
+    "IV-TAIL": Entry(
+        "Heavy tails",
+        "The density falls as a power of the distance, with an index below 4. The error of a standard deviation is "
+        "infinite then, and effective sample sizes predict nothing.",
+        "Report medians and quantiles, or give the parameter a prior with lighter tails.",
+    ),
+    "IV-NO-VARIANCE": Entry(
+        "The variance does not exist",
+        "The density falls so slowly, with a tail index below 2, that the variance is infinite: mean and standard "
+        "deviation of the draws mean nothing.",
+        "Report medians and quantiles, or give the parameter a prior with lighter tails.",
+    ),
+    "IV-CHAINS": Entry(
+        "R-hat needs several chains",
+        "There is one chain, or one ensemble of chains that depend on each other.",
+        "Run four chains or more, or several ensembles.",
+    ),
+    "IV-DRAWS": Entry(
+        "Too few draws for diagnostics", "There are fewer than four draws per chain.", "Ask for more draws."
+    ),
+    "IV-PILOT": Entry(
+        "Fewer effective draws than the pilot run promised",
+        "Chains mix more slowly in a region that the pilot run did not visit, such as a ridge, a funnel or a tail.",
+        "Ask for more draws, try longer paths, or reparametrize.",
+    ),
+    # draws and weights
+    "IV-NAN": Entry(
+        "Draws are NaN or infinite",
+        "Steps were too long, or nothing bounds the parameter.",
+        "Reduce step_size, or bound the parameter by its prior or by a domain.",
+    ),
+    "IV-STUCK": Entry(
+        "A parameter never moved",
+        "Every move was rejected, or the starting points have no finite energy.",
+        "Reduce step_size, or check the starting points.",
+    ),
+    "IV-WEIGHTS": Entry(
+        "A few weights dominate",
+        "The sampled distribution is far from the intended one, so that few draws carry most of the weight.",
+        "Sample a distribution that is closer to the intended one, or ask for more draws.",
+    ),
+    "IV-WEIGHT-NAN": Entry(
+        "Weights are not finite",
+        "A log weight is NaN or +inf, or all of them are -inf.",
+        "Check the densities from which log_weight was computed.",
+    ),
+    "IV-MEMORY": Entry(
+        "Not all parameters are kept",
+        "All draws of a large field would not fit into memory. The run keeps means, standard deviations and draws of "
+        "some entries.",
+        "Record functions of the field (record=), or write all draws to disk (directory=).",
+    ),
+    # how a run ended
+    "IV-STOPPED": Entry(
+        "The run ended early",
+        "A signal, an error or a full disk ended it. The draws so far are kept.",
+        "Remove the cause. A run in a directory continues with iv.resume.",
+    ),
+    "IV-UNFINISHED": Entry(
+        "The run is not finished",
+        "It holds fewer draws than planned. It is still running, or was killed.",
+        "Wait, or continue it with iv.resume.",
+    ),
+    "IV-BUDGET": Entry(
+        "The limit on evaluations was reached, or will be",
+        "evaluations= or the default budget limits the run. Warm-up ends when three quarters are spent, sampling when "
+        "all is spent. After a shortened warm-up step size and metric are not adapted.",
+        "Raise evaluations=, or reparametrize so that the posterior is less narrow or curved.",
+    ),
+    "IV-INCOMPLETE": Entry(
+        "A part of the result could not be made",
+        "A function of the posterior or a part of the sampler failed after the last step. The draws are complete.",
+        "Mend the function, and read the draws from the run.",
+    ),
+    "IV-LOST": Entry(
+        "A file of the run is damaged",
+        "A file in the directory of the run is missing, truncated or changed. What it held is left out.",
+        "Restore the file from a copy, or sample again.",
+    ),
+    "IV-RESUMED": Entry(
+        "A resumed run may differ in the last digits",
+        "Versions of libraries, or the processor, are not those that began the run.",
+        "Nothing, unless you need the same bits: then resume with the same versions.",
+    ),
+    # modes
+    "IV-START": Entry(
+        "No search for modes",
+        "All chains began at one point, and no mode search was run. R-hat cannot detect a mode that no chain visited.",
+        "Start at draws of the prior (leave start= out), or in all modes: start=iv.maximize(posterior).",
+    ),
+    "IV-FUNNEL": Entry(
+        "The mode has almost no mass",
+        "The density is highest in a narrow region, as in the neck of a funnel of a hierarchical model. Chains started "
+        "there may never leave, and others may never enter.",
+        "Pose scales and what they scale in one Prior without centered=, so that the run chooses the form.",
+    ),
+    "IV-DIVERGED": Entry(
+        "Optimizations diverged",
+        "The density grows without bound: the posterior is improper, or a scale parameter tends to 0 together with "
+        "what it scales.",
+        "Give the parameter a proper prior, or pose the hierarchy in one Prior without centered=.",
+    ),
+    "IV-UNSEEN": Entry(
+        "There may be modes that were not found",
+        "Many optimizations ended in a minimum that no other one reached. By Good and Turing, their share estimates "
+        "the probability that the next start finds a new minimum.",
+        "Search with more starts: iv.maximize(posterior, starts=...).",
+    ),
+    "IV-SCALE": Entry(
+        "The region of the mode search was guessed",
+        "A Target has no prior. Where its mass may lie had to be guessed.",
+        "Give the Target start= that covers the region, or pose a Posterior with a prior.",
+    ),
+    "IV-MODE": Entry(
+        "A mode was not visited",
+        "Optimizations found a mode of relevant weight in which there is no draw.",
+        "Sample with a temperature ladder, or start chains in all modes.",
+    ),
+    "IV-MODE-WEIGHT": Entry(
+        "Modes are visited with other weights than expected",
+        "Chains hardly pass between modes, or modes are far from Gaussian, so that the estimate of the weight is off.",
+        "Compare with more draws of a temperature ladder.",
+    ),
+    # model and data
+    "IV-MISFIT": Entry(
+        "The model does not fit the data",
+        "The misfit over the draws is larger than the stated noise allows, in less than 1 of 1,000 right models. The "
+        "noise is larger than stated, the model is wrong, or the prior excludes the right parameters.",
+        "Look at run.plot_predictive(). Leave the noise's scale unknown, as a parameter.",
+    ),
+    "IV-OVERFIT": Entry(
+        "The model fits the data too well",
+        "The misfit over the draws is smaller than the stated noise allows. The noise is smaller than stated, or the "
+        "data are smoothed, or made without noise.",
+        "State the noise's scale as it is, or leave it unknown.",
+    ),
+    "IV-GRADIENT": Entry(
+        "A gradient is not that of its energy",
+        "Differences of the energy contradict the gradient. The model's derivatives are wrong or approximate.",
+        "See posterior.check_gradient(). State a deliberate approximation as derivative_error of the model.",
+    ),
+    "IV-REPEAT": Entry(
+        "Energies are not reproducible",
+        "The same parameters gave another energy, in another call or another batch. The model draws random numbers, "
+        "keeps state between calls, or depends on the other rows of a batch.",
+        "Make the model a function of its parameters, or sample with a method for noisy energies.",
+    ),
+    "IV-FAILED": Entry(
+        "Many solves fail",
+        "The forward model fails for more than 5% of the parameters that it was given. The posterior is cut off there.",
+        "Narrow the prior or the domain to where the model works, or make the solver more robust.",
+    ),
+    "IV-TARGET": Entry(
+        "Draws are not those of the posterior",
+        "The sampler targets another temperature, or cools the target while it draws.",
+        "Use a sampler of the posterior, or report the draws as those of the other distribution.",
+    ),
+    # ladders, exchange and fidelities
+    "IV-SWAP": Entry(
+        "Neighboring temperatures hardly swap",
+        "Their energies hardly overlap, no swap was tried, or the noise of energies rejects almost all.",
+        "Put a temperature between them, or lower the noise of the energies.",
+    ),
+    "IV-SWAP-BIAS": Entry(
+        "Swaps bias the draws",
+        "The swap rule or scheme takes noisy energies for exact, or depends on the state.",
+        "Use the rule or scheme that the message names.",
+    ),
+    "IV-ROUND-TRIPS": Entry(
+        "No replica crossed the ladder",
+        "No replica went from one end of the ladder to the other and back, although swaps are accepted.",
+        "Raise draws or the swap fraction, or use fewer temperatures.",
+    ),
+    "IV-LADDER": Entry(
+        "The temperature ladder did not converge",
+        "Warm-up found no spacing at which neighbors swap, or the ladder was still changing.",
+        "Raise warmup or max_rungs.",
+    ),
+    "IV-CONTOUR": Entry(
+        "A contour target is not flat",
+        "Energy bins were visited unevenly, or chains hardly crossed them.",
+        "Raise warmup or draws, or take knots over a smaller range.",
+    ),
+    "IV-COARSE": Entry(
+        "The coarse model does not cover the posterior",
+        "The coarse model fails, or is far off, where the fine one has posterior mass. Draws come slowly from there.",
+        "Correct the coarse model there, make it more robust, or sample the fine model by itself.",
+    ),
+    "IV-COST": Entry(
+        "The coarse model is not cheap",
+        "By the clock a coarse solve takes about as long as a fine one.",
+        "State costs, Posterior(..., costs={...}), or sample the fine model by itself.",
+    ),
+    # steps
+    "IV-STEP": Entry(
+        "Steps are too long",
+        "A kernel without acceptance step has a step size near its stability limit: draws are too wide.",
+        "Reduce step_size to the value in the message, leave it out, or raise warmup.",
+    ),
+    "IV-STATIONARY": Entry(
+        "Chains were not stationary when warm-up ended",
+        "Steps were too long, or chains had not arrived where the mass is.",
+        "Raise warmup, reduce step_size, or start at iv.maximize(posterior).",
+    ),
+    "IV-COORDINATES": Entry(
+        "The target is far from normal",
+        "In the sampler's coordinates the Fisher divergence from a normal distribution is large, as on bent ridges and "
+        "in funnels. Draws may miss regions without a sign in R-hat.",
+        "Reparametrize, use preconditioner=iv.transport_map(), or compare with a longer run.",
+    ),
+    "IV-GRADIENT-NOISE": Entry(
+        "Gradient noise exceeds the injected noise",
+        "The noise of minibatch gradients cannot be taken out of a step, so that draws are too wide.",
+        "Reduce step_size, or take larger minibatches.",
+    ),
+    "IV-VARIANCE-MODEL": Entry(
+        "The noise variance was extrapolated",
+        "The model of the variance has no pilot states near many of the visited ones.",
+        "Raise warmup, or allow more states in kernel_ridge.",
+    ),
+    "IV-REFLECTION": Entry(
+        "Reflected moves fail",
+        "Steps are long relative to the narrowest part of the domain, so that no reflected path ends inside.",
+        "Reduce step_size.",
+    ),
+    "IV-BOUNDARY": Entry(
+        "The boundary is not respected",
+        "The boundary condition lets draws leave the domain, or piles them up at its boundary.",
+        "Use boundary='reflect'.",
+    ),
+    # emulation
+    "IV-EMULATION": Entry(
+        "The emulator is not accurate enough",
+        "The budget of simulations was spent before the stopping rule was met, or errors are larger than predicted.",
+        "Allow more simulations, and check the draws with run.certify().",
+    ),
+    "IV-EMULATION-MODES": Entry(
+        "The mode search with the simulator is not conclusive",
+        "Modes were found by one optimization each, or many optimizations did not reach a minimum.",
+        "Raise descents=.",
+    ),
+    "IV-SIMULATOR": Entry(
+        "The simulator fails or is noisy",
+        "Simulations at posterior draws failed, or one that was repeated gave another output.",
+        "Check with run.certify(), and make the simulator more robust.",
+    ),
+}
+
+
+def coded(code: str, message: str) -> str:
+    """The message with its code before it."""
+    if code not in CODES:
+        raise KeyError(code)
+    return f"{code}: {message}"
+
+
+def code_of(message: str) -> str | None:
+    """The code that a message begins with."""
+    found = _CODE.match(message)
+    return found.group() if found else None
+
+
+def explain(code: str) -> str:
+    """Title, cause and remedy of a warning, by its code.
+
+    Parameters
+    ----------
+    code : str
+        As messages begin, such as "IV-RHAT".
+
+    Raises
+    ------
+    ValueError
+        If there is no such code.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> print(iv.diagnostics.explain("IV-SD"))
+    IV-SD: Standard deviations have large errors
+    Cause: A few draws far from the center dominate the variance. Means and quantiles have converged.
+    Remedy: Report quantiles, or ask for as many draws as the message says.
+    """
+    if code not in CODES:
+        raise ValueError(f"code must be one of {', '.join(CODES)}, got {code!r}")
+    entry = CODES[code]
+    lines = [f"{code}: {entry.title}", f"Cause: {entry.cause}", f"Remedy: {entry.remedy}"]
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Write the page about warnings from their registry.
+
+python -P tests/tools/warnings_page.py
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from invsamp.warning_codes import CODES
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "warnings.md"
+HEAD = """# Warnings
+
+```{index} !warnings, !warning codes
+```
+
+A run warns where its draws cannot be trusted. The message has a code, what was found, what it means and what to do.
+`run.warnings()` lists the messages again. `iv.diagnostics.explain("IV-RHAT")` prints an entry of this page.
+
+The code stands at the beginning, so that the standard filter finds it:
+
+```python
+import warnings
+
+import invsamp as iv
+
+warnings.filterwarnings("ignore", message="IV-SD")  # one code
+warnings.filterwarnings("error", category=iv.diagnostics.InvsampWarning)  # all others become errors
+```
+
+A filter hides the message when it is raised. `run.warnings()`, `print(run)` and the report show it all the same. The
+draws of a run are returned even where warnings are errors.
+"""
+
+
+def page() -> str:
+    """The text."""
+    parts = [HEAD]
+    for code, entry in CODES.items():
+        texts = (entry.cause, f"**What to do.** {entry.remedy}")
+        body = "\n\n".join(textwrap.fill(_literal(text), 120, break_on_hyphens=False) for text in texts)
+        parts.append(f"({code.lower()})=\n## {code}: {entry.title}\n\n{body}\n")
+    return "\n".join(parts)
+
+
+def _literal(text: str) -> str:
+    """Words that are code as code."""
+    words = (
+        f"`{word.rstrip('.,:;')}`{word[len(word.rstrip('.,:;')) :]}"
+        if any(sign in word for sign in ("=", "_", "iv.", "run."))
+        else word
+        for word in text.split()
+    )
+    return " ".join(words)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
