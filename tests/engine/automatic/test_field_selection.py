@@ -51,6 +51,11 @@ class TestWhatIsChosen:
         (decision,) = run.report["decisions"]
         assert "found one mode of a Gaussian prior of 90 unknowns, of which the data inform 2" in decision
         assert agrees(moments(run), truth())
+        (values,) = run.report["reference_eigenvalues"]
+        assert sum(value > 1.0 for value in values) == 2 and values == sorted(values, reverse=True)
+        axes = run.plot_informed_directions().axes[0]
+        assert axes.get_title(loc="left").startswith("2 directions")
+        np.testing.assert_allclose(axes.collections[0].get_offsets()[:, 1], values)
 
     @pytest.mark.parametrize("d", [90, 2000])
     def test_warm_up_does_not_grow_with_the_number_of_unknowns(self, d):
@@ -85,6 +90,12 @@ class TestWhatIsChosen:
         run = sampled(posterior, draws=10, warmup=100)
         assert run.report["kernels"][0] != "infinity_hmc"
         assert (why in run.report["decisions"][0]) if why else not any("general" in d for d in run.report["decisions"])
+
+
+def test_other_kernels_have_no_such_directions():
+    run = sampled(posed(Bent(), d=40), draws=4, warmup=100)
+    with pytest.raises(ValueError, match="run must be of a kernel about the Gaussian of a mode"):
+        run.plot_informed_directions()
 
 
 class TestItIsARun:

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("dolfinx")
 
-import pde_cases  # noqa: E402
-from mpi4py import MPI  # noqa: E402
+import pde_cases
+from mpi4py import MPI
 
-from invsamp.solvers.pde import operator as operators  # noqa: E402
+from invsamp.solvers.pde import operator as operators
 
 pytestmark = pytest.mark.dolfinx
 COMM = MPI.COMM_SELF
