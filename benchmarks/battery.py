@@ -46,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import _battery_geometry
 import _battery_hard
 import _battery_hierarchies
+import _battery_models
 import _battery_own
 import _battery_published
 from _battery_case import Case
@@ -263,7 +264,8 @@ def cases(folder: Path | None, only: list[str]) -> list[Callable[[], Case]]:
     if folder is not None:
         for name in _battery_published.BUILDERS:
             found[name] = lambda name=name: _battery_published.published(folder, name)
-    found |= _battery_hard.BUILDERS | _battery_geometry.BUILDERS | _battery_hierarchies.BUILDERS | _battery_own.BUILDERS
+    for module in (_battery_hard, _battery_geometry, _battery_hierarchies, _battery_models, _battery_own):
+        found |= module.BUILDERS
     if unknown := [name for name in only if name not in found]:
         raise SystemExit(f"--only must name some of {', '.join(found)}; got {', '.join(unknown)}")
     return [found[name] for name in only or found]

@@ -88,8 +88,6 @@ def correct(
         print(corrected)  # what was learned, and whether it pays
         run = iv.sample(corrected.posterior, iv.samplers.surrogate_exchange(), thin=20, start=corrected.draws(4))
 
-    Examples
-    --------
     >>> import numpy as np
     >>> import invsamp as iv
     >>> def jacobian(a):

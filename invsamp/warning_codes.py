@@ -260,10 +260,10 @@ CODES: dict[str, Entry] = {
         "Raise warmup, reduce step_size, or start at iv.maximize(posterior).",
     ),
     "IV-COORDINATES": Entry(
-        "The target is far from normal",
-        "In the sampler's coordinates the Fisher divergence from a normal distribution is large, as on bent ridges and "
-        "in funnels. Draws may miss regions without a sign in R-hat.",
-        "Reparametrize, use preconditioner=iv.transport_map(), or compare with a longer run.",
+        "The transport map does not fit",
+        "At some draws the target is far from normal in the coordinates of the map, as where it bends otherwise than "
+        "the map does. Chains turn back there, all alike: draws may miss regions without a sign in R-hat.",
+        "Reparametrize, or compare with preconditioner='dense'.",
     ),
     "IV-GRADIENT-NOISE": Entry(
         "Gradient noise exceeds the injected noise",

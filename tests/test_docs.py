@@ -175,10 +175,11 @@ def moments(posterior: iv.Posterior) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(weights @ (theta - mean) ** 2 / weights.sum())
 
 
-HOW_TO = [page for page in PAGES if page.startswith("how-to/") and blocks(page)]
+#: `coming-from` has a test of its own.
+HOW_TO = [page for page in PAGES if page.startswith("how-to/") and blocks(page) and "coming-from" not in page]
 #: Pages whose libraries may be missing, and pages that take longer than a second or two.
 LIBRARIES = {"torch": "torch", "jax": "jax", "pymc": "pymc", "networks": "torch", "ufl-mpi": "dolfinx"}
-LONGER = {"emulate", "networks", "ode", "coming-from", "calibration", "doses-and-events", "gradient-matching"}
+LONGER = {"emulate", "networks", "ode", "calibration", "doses-and-events", "gradient-matching"}
 #: What a page says, and what is quicker.
 FEWER = {
     "replicates=200": "replicates=2, ranks=7, draws=30, warmup=100, progress=False",
@@ -330,6 +331,26 @@ def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
     # reference posterior of a public posterior database: mean 4.4, sd 3.3; effects from 6.2 to 3.6
     found = names["run"].summary()["mean"]
     assert abs(found["mu"] - 4.4) < 1.0 and found["theta[0]"] > found["theta[4]"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+def test_the_front_page_shows_its_posterior() -> None:
+    (code,), (shown,) = blocks("index.md"), re.findall(r"```text\n(.*?)```", PAGES["index.md"].read_text(), re.DOTALL)
+    found = copied(code.replace("seed=1)", "draws=40, seed=1)"), "index.md", {})["run"].summary()
+    for name, mean, sd in re.findall(r"^(\w+) +([\d.]+) +([\d.]+)", shown, re.MULTILINE):
+        # means of 160 draws that are worth a tenth as many: a quarter of an sd, of which four are allowed
+        assert abs(found["mean"][name] - float(mean)) < float(sd)
+
+
+def test_the_gallery_has_every_example() -> None:
+    index = PAGES["gallery/index.md"].read_text()
+    for script in (ROOT / "examples").glob("[a-z]*.py"):
+        page = PAGES.get(f"gallery/{script.stem}.md")
+        if page is None:
+            assert f"`examples/{script.name}`" in index
+        else:
+            assert f":link: {script.stem}\n" in index and "![" in page.read_text()
+            assert f"literalinclude}} ../../examples/{script.name}" in page.read_text()
 
 
 def test_how_to_pages_are_short() -> None:

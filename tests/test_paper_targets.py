@@ -151,7 +151,7 @@ CASES = {
         (INSIDE, periodic(cycle(walled, 0.25))),
         (INSIDE, periodic([walled(replace(COLD, step_size=0.25))])),
     ),
-    "r2SGLD: reSGLD without walls": lambda: (
+    "r2SGLD: reSGLD without bounds": lambda: (
         iv.resgld(PAIR, STEP, boundary="ignore", swap_fraction=1.0),
         True,
         marginal(iv.swaps.metropolis()),

@@ -169,7 +169,7 @@ LAWS = {
     "r2SGLD: R-SGLD": "test_paper_targets.py test_constrained_targets.py",
     "r2SGLD: R-cycSGLD": "test_paper_targets.py",
     "r2SGLD: R-SGHMC": "kernels/test_momentum.py::TestWalls test_constrained_targets.py",
-    "r2SGLD: reSGLD without walls": "test_paper_targets.py",
+    "r2SGLD: reSGLD without bounds": "test_paper_targets.py",
     "r2SGLD: r2SGLD": "test_paper_targets.py slow/test_constrained_mixtures.py",
     "r2SGLD: r2SGHMC": "test_paper_targets.py",
 }

@@ -46,29 +46,33 @@ WHAT = {
 LEAST, SEEDS = 2, 3
 HEAD = """# Beside other toolkits
 
-What do toolkits that people use today make of the same problems? Each is given invsamp's own forward model as a
-Python function and used as its documentation uses it, in an environment of its own. `make peers` sets these up,
-samples, and writes this page from `benchmarks/peers/results.jsonl`; what follows was measured on {dates}, with
-{versions}.
+Each problem ends with a sentence on who has more effective draws, per solve and per second. Each toolkit is given
+invsamp's own forward model as a Python function and used as its documentation uses it, in an environment of its own.
+`make peers` sets these up, samples, and writes this page from `benchmarks/peers/results.jsonl`. Measured on {dates},
+with {versions}.
 
-The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of settings for each toolkit and problem
-(`SETTINGS` of `benchmarks/peers/_samplers.py`), and forward models that take under a millisecond, so that what a
-toolkit spends beside them shows, as where NumPyro calls them from JAX. In JAX itself they would not be cheaper:
-FitzHugh-Nagumo's gradient takes 1.2 to 1.7 times the seconds of invsamp's there in forward mode, 2.4 to 3 times in
-reverse (`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but
-pyPESTO begins by optimization. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
-which runs shared with other work: by a factor of two they are not to be told apart, and what is said of them is of runs
-on one kind. Counts of solves are exact. Each problem has those toolkits that are made for its kind: ODEs NumPyro,
-PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and nutpie, and two modes all of them.
+| the comparison is small | |
+|---|---|
+| runs | some ten seconds each, seeds: {seeds} |
+| settings | one set for each toolkit and problem (`SETTINGS` of `benchmarks/peers/_samplers.py`) |
+| forward models | under a millisecond, so that overhead shows, as where NumPyro calls them from JAX |
+| FitzHugh-Nagumo's gradient in JAX | 1.2 to 1.7 times invsamp's seconds in forward mode, 2.4 to 3 in reverse |
+| | (`benchmarks/peers/in_jax.py`) |
+| starts | the same draws of the prior, unless noted; pyPESTO begins by optimization |
+| warm-up | counted in solves and seconds |
+| seconds | of a core ({machines}) shared with other work: factors below two mean nothing |
+| comparisons | between runs on one kind of processor |
+| solves | exact counts |
+| toolkits | ODEs: NumPyro, PINTS, pyPESTO, nutpie; fields: CUQIpy, tinyDA, nutpie; two modes: all |
 
-- *per 1,000 solves*: effective draws of the slowest parameter; where there are two modes, of which one a draw is in,
-  if these are fewer: none where a chain stays in the mode in which it began. A solve with its gradient counts as one,
-  one on a coarse mesh by its share of the finest one's unknowns, one of an ODE as one at any tolerance. CUQIpy asks
-  for a density and its gradient apart, which is two.
+- *per 1,000 solves*: effective draws of the slowest parameter. With two modes it is those of the mode's indicator if
+  these are fewer; none if a chain stays in its first mode. A solve with its gradient counts as one. One on a coarse
+  mesh counts by its share of the finest one's unknowns, one of an ODE as one at any tolerance. CUQIpy asks for a
+  density and its gradient separately, which is two.
 - *means off*, *sds off*: root mean square over parameters of the error of means, in posterior sds, and of the sds'
   relative error. With n effective draws about 1/sqrt(n) and 1/sqrt(2n) are chance.
-- *false*: the share of chains whose energies are those of no part of the posterior: a false mode, or a warm-up that
-  has not come to its end.
+- *false*: the share of chains whose energies are not those of the posterior: a false mode, or a warm-up that has not
+  converged.
 
 ![Effective draws per 1,000 solves and per second of each toolkit, with the range over seeds](../images/peers.png)
 

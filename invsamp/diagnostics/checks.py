@@ -180,38 +180,61 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
     return (1.0 / shape[heavy]).sort_values()
 
 
+def notes(summary: pd.DataFrame, report: Report) -> list[str]:
+    """What a reader of the summary should know, and is no fault of the draws.
+
+    Parameters
+    ----------
+    summary, report
+        As of `diagnose`.
+    """
+    heavy = _heavy(summary, report)
+    return _tail_messages(heavy[~_without_variance(summary, heavy) & _converged(summary.loc[heavy.index], report)])
+
+
+def _converged(summary: pd.DataFrame, report: Report) -> pd.Series[bool]:
+    """Whether means of ranks and quantiles have."""
+    wanted = ess_wanted(report.get("chains", 4))
+    return (summary[["ess_bulk", "ess_tail"]] >= wanted).all(axis=1) & ~(summary["r_hat"] > R_HAT_LIMIT)
+
+
+def _without_variance(summary: pd.DataFrame, heavy: pd.Series[float]) -> pd.Series[bool]:
+    """Beyond doubt."""
+    if not len(heavy):
+        return heavy.astype(bool)
+    shape, error = (summary.loc[heavy.index, name] for name in TAIL_SHAPES)
+    return shape - limits.TAIL_DOUBT * error > 1.0 / limits.VARIANCE_INDEX
+
+
 def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
-    """Parameters that have no variance, beyond doubt, which their quantiles are judged by; and those that may have."""
+    """Parameters that have no variance, beyond doubt; and those with heavy tails whose quantiles have not converged."""
+    sure, converged = _without_variance(summary, heavy), _converged(summary.loc[heavy.index], report)
+    found, without = _tail_messages(heavy[~sure & ~converged]), heavy[sure]
+    if not len(without):
+        return found
+    of, settled = summary.loc[without.index], bool(converged[sure].all())
+    quantiles = [f"{name} {row['50%']:.3g} ({row['5%']:.3g} to {row['95%']:.3g})" for name, row in of.iterrows()]
+    message = (
+        f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of {with_values(without, '.2g')} "
+        "(estimated from the largest draws): mean and sd in the summary mean nothing. Convergence is judged by "
+        f"quantiles, which {'have' if settled else 'have not'} converged. Medians and 90% intervals: "
+        f"{listed(quantiles)}. Quote these, or give a prior with lighter tails."
+    )
+    return [coded("IV-NO-VARIANCE", message), *found]
+
+
+def _tail_messages(heavy: pd.Series[float]) -> list[str]:
     if not len(heavy):
         return []
-    shape, error = (summary.loc[heavy.index, name] for name in TAIL_SHAPES)
-    sure = shape - limits.TAIL_DOUBT * error > 1.0 / limits.VARIANCE_INDEX
-    without, others = heavy[sure], heavy[~sure]
-    found = []
-    if len(without):
-        wanted, of = ess_wanted(report.get("chains", 4)), summary.loc[without.index]
-        settled = ((of[["ess_bulk", "ess_tail"]] >= wanted).all(axis=1) & ~(of["r_hat"] > R_HAT_LIMIT)).all()
-        quantiles = [f"{name} {row['50%']:.3g} ({row['5%']:.3g} to {row['95%']:.3g})" for name, row in of.iterrows()]
-        found.append(
-            coded(
-                "IV-NO-VARIANCE",
-                f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of "
-                f"{with_values(without, '.2g')} (estimated from the largest draws): mean and sd in the summary mean "
-                f"nothing. Convergence is judged by quantiles, which {'have' if settled else 'have not'} converged. "
-                f"Medians and 90% intervals: {listed(quantiles)}. Quote these, or give a prior with lighter tails.",
-            )
+    return [
+        coded(
+            "IV-TAIL",
+            f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(heavy, '.2g')} "
+            "(estimated from the largest draws). The variance may not exist: it does above 2, its error above 4. "
+            "No number of draws makes sds converge. Quote medians and quantiles, or give the parameter a prior "
+            "with lighter tails.",
         )
-    if len(others):
-        found.append(
-            coded(
-                "IV-TAIL",
-                f"tails are heavy, with a tail index below {limits.TAIL_INDEX_LIMIT:g}: {with_values(others, '.2g')} "
-                "(estimated from the largest draws). The variance may not exist: it does above 2, its error above 4. "
-                "No number of draws makes sds converge. Quote medians and quantiles, or give the parameter a prior "
-                "with lighter tails.",
-            )
-        )
-    return found
+    ]
 
 
 def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:

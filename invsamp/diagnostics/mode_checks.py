@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from invsamp.diagnostics.limits import MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
+from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
 from invsamp.warning_codes import code_of, coded
@@ -144,7 +144,7 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
 
 
 def form_causes(report: Report) -> list[str]:
-    """Parameters that depend on others, in a form that nobody has found to be the better one."""
+    """Parameters that depend on others, in a form that nobody has found to be the better one; bent coordinates."""
     forms = report.get("centering") or {}
     given = [name for name, form in forms.items() if form["reason"] == "given"]
     others = [name for name, form in forms.items() if form["reason"].startswith("not chosen")]
@@ -158,6 +158,16 @@ def form_causes(report: Report) -> list[str]:
         found.append(
             f"{listed(others)} may be in the wrong form, non-centered ({forms[others[0]]['reason']}): compare with "
             "centered=True in the distribution"
+        )
+    rungs = report.get("coordinates") or []
+    if len(rungs) == 1 and rungs[0] is not None and rungs[0]["divergence"] > DIVERGENCE_LIMIT:
+        bent = rungs[0]
+        names, mapped = listed(bent["largest"]) if bent["largest"] else "many parameters", bent["family"] != "linear"
+        plain = not mapped and report.get("sampler") and not report.get("decisions")
+        found.append(
+            f"the target is far from normal in the sampler's coordinates ({bent['family']}, Fisher divergence J "
+            f"{bent['divergence']:.2g}), most of all along {names}: reparametrize them (as a product, a ratio or a "
+            f"logarithm){', or use preconditioner=iv.transport_map()' if plain else ''}"
         )
     return found
 

@@ -238,24 +238,19 @@ def _stationarity_warnings(report: Report) -> list[str]:
 
 
 def _coordinate_warnings(report: Report) -> list[str]:
-    """A target that is far from normal in the coordinates that its chains move in, where nothing else moves them.
-
-    Between modes swaps or jumps do; what J is there says nothing of that.
-    """
-    rungs, kernels = report.get("coordinates") or [], report.get("kernels") or []
-    found = rungs[0] if len(rungs) == 1 and not any("jumps" in kernel for kernel in kernels) else None
-    if found is None or found["divergence"] <= limits.DIVERGENCE_LIMIT:
+    """A transport map that does not fit where some draws are, where nothing else moves the chains."""
+    rungs = report.get("coordinates") or []
+    found = rungs[0] if len(rungs) == 1 else None
+    if found is None or found.get("unfit", 0.0) <= limits.UNFIT_LIMIT:
         return []
     names = ", ".join(found["largest"]) or "many parameters alike"
-    remedy = "Reparametrize them (as a product, a ratio or a logarithm), or compare with a longer run"
-    if found["family"] == "linear" and report.get("sampler") and not report.get("decisions"):
-        remedy = "Use preconditioner=iv.transport_map(), or reparametrize them"
     return [
         coded(
             "IV-COORDINATES",
-            f"the target is far from normal in the sampler's coordinates ({found['family']}): Fisher divergence J "
-            f"{found['divergence']:.2g}, above {limits.DIVERGENCE_LIMIT:g}, most of it from {names}. Where they are "
-            f"bent or have narrow necks, draws may miss regions, and R-hat and ESS cannot tell. {remedy}.",
+            f"the transport map ({found['family']}) does not fit at {found['unfit']:.2%} of the draws, above "
+            f"{limits.UNFIT_LIMIT:.1%}; in warm-up the largest deviations were along {names}. Chains turn back there: "
+            "draws may miss what lies beyond, and R-hat and ESS cannot tell. Reparametrize (as a product, a ratio or a "
+            "logarithm), or compare with preconditioner='dense' (iv.mams).",
         )
     ]
 

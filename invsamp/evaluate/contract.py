@@ -11,6 +11,7 @@ import numpy as np
 
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Queue, Request, guarded, rows_of
+from invsamp.evaluate.speculation import FutureRequests
 from invsamp.posing.forward_models.guarded_model import own_array
 from invsamp.protocols import Plain, Potential
 
@@ -64,6 +65,17 @@ class Evaluator(Protocol):
         """After the last request, however the run ends."""
 
 
+@runtime_checkable
+class LooksAhead(Protocol):
+    """An evaluator that can use what a run will ask for later."""
+
+    def follow(self, capture: Callable[[], FutureRequests]) -> None:
+        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
+
+    def report(self) -> Plain:
+        """What came of it."""
+
+
 class RunEvaluator:
     """Evaluates for a run, from its first request to its last, and counts by the potentials of `open`.
 
@@ -95,6 +107,9 @@ class RunEvaluator:
     def drive(self, work: Callable[[], Result]) -> Result:
         """Of several processes: the result of ``work``, which makes the run where this process drives."""
         raise NotImplementedError
+
+    def follow(self, capture: Callable[[], FutureRequests]) -> None:
+        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
 
     def signaled(self) -> int | None:
         """A signal that another process got, if one did."""
@@ -140,6 +155,16 @@ class Checked(RunEvaluator):
     def correct(self, correction: object) -> None:
         """Hand over the potentials again: one of them was renewed."""
         self.open(self._potentials)
+
+    def follow(self, capture: Callable[[], FutureRequests]) -> None:
+        """Tell an evaluator that looks ahead."""
+        if isinstance(self._evaluator, LooksAhead):
+            self._evaluator.follow(capture)
+
+    def report(self) -> Plain:
+        """Of the processes, and of what was evaluated ahead."""
+        ahead = self._evaluator.report() if isinstance(self._evaluator, LooksAhead) else {}
+        return {**super().report(), **ahead}
 
     def close(self) -> None:
         """After the last request."""

@@ -8,18 +8,21 @@ import math
 import pickle
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 
-from invsamp.arguments import instance, integer, optional, real
+from invsamp.arguments import boolean, instance, integer, optional, real
 from invsamp.evaluate.requests import Estimate, Request, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable, solve
-from invsamp.protocols import Potential
+from invsamp.evaluate.speculation import FutureRequests, Speculation
+from invsamp.protocols import Plain, Potential
 
 #: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
 WORTH = 5e-4
+#: Seconds of a row from which on workers that would wait evaluate ahead: following a run ahead takes about as long.
+WORTH_SPECULATION = 5e-3
 #: What ends a worker.
 BROKEN = (
     "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit. In "
@@ -41,7 +44,9 @@ class _Held(threading.local):
 _HELD = _Held()
 
 
-def executed(executor: Executor, workers: int | None = None, time_limit: float | None = None) -> Executed:
+def executed(
+    executor: Executor, workers: int | None = None, time_limit: float | None = None, speculate: bool = True
+) -> Executed:
     """An executor with settings, as ``executor=`` of `invsamp.sample`, which takes the executor by itself too.
 
     Parameters
@@ -55,6 +60,10 @@ def executed(executor: Executor, workers: int | None = None, time_limit: float |
         never ends, the run ends with an `EvaluatorError`, and hands back the draws that were made. A single solve is
         ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: who shuts a
         pool down may still wait for it. Default: they are waited for.
+    speculate : bool
+        Whether workers that would wait evaluate positions that the run will probably ask for
+        (`run.report["processes"]["speculation"]` says how many it did ask for). It takes effect in draws, with more
+        workers than rows, and where a row takes 5 ms or more. The draws are the same.
 
     Raises
     ------
@@ -71,7 +80,10 @@ def executed(executor: Executor, workers: int | None = None, time_limit: float |
     """
     instance("executor", executor, Executor, "a concurrent.futures.Executor")
     return Executed(
-        executor, optional(integer, "workers", workers, least=1), optional(real, "time_limit", time_limit, above=0)
+        executor,
+        optional(integer, "workers", workers, least=1),
+        optional(real, "time_limit", time_limit, above=0),
+        boolean("speculate", speculate),
     )
 
 
@@ -88,12 +100,20 @@ class Executed:
         If the potentials cannot be pickled, at the start of a run.
     """
 
-    def __init__(self, executor: Executor, workers: int | None = None, time_limit: float | None = None) -> None:
-        self._executor, self._time_limit = executor, time_limit
+    def __init__(
+        self,
+        executor: Executor,
+        workers: int | None = None,
+        time_limit: float | None = None,
+        speculate: bool = True,
+    ) -> None:
+        self._executor, self._time_limit, self._speculate = executor, time_limit, speculate
         stated = getattr(executor, "_max_workers", None)
         self._workers = workers or (stated if isinstance(stated, int) else None)
         self._splits: dict[tuple[object, ...], bool] = {}  # by kind of request
         self._seconds: dict[tuple[object, ...], float] = {}  # by kind: of a row
+        self._speculation: Speculation | None = None
+        self._future: FutureRequests | None = None
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"
@@ -109,9 +129,32 @@ class Executed:
                 f"module, say ({type(error).__name__}: {error})"
             ) from error
         self._key = hashlib.sha256(self._pickled).hexdigest()
+        if self._speculation is not None:
+            self._speculation.forget()
+        self._future = None
+
+    def follow(self, capture: Callable[[], FutureRequests]) -> None:
+        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
+        self._future = None
+        if not self._speculate or self._workers is None:
+            return
+        if max(self._seconds.values(), default=0.0) < WORTH_SPECULATION:
+            return
+        if self._speculation is None:
+            self._speculation = Speculation(
+                lambda part: self._executor.submit(evaluated, self._key, None, part),
+                lambda part: self._executor.submit(evaluated, self._key, self._pickled, part),
+                self._solved,
+                lambda request: self._cost(request) <= WORTH,
+                self._workers,
+            )
+        self._speculation.begin()
+        self._future = capture()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
         """Estimates by all workers at the same time."""
+        if self._speculates(requests):
+            return self._ahead(requests)
         # where a message costs less than it saves
         parts = [self._parts(request) if self._cost(request) > WORTH else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
@@ -133,8 +176,30 @@ class Executed:
                 future.cancel()  # what waits for a worker that is gone, or stuck
             raise
 
+    def _speculates(self, requests: Sequence[Request]) -> bool:
+        """Whether these can be evaluated row by row, and workers are left."""
+        if self._speculation is None or self._future is None or self._workers is None:
+            return False
+        sent = [request for request in requests if self._cost(request) > WORTH]
+        if not sent:
+            return False
+        return all(self._splits.get(kind_of(r)) and r.batch is None and not r.observations for r in sent)
+
+    def _ahead(self, requests: Sequence[Request]) -> list[Estimate]:
+        assert self._speculation is not None and self._future is not None  # `_speculates` has seen to it
+        try:
+            return self._speculation.evaluate(requests, self._future, self._time_limit)
+        except BrokenExecutor as error:
+            raise type(error)(f"{error} {BROKEN}") from error
+
+    def report(self) -> Plain:
+        """What was evaluated ahead."""
+        return {} if self._speculation is None else {"speculation": self._speculation.report()}
+
     def close(self) -> None:
         """The executor is its maker's."""
+        if self._speculation is not None:
+            self._speculation.forget()
 
     def _parts(self, request: Request) -> list[Request]:
         rows, kind = len(request.position), kind_of(request)

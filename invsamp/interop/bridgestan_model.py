@@ -107,8 +107,6 @@ def from_bridgestan(model: Any) -> StanProblem:
     --------
     ``iv.sample(iv.from_bridgestan(bridgestan.StanModel("model.stan", "data.json")))``
 
-    Examples
-    --------
     >>> from importlib.util import find_spec
     >>> import invsamp as iv
     >>> if find_spec("bridgestan"):

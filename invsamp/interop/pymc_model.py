@@ -260,8 +260,6 @@ def from_pymc(model: Any) -> PymcPosterior:
     ``posterior = iv.from_pymc(model)``, then
     ``run = iv.sample(posterior, record=posterior.deterministics)``.
 
-    Examples
-    --------
     >>> from importlib.util import find_spec
     >>> import invsamp as iv
     >>> if find_spec("pymc"):

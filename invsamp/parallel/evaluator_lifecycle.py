@@ -46,6 +46,7 @@ def evaluated(engine: Engine, evaluator: RunEvaluator, work: Callable[[], Result
         engine.bound.dispatch.corrected = evaluator.correct
         if not evaluator.local:
             engine.share(evaluator.evaluate, evaluator.queue)
+            engine.bound.dispatch.follow = evaluator.follow
         return work() if evaluator.processes == 1 else evaluator.drive(work)
     finally:
         try:

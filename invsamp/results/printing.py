@@ -25,25 +25,33 @@ COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:
 
 
 def printed(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
     table = _shown(summary).to_string(float_format="{:#.4g}".format, formatters=COUNTS)
-    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), verdict(messages)])
+    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), *_noted(notes), verdict(messages)])
 
 
 def printed_html(
-    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
+    summary: pd.DataFrame,
+    report: Report,
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
     count, *_ = verdict(messages).splitlines()
+    more = "".join(f"{escape(line)}<br>" for line in (*_more(summary), *_modes(modes), *_noted(notes)))
     items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
-        f"<p>{''.join(f'{escape(line)}<br>' for line in (*_more(summary), *_modes(modes)))}<b>{escape(count)}</b></p>"
-        + (f"\n<ul>{items}</ul>" if items else "")
+        f"<p>{more}<b>{escape(count)}</b></p>" + (f"\n<ul>{items}</ul>" if items else "")
     )
 
 
@@ -54,6 +62,10 @@ def _shown(summary: pd.DataFrame) -> pd.DataFrame:
 def _more(summary: pd.DataFrame) -> list[str]:
     entries = summary.attrs.get("entries", len(summary))
     return [f"... and {entries - SHOWN} more parameters: see summary()"] * (entries > SHOWN)
+
+
+def _noted(notes: Sequence[str]) -> list[str]:
+    return [f"note: {text}" for text in notes]
 
 
 def verdict(messages: Sequence[str]) -> str:
@@ -148,6 +160,7 @@ def _headline(report: Report) -> list[str]:
         lines.append(
             f"coordinates: {coordinates['family']}, Fisher divergence J {coordinates['divergence']:.2g} of a normal "
             f"distribution (windows of warm-up: {windows})"
+            + (f"; the map does not fit at {unfit:.2%} of the draws" if (unfit := coordinates.get("unfit")) else "")
         )
     solves = [
         f"{count:,} of {name!r}" + (f" ({', '.join(more)})" if (more := solved(report, name)) else "")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.checks import diagnose, pilot_warnings
+from invsamp.diagnostics.checks import diagnose, notes, pilot_warnings
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
@@ -354,6 +354,13 @@ class Run(Pictures):
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
         return self._diagnosed(self._summary(every, few=True), self.report, every)
+
+    def notes(self) -> list[str]:
+        """What a reader of the summary should know, and is no fault of the draws; ``print(run)`` shows it.
+
+        Heavy tails, where means of ranks and quantiles have converged: standard deviations have no finite error then.
+        """
+        return notes(self._judged(self._summary(few=True)), self.report)
 
     @property
     def verdict(self) -> str:
@@ -836,11 +843,12 @@ class Run(Pictures):
     def __repr__(self) -> str:
         return printed(*self._to_print())
 
-    def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
-        """Table, report, warnings and modes."""
+    def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation], list[str]]:
+        """Table, report, warnings, modes and notes."""
         summary, report = self._summary(few=True), self.report
         messages = self._diagnosed(summary, report)
-        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}
+        modes = self._separations() if self.rungs > 1 else {}
+        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, modes, self.notes()
 
 
 def _entries(name: str, shape: tuple[int, ...], axes: Mapping[str, Sequence[object]] | None) -> list[str]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.protocols import Array
-from invsamp.transport.triangular import squares
 
 #: Nats per draw that a feature has to gain: of the least bends that cost a sampler anything, some three times as much.
 GAIN = 0.03
@@ -29,14 +28,14 @@ class Features(NamedTuple):
     residual: Array
 
 
-def pairwise_gains(u: Array, reach: Array) -> Array:
+def pairwise_gains(u: Array) -> Array:
     """Nats per draw (d, d) that coordinate j tells of k beyond a line: by its square, and about the scale."""
     n, d = u.shape
     gains = np.zeros((d, d))
     for j in range(d):
         v = u[:, [j]]
         line = np.column_stack([np.ones(n), v])
-        curve = np.column_stack([line, squares(v, reach[j])])
+        curve = np.column_stack([line, v * v])
         wide = np.column_stack([line, np.log1p(v * v)])
         plain, bent = (_residuals(basis, u) for basis in (line, curve))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -57,12 +56,12 @@ def ordered(gains: Array) -> list[int]:
     return order
 
 
-def selected(u: Array, k: int, parents: list[int], reach: Array) -> Features:
+def selected(u: Array, k: int, parents: list[int]) -> Features:
     """Features of the parents that the shift and the log scale of coordinate k are made of."""
     n, d = u.shape
     y, one = u[:, k], np.ones((n, 1))
     before = u[:, parents]
-    of_shift = np.column_stack([before, squares(before, reach[parents])])
+    of_shift = np.column_stack([before, before * before])
     of_scale = np.column_stack([before, 0.5 * np.log1p(before * before)])
     shifts, scales = list[int](), list[int]()
     now = _regression(y, one, one)

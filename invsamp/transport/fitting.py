@@ -30,9 +30,6 @@ GAUSSIAN = 0.1
 _DRAWS = 2000
 #: Degrees of freedom that are tried for a radial map.
 _FREEDOMS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
-#: Squares go on as lines this many times as far out as the 99.5% quantile: maps that end closer to the draws shorten
-#: the tails that chains have not yet seen.
-_REACH = 3.0
 
 
 class Fitted(NamedTuple):
@@ -117,8 +114,7 @@ def _left_out(family: str, draws: Array, gradients: Array, part: npt.NDArray[np.
 def _triangular(u: Array, *, margins: bool) -> Triangular:
     """A triangular core by the likelihood of draws u (n, d) alone."""
     d = u.shape[1]
-    reach = _REACH * np.quantile(np.abs(u), 0.995, axis=0)
-    gains = pairwise_gains(u, reach)
+    gains = pairwise_gains(u)
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
     constant, offset, log_width, left, right = (np.zeros(d) for _ in range(5))
     order = ordered(gains)
@@ -126,11 +122,11 @@ def _triangular(u: Array, *, margins: bool) -> Triangular:
         parents = [j for j in order[:place] if gains[j, k] > 0.0 or gains[k, j] > 0.0]
         rest = u[:, k]
         if parents:
-            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, k, parents, reach)
+            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, k, parents)
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
-    return Triangular(level, shift, log_scale, reach, constant, offset, log_width, left, right)
+    return Triangular(level, shift, log_scale, constant, offset, log_width, left, right)
 
 
 #: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.

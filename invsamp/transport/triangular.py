@@ -5,8 +5,8 @@ In an order of the coordinates,
 .. math:: u_k = a_k + m_k(u_{<k}) + e^{s_k(u_{<k})}\, (c_k + \sigma_k\, t_k(z_k)),
 
 with :math:`m` linear in the coordinates before and their squares, :math:`s` linear in them and in
-:math:`\log(1 + u^2) / 2`, and :math:`t` as in `invsamp.transport.margins`. A square goes on as a line far outside the
-range in which it was fitted. The Jacobian is triangular, :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
+:math:`\log(1 + u^2) / 2`, and :math:`t` as in `invsamp.transport.margins`. The Jacobian is
+triangular, :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,6 @@ class Triangular:
         Coordinates depend on those of lower levels alone.
     shift, log_scale : ndarray, shape (2, d, d)
         Coefficients [f, j, k] of features of coordinate j in m_k and s_k: u_j and its square, or u_j and its log.
-    reach : ndarray, shape (d,)
-        Where squares go on as lines.
     constant, offset, log_width : ndarray, shape (d,)
         a, c and log sigma. Where s is very negative, as in the neck of a funnel, a alone is the center.
     left, right : ndarray, shape (d,)
@@ -66,7 +64,6 @@ class Triangular:
     level: Places
     shift: Array
     log_scale: Array
-    reach: Array
     constant: Array
     offset: Array
     log_width: Array
@@ -83,7 +80,7 @@ class Triangular:
             for members, parents in self._levels:
                 before = u[:, parents]
                 shift = before @ self.shift[0][np.ix_(parents, members)]
-                shift += squares(before, self.reach[parents]) @ self.shift[1][np.ix_(parents, members)]
+                shift += (before * before) @ self.shift[1][np.ix_(parents, members)]
                 log = before @ self.log_scale[0][np.ix_(parents, members)]
                 log += 0.5 * np.log1p(before * before) @ self.log_scale[1][np.ix_(parents, members)]
                 log_scale[:, members] = log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
@@ -93,7 +90,7 @@ class Triangular:
 
     def inverse(self, u: Array) -> Array:
         """Points z (n, d) that come to u."""
-        shift = self.constant + u @ self.shift[0] + squares(u, self.reach) @ self.shift[1]
+        shift = self.constant + u @ self.shift[0] + (u * u) @ self.shift[1]
         log = u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1]
         value = (u - shift) * np.exp(-np.clip(log, -_LARGEST_LOG, _LARGEST_LOG))
         return shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
@@ -110,7 +107,7 @@ class Triangular:
                 by_log = own * scale[:, members] * kept.value[:, members] - 1.0
                 block = np.ix_(parents, members)
                 by_u[:, parents] += own @ self.shift[0][block].T + by_log @ self.log_scale[0][block].T
-                by_u[:, parents] += (own @ self.shift[1][block].T) * slopes_of_squares(before, self.reach[parents])
+                by_u[:, parents] += (own @ self.shift[1][block].T) * (2.0 * before)
                 by_u[:, parents] += (by_log @ self.log_scale[1][block].T) * (before / (1.0 + before * before))
             return by_u * scale * np.exp(self.log_width + kept.margin.log_slope) - kept.margin.bend
 
@@ -128,15 +125,4 @@ class Triangular:
 def identity(d: int) -> Triangular:
     """The map that leaves d coordinates as they are."""
     none, pair = np.zeros(d), np.zeros((2, d, d))
-    return Triangular(np.zeros(d, dtype=int), pair, pair, np.ones(d), none, none, none, none, none)
-
-
-def squares(u: Array, reach: Array) -> Array:
-    """Squares, from ``reach`` on as lines."""
-    size = np.abs(u)
-    return np.where(size > reach, reach * (2.0 * size - reach), u * u)
-
-
-def slopes_of_squares(u: Array, reach: Array) -> Array:
-    """Their derivatives."""
-    return 2.0 * np.clip(u, -reach, reach)
+    return Triangular(np.zeros(d, dtype=int), pair, pair, none, none, none, none, none)

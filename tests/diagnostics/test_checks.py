@@ -73,6 +73,19 @@ def test_chains_that_do_not_agree_give_no_number_of_draws():
 TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0], "endless": 0, "by_laplace": True}
 
 
+RING = {"family": "linear", "divergence": 2.5, "largest": ["x", "y"], "windows": [("linear", 2.5)], "unfit": 0.0}
+
+
+def test_bent_coordinates_are_no_fault_where_chains_agree():
+    assert diagnose(table(), {"coordinates": [RING]}) == []
+    (text,) = diagnose(table(), {"coordinates": [RING | {"family": "triangular", "unfit": 0.002}]})
+    assert (
+        text.startswith("IV-COORDINATES: the transport map (triangular) does not fit at 0.20% of the draws")
+        and "x, y" in text
+    )
+    assert diagnose(table(), {"coordinates": 2 * [RING | {"unfit": 0.1}]}) == []  # swaps move the chains, too
+
+
 @pytest.mark.parametrize(
     ("report", "cause"),
     [
@@ -88,6 +101,7 @@ TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "mode_occupancy": [0, 0],
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
             "a gradient is not that of",
         ),
+        ({"coordinates": [RING]}, "(linear, Fisher divergence J 2.5), most of all along x, y: reparametrize them"),
     ],
 )
 def test_likely_causes_are_named(report, cause):

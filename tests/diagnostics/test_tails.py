@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from invsamp.diagnostics.checks import diagnose
+from invsamp.diagnostics.checks import diagnose, notes
 from invsamp.diagnostics.convergence import ERRORS
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.tails import pareto_shape, tail_shapes
-from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.automatic.kernel_selection import KernelSelection
-from invsamp.kernels.metric import DiagonalMetric
 from invsamp.ladder.automatic import Automatic
 from invsamp.results.run import Run
 
@@ -54,10 +52,10 @@ REPORT = {"chains": 4, "draws": 1000}
 
 
 def told(values):
-    """Warnings of each parameter by itself, of draws (chains, draws, parameters)."""
+    """Warnings and notes of each parameter by itself, of draws (chains, draws, parameters)."""
     names = [f"x[{k}]" for k in range(values.shape[2])]
     summary = pd.DataFrame(table(values, None), names)
-    return [diagnose(summary.loc[[name]], REPORT) for name in names]
+    return [diagnose(summary.loc[[name]], REPORT) + notes(summary.loc[[name]], REPORT) for name in names]
 
 
 def heavy(messages, starts=("IV-TAIL", "IV-NO-VARIANCE")):
@@ -104,6 +102,18 @@ def test_a_run_says_so_without_another_column_in_its_summary():
     assert list(run.summary()) == [*("mean", "sd", "5%", "50%", "95%"), *ERRORS[:5]] and "tail_shape" not in repr(run)
 
 
+def test_heavy_tails_are_a_note_where_quantiles_have_converged():
+    """Of three degrees of freedom: the variance exists, its error does not."""
+    rng = np.random.default_rng(8)
+    draws = rng.standard_t(3, (1, 4, 4000, 1))
+    run = Run.from_arrays(None, {"x": ()}, draws, {}, REPORT)
+    (text,) = run.notes()
+    assert text.startswith("IV-TAIL: tails are heavy") and f"note: {text}" in repr(run)
+    assert not heavy([run.warnings()], ("IV-TAIL", "IV-NO-VARIANCE"))[0]
+    slow = Run.from_arrays(None, {"x": ()}, np.repeat(draws[:, :, :50], 20, axis=2), {}, REPORT)
+    assert slow.notes() == [] and any(text.startswith("IV-ESS") for text in slow.warnings())
+
+
 def test_quantiles_that_have_not_converged_are_said_not_to_have():
     """Of a target without a variance whose chains are slow, and stand apart."""
     rng = np.random.default_rng(6)
@@ -119,8 +129,7 @@ def test_a_target_without_a_variance_passes_its_trial():
     rng, choice = np.random.default_rng(7), KernelSelection(Automatic().stages(2, 1), 2, to_prior=True)
     for _ in range(200):
         choice.add(rng.standard_cauchy((4, 2)), rng.standard_normal(4))
-    warm_start = WarmStart(np.zeros((4, 2)), DiagonalMetric(np.ones(2)), 0.5)
-    assert choice.judged(2, warm_start, 0.12, lambda times: False)
+    assert choice.judged(2, lambda times: False)
     assert " passed" in choice.decisions[-1]
 
 

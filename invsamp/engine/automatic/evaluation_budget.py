@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from invsamp.diagnostics.limits import ess_wanted
 from invsamp.diagnostics.report import Budget, Spent
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search.multistart import LEAST_LOOK, MOST_POINTS
@@ -17,10 +16,6 @@ from invsamp.warning_codes import coded
 #: their ends; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
 #: of the stage that draws.
 PURPOSES = ("descents", "looks", "failed", "warm-up")
-
-#: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
-#: short to see what is slow; and shares of an independent draw that one has to be worth, at the least and most.
-MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
 #: Evaluations per step of a chain that the default budget allows for. On easy posteriors a path takes 3 to 5, on the
 #: hardest of the battery (a funnel, a bent ridge) 20 to 60.
@@ -52,8 +47,6 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
     points_most : int
         Prior points that are looked at in few dimensions: as many as there will be draws, at most `MOST_POINTS`, and
         an eighth of a budget that the user set.
-    worth : float
-        Share of an independent draw that each has to be worth for a trial to pass.
     """
 
     def __init__(self, plan: Plan, potentials: Mapping[str, CountedPotential], steps: int | None = None) -> None:
@@ -65,7 +58,6 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         if plan.evaluations is not None:
             self.descents_most = min(self.descents_most, max(1, plan.evaluations // 4))
             self.points_most = min(self.points_most, max(1, plan.evaluations // 8))
-        self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
         self._potentials = potentials
         self._by = dict.fromkeys(PURPOSES, 0)
 

@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
-from invsamp.diagnostics.limits import DIVERGENCE_LIMIT
 from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
-from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.automatic.field_selection import FieldSelection, field_sampler
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
@@ -23,26 +21,24 @@ from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS
 from invsamp.protocols import Array
 
-#: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
-TRIAL = 200
-#: Steps after which a run is held against what its trial promised: a quarter of its own. Where the target is far from
-#: normal in the sampler's coordinates all of these: on a bent ridge 5 of 12 runs passed a trial of 200 steps by chance,
-#: 1 of 12 one of 800.
-SECOND_LOOK = 1000
-#: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.automatic.evaluation_budget`).
-WORST_RHAT = 1.1
+#: Steps after which the draws of a stage are judged, those of these within half of the run: few steps flatter. On a
+#: bent ridge 5 of 12 runs passed at 200 steps by chance, 1 of 12 at 800.
+LOOKS = (200, 400, 800)
+#: Share of an independent draw that each has to be worth: then 2,000 draws of four chains are worth twice the 400 below
+#: which a run warns. Chains that disagree fail by it, too: at an R-hat of 1.03 a draw of 200 steps is worth less.
+WORTH = 0.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
-#: in one, they are in others by now, that no descent has found.
+#: in one, they are in others by now, that no descent has found. Four chains are worth about eight draws then.
 APART = 1.5
-#: Parameters, evenly spread, by which a trial is judged.
+#: Parameters, evenly spread, by which a trial is judged: what bounds the memory and the time that this takes.
 JUDGED = 500
 
 
 class KernelSelection(
     Lasting,
     lasting=(
-        *("stage", "failed", "led", "astray", "returned", "decisions", "pilot", "_positions", "_energies"),
-        *("_modes", "_lowest", "_jumps", "_tried", "bent", "field"),
+        *("stage", "failed", "led", "astray", "decisions", "pilot", "over", "_positions", "_energies"),
+        *("_modes", "_lowest", "_jumps", "field"),
     ),
 ):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
@@ -77,16 +73,12 @@ class KernelSelection(
         self.field: ModeReference | None = None
         self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
-        #: Stages that failed: their numbers, what a draw was worth, and what they had come to, but for positions.
-        self._tried: list[tuple[int, float, WarmStart]] = []
-        #: Whether the target is far from normal in the coordinates of the present stage, but for modes.
-        self.bent = False
-        #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
-        self.returned: WarmStart | None = None
         #: What was chosen, and why.
         self.decisions: list[str] = []
         #: What the pilot run promised that passed.
         self.pilot: Pilot | None = None
+        #: Whether what is judged is settled: the draws that come are those of the run.
+        self.over = False
         self._every = max(1, -(-dimension // JUDGED))
         self._positions: list[Array] = []
         self._energies: list[Array] = []
@@ -111,7 +103,7 @@ class KernelSelection(
     @property
     def last(self) -> bool:
         """Whether there is no trial of this stage."""
-        return self.field is not None or self.returned is not None or self.stage == len(self._stages) - 1
+        return self.field is not None or self.stage == len(self._stages) - 1
 
     @property
     def steps(self) -> int:
@@ -119,19 +111,9 @@ class KernelSelection(
         return len(self._positions)
 
     @property
-    def _second(self) -> int:
-        """Steps of the trial at its second look."""
-        return min(self._draws // (2 if self.bent else 4), SECOND_LOOK)
-
-    @property
     def complete(self) -> bool:
-        """Whether the trial is to be judged now: at its end, and if it passes once more."""
-        return self.steps == (TRIAL if self.pilot is None else self._second)
-
-    def begin(self, divergence: float | None) -> None:
-        """A trial begins, of coordinates in which the target is so far from normal, if that is known."""
-        self.bent = divergence is not None and divergence > DIVERGENCE_LIMIT and self._modes == 1
-        self.pilot = None
+        """Whether the trial is to be judged now."""
+        return self.steps in LOOKS
 
     @property
     def _kernel(self) -> Kernel:
@@ -195,29 +177,24 @@ class KernelSelection(
         self._positions.append(position[:, :: self._every].copy())
         self._energies.append(energy.copy())
 
-    def judged(self, dimension: int, warm_start: WarmStart, least: float, affords: Callable[[float], bool]) -> bool:
-        """Whether this stage passes its trial; otherwise the next one is that of the run.
+    def judged(self, dimension: int, affords: Callable[[float], bool]) -> bool:
+        """Whether the run goes on with this stage; otherwise with the next one, from a new warm-up.
 
-        One that has passed is judged once more, by what it promised. ``warm_start`` is what it has come to, ``least``
-        the share of an independent draw that one has to be worth, and ``affords`` says whether there may be a trial of
-        paths so many times as long.
+        ``affords`` says whether there may be a trial of paths so many times as long.
         """
-        worst, worth = self._measured()
-        steps, above = self.steps, float(np.median(self._energies)) - self._lowest
-        first, promised = self.pilot is None, 1.0 if self.pilot is None else self.pilot["promised"]
-        # of coordinates that fit, so few draws as a trial has tell nearly enough
-        wanted = least if first or self.bent else min(least, 0.5 * promised)
-        if worst <= WORST_RHAT and worth >= wanted:
+        (worst, worth), steps = self._measured(), self.steps
+        above = float(np.median(self._energies)) - self._lowest
+        if worth >= WORTH:
             if self.pilot is None:
-                self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": least}
+                self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": WORTH}
                 self.decisions.append(
                     f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
                 )
+            if not any(steps < look <= self._draws // 2 for look in LOOKS):
+                self._settle()
             return True
-        self._positions, self._energies = [], []
-        self.failed += 1
-        failed = _failed(steps, worst, worth)
-        if not first:
+        failed = f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+        if self.pilot is not None:
             failed = f"the first {steps} draws were worth less than the trial promised: R-hat {worst:.3f}, {worth:.2g}"
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
@@ -225,25 +202,22 @@ class KernelSelection(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
                 f"no mass: chains begin at {self._points}, not at minima"
             )
-        else:
-            self._next(failed, worst, worth, warm_start, affords)
+        elif not self._next(failed, worst, affords):
+            self._settle()
+            return True
+        self.failed += 1
+        self.pilot, self._positions, self._energies = None, [], []
         return False
 
-    @property
-    def over(self) -> bool:
-        """Whether a trial that has passed need not be judged again."""
-        return self.pilot is not None and self.steps >= self._second
-
-    def finish(self) -> None:
-        """The trial is over."""
-        self._positions, self._energies = [], []
+    def _settle(self) -> None:
+        self.over, self._positions, self._energies = True, [], []
 
     def stop(self, budget: int) -> None:
         """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
         cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
         if self.pilot is None:
             self.decisions.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
-        self.finish()
+        self._settle()
 
     def _measured(self) -> tuple[float, float]:
         """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth."""
@@ -253,28 +227,24 @@ class KernelSelection(
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
         return worst, float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
 
-    def _next(
-        self, failed: str, worst: float, worth: float, warm_start: WarmStart, affords: Callable[[float], bool]
-    ) -> None:
-        """The stage after one that has failed: longer paths, while the budget has room for a run of them."""
-        self._tried.append((self.stage, worth, warm_start))
-        apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
+    def _next(self, failed: str, worst: float, affords: Callable[[float], bool]) -> bool:
+        """Whether a stage follows one that has failed: longer paths while the budget has room for them, or a ladder."""
+        several, apart, short = self._modes > 1, worst > APART, self.stage + 1 < len(LENGTHS)
         times = LENGTHS[self.stage + 1] / LENGTHS[self.stage] if short else 0.0
-        if short and not apart and affords(times):
-            self.decisions.append(f"{failed}: paths {times:g} times as long")
-            self.stage += 1
-            return
-        if short and not apart:
+        if short and not (several and apart):
+            if affords(times):
+                self.decisions.append(f"{failed}: paths {times:g} times as long")
+                self.stage += 1
+                return True
             failed += "; longer paths would take more evaluations than the budget has"
-        if self._modes > 1 or (self._to_prior and worst > APART):
+        if several or (self._to_prior and apart):
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
             self.decisions.append(f"{failed}: a ladder {ladder}")
-        else:
-            # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
-            self.stage, _, best = max(self._tried, key=lambda tried: tried[1])
-            self.returned = best._replace(position=warm_start.position)
-            self.decisions.append(f"{failed}: back to {self._kernel}, which was the best")
+            return True
+        # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
+        self.decisions.append(f"{failed}: on with {self._kernel}")
+        return False
 
     def report(self) -> list[str]:
         """What was chosen, and why."""
@@ -283,7 +253,3 @@ class KernelSelection(
             if self.steps and self.pilot is None
             else list(self.decisions)
         )
-
-
-def _failed(steps: int, worst: float, worth: float) -> str:
-    return f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"

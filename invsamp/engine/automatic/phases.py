@@ -15,7 +15,7 @@ from invsamp.engine.adaptation.temperature_schedule import LadderSearch, WarmSta
 from invsamp.engine.adaptation.window_adaptation import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
 from invsamp.engine.automatic.field_selection import select_field, warm_up_steps
-from invsamp.engine.automatic.kernel_selection import TRIAL, KernelSelection
+from invsamp.engine.automatic.kernel_selection import LOOKS, KernelSelection
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.replica_pair import check_paired
@@ -129,7 +129,7 @@ class Phases(
     def drawing(self) -> bool:
         """Whether the next step is one of draws, or of a trial whose draws are kept if it passes."""
         if self._on_trial:  # where draws are few, that these pass selects too many of them
-            return self.plan.draws * self.plan.thin >= 2 * TRIAL
+            return self.plan.draws * self.plan.thin >= 2 * LOOKS[0]
         return self._warm_up is None
 
     def begin(self, positions: Array | None) -> None:
@@ -385,9 +385,6 @@ class Phases(
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
-        if self.choice is not None and self._on_trial:
-            coordinates = self.ensemble.rungs[0].coordinates
-            self.choice.begin(coordinates[-1].divergence if coordinates else None)
         self.evaluation_budget.warmed()
 
     def _try(self) -> None:
@@ -399,18 +396,16 @@ class Phases(
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete or (self._may_stop and self.evaluation_budget.ends_warm_up):
             return
-        led, warm_start = choice.led, WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)
-        affords = partial(self.evaluation_budget.affords, self._shortened + TRIAL, choice.steps)
-        passed = choice.judged(self.bound.dimension, warm_start, self.evaluation_budget.worth, affords)
+        led, steps = choice.led, choice.steps
+        affords = partial(self.evaluation_budget.affords, self._shortened + LOOKS[0], steps)
+        passed = choice.judged(self.bound.dimension, affords)
         self._on_trial = passed and not choice.over
         if passed:
-            if choice.over:
-                choice.finish()
             return
         self.evaluation_budget.failed()
         self.take_stage()
         if self.search is None and choice.led == led:
-            self.inherit([warm_start if choice.returned is None else choice.returned])
+            self.inherit([WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)])
             return
         if choice.led and self.ensemble.mode_occupancy.mode_search_result is not None:
             self._begin_in(self.ensemble.mode_occupancy.mode_search_result)
@@ -488,8 +483,6 @@ class Phases(
         elif self.choice is not None and self.choice.field is not None:
             windows = (1.0,)
             steps = warm_up_steps(self.plan.chains) if self.plan.stops_early else self.plan.warmup
-        elif self.choice is not None and self.choice.returned is not None:
-            steps, windows = SHORTEST, (1.0,)
         elif self.choice is not None and self.choice.stage and self.search is None:
             steps = self._shortened
         elif self.search is not None:

@@ -213,27 +213,32 @@ class Engine(
         if self.coarse is not None and self.coarse.found is not None:
             kept, seen = self.coarse.kept_steps, []
             for k in range(self.coarse.found.every):
+                self._follow((self.steps - self.done) * self.coarse.found.every - k)
                 ensemble.move()
                 if k in kept:
                     seen.append(self.rungs[1].position)
             self.between = np.array(seen) if seen else None
             return 1
         most, drawn = min(most, self.steps - self.done), self.drawn
-        if recorder is None or not self.record.whole:
-            ensemble.move()
-            return 1
-        if queue is not None:
+        if recorder is not None and self.record.whole:
+            if queue is not None:
 
-            def made(rung: int, steps: int) -> None:
-                if (drawn + steps) % thin == 0:
-                    recorder.keep(rung)
+                def made(rung: int, steps: int) -> None:
+                    if (drawn + steps) % thin == 0:
+                        recorder.keep(rung)
 
-            return ensemble.move_on(queue, most, made)
-        alone = self.plan.evaluations is None and most > 1
-        if alone and (steps := ensemble.move_compiled(most, drawn, thin, recorder)):
-            return steps
+                return ensemble.move_on(queue, most, made)
+            alone = self.plan.evaluations is None and most > 1
+            if alone and (steps := ensemble.move_compiled(most, drawn, thin, recorder)):
+                return steps
+        self._follow(self.steps - self.done)
         ensemble.move()
         return 1
+
+    def _follow(self, steps: int) -> None:
+        """Let whoever evaluates know what so many steps from here on will ask for."""
+        if (follow := self.bound.dispatch.follow) is not None:
+            follow(lambda: self.ensemble.future(steps))
 
     def finish(self) -> None:
         """After the last step: evaluate some positions again, which has to give the same energies."""

@@ -16,7 +16,8 @@ from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.compatibility import check_targets
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import RungChains, StepCounts
-from invsamp.evaluate.requests import EvaluationRequests, Queue, as_they_come, done, gathered
+from invsamp.evaluate.requests import EvaluationRequests, Queue, answered, as_they_come, done, gathered
+from invsamp.evaluate.speculation import FutureRequests
 from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
 from invsamp.protocols import Array
@@ -55,6 +56,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         self.mode_occupancy = ModeOccupancy()
         self.outside: list[int] = []
         self._pace = LONGEST  # seconds of a step
+        self._twin: Ensemble | None = None  # that runs ahead
         #: Stretches of draws in compiled loops, once there are draws.
         self.compiled: CompiledBlocks | None = None
 
@@ -99,13 +101,35 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         """One step of every rung, and of the swaps."""
         dispatch = self.bound.dispatch
         if dispatch.shared:
-            dispatch.do([rung.moves() for rung in self.rungs])
-        else:
-            answer = dispatch.answer
-            for rung in self.rungs:
-                done(rung.moves(), answer)
+            answered(self.moves(), dispatch.answer)
+            return
+        answer = dispatch.answer
+        for rung in self.rungs:
+            done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
-            dispatch.do([self.exchange.meet()])
+            done(self.exchange.meet(), answer)
+
+    def moves(self) -> EvaluationRequests[None]:
+        """The same, when what is asked for is answered."""
+        yield from gathered([rung.moves() for rung in self.rungs])
+        if self.exchange is not None and self.exchange.due():
+            yield from self.exchange.meet()
+
+    def future(self, steps: int) -> FutureRequests:
+        """What tells the requests of so many steps from here on, as often as it is called, and leaves this as it is."""
+        if self._twin is None or self._twin.composition is not self.composition:
+            self._twin = Ensemble(self.bound, self.plan)
+            self._twin.assemble(self.composition, ())
+            for rung in self._twin.rungs:
+                rung.trust()
+        twin, state = self._twin, self.state()
+
+        def requests() -> EvaluationRequests[None]:
+            twin.restore(state)
+            for _ in range(steps):
+                yield from twin.moves()
+
+        return requests
 
     def move_compiled(self, most: int, drawn: int, thin: int, recorder: Recorder) -> int:
         """At most so many steps of draws in compiled loops; how many were made, 0 where Python is to make the next one.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, EvaluationRequests, Queue, Request, Result, answered, gathered
+from invsamp.evaluate.speculation import FutureRequests
 from invsamp.protocols import Array
 
 
@@ -23,6 +24,8 @@ class Dispatch:
     corrected : callable
         Is given what has changed potentials here and has to elsewhere: each `Correction` of a coarse model that warm-up
         learned, and the `Recentering` of a run.
+    follow : callable
+        Is called before each step of draws, with a function that makes a generator of the requests to come.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -30,6 +33,7 @@ class Dispatch:
         self.queue: Queue | None = None
         self.shared = False
         self.corrected: Callable[[object], object] = lambda change: None
+        self.follow: Callable[[Callable[[], FutureRequests]], None] | None = None
 
     def share(self, answer: Answer, queue: Queue | None = None) -> None:
         """Let others evaluate, all that is asked for at a time at once; or each rung by itself, in draws."""

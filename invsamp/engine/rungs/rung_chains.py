@@ -60,6 +60,10 @@ from invsamp.transport.triangular import Image
 FAILING_STEPS = 200
 #: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
 RUNAWAY = 100.0
+#: Squared residual of a score in the coordinates of a map, per unknown, above which the map does not fit there: where a
+#: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
+#: parabola, .3% to 9% of the draws are.
+UNFIT = 10.0
 #: A path that a transport map takes farther than this is given up: squares of such positions overflow.
 FARTHEST = 1e150
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
@@ -90,6 +94,7 @@ class StepCounts:
     reflected: int = 0
     cliffs: int = 0  # paths that met one
     fallbacks: int = 0
+    unfit: int = 0  # at which a transport map does not fit
     failing_in_a_row: int = field(default=0, repr=False)
 
 
@@ -326,6 +331,10 @@ class RungChains(
         """Move every chain once."""
         done(self.moves(), self.answer)
 
+    def trust(self) -> None:
+        """Leave out the checks of the kernel's first steps: those of a copy of a rung that makes them."""
+        self._unchecked = 0
+
     @property
     def shared(self) -> bool:
         """Whether others than this process evaluate."""
@@ -404,6 +413,8 @@ class RungChains(
                 error.add_note(f"in a step of the kernel {kernel!r}")
             raise
         if mapped:
+            if not self.warming:
+                counts.unfit += int(np.count_nonzero(active.misfit_of_map(point.estimate) > UNFIT))
             point = Point(point.position, point.estimate._replace(mapped=None))
         self.point, self.info = point, info
         if not exploring:
@@ -669,6 +680,14 @@ class _ActiveRung:
             assert self.transport is not None  # who made the estimate
             found = self.transport.pull_back(self._image(estimate.mapped), found)
         return self.metric.whiten(found)
+
+    def misfit_of_map(self, estimate: Estimate) -> Array:
+        """Squared differences of scores to those of a standard normal distribution, per unknown (chains,)."""
+        assert estimate.mapped is not None
+        length = math.sqrt(self.step_scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = self.gradient(estimate) * length - self.metric.uncolor(estimate.mapped) / length
+            return np.square(apart).mean(axis=1)
 
     def _evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         of = self._of

@@ -151,12 +151,10 @@ def from_jax(function: Callable[[Any], Any], parameters: Iterable[str] | None = 
     ``iv.from_jax(lambda theta: jnp.exp(-theta[0] * times))`` is a forward model of a decay,
     ``iv.LogDensity(iv.from_jax(lambda theta: -0.5 * jnp.sum(theta**2)))`` a log density.
 
-    Examples
-    --------
     >>> from importlib.util import find_spec
     >>> import invsamp as iv
     >>> if find_spec("jax"):
-    ...     model = iv.from_jax(lambda a, b: a * b)
+    ...     model = iv.from_jax(lambda theta: theta[0] * theta[1])
     ...
     """
     made = JaxModel(arguments.function("function", function), parameter_names(parameters))

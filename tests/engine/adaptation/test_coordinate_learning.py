@@ -122,6 +122,28 @@ def test_normal_targets_keep_linear_coordinates(draw):
     assert "coordinates: linear, Fisher divergence J" in str(run)
 
 
+@pytest.mark.parametrize(("bend", "fits"), [("parabola", True), ("exponential", False)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_map_that_does_not_fit_is_a_warning(bend, fits):
+    """On a ridge that is no parabola chains turn back where the map leaves it, all alike."""
+
+    def ridge(z):
+        x = z[:, 0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            height, slope = (x**2, 2.0 * x) if fits else (np.exp(x), np.exp(x))
+            away = (z[:, 1] - height) / 0.01
+            return 0.5 * x**2 + 0.005 * away**2, np.column_stack([x - slope * away, away])
+
+    target = Target(FunctionPotential(ridge, 2))
+    settings = {"draws": 200, "warmup": 500, "chains": 8, "seed": 1, "progress": False}
+    run = iv.sample(target, iv.mams(preconditioner=MAPPED), **settings)
+    assert mapped_last(run) != "linear"
+    told = [text for text in run.warnings() if "the transport map (" in text]
+    assert bool(told) == (not fits)
+    unfit = run.report["coordinates"][0]["unfit"]
+    assert unfit == 0.0 if fits else unfit > 0.01 and f"does not fit at {unfit:.2%} of the draws" in str(run)
+
+
 class TestRefused:
     def test_other_kernels(self):
         with pytest.raises(ValueError, match="for the kernel Langevin"):
