@@ -92,6 +92,33 @@ class TestWhatIsChosen:
         assert (why in run.report["decisions"][0]) if why else not any("general" in d for d in run.report["decisions"])
 
 
+class TestInformedCoefficients:
+    """Of many unknowns those of the informed directions are recorded and judged."""
+
+    def test_they_are_those_of_the_draws(self):
+        run = sampled(bent_field(2100), draws=12, chains=3)
+        found = run.draws("informed")
+        assert found.shape == (3, 12, 2)  # the data inform two directions
+        # of the first two unknowns alone, whitened and turned
+        reference = run.report["reference_eigenvalues"][0]
+        assert len(reference) == 2 and np.isfinite(found).all()
+        alone = run.theta[:, :, :2].reshape(-1, 2)
+        shift = np.linalg.lstsq(np.c_[alone, np.ones(len(alone))], found.reshape(-1, 2), rcond=None)
+        assert len(shift[1]) == 2 and shift[1].max() < 1e-20
+        assert "informed[0]" in run._summary(few=True).index
+
+    def test_they_go_on_after_a_resume(self, tmp_path):
+        whole = sampled(bent_field(2100), draws=8).draws("informed")
+        sampled(bent_field(2100), draws=4, directory=tmp_path / "run", segment=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            more = iv.resume(tmp_path / "run", bent_field(2100), draws=8, progress=False)
+        np.testing.assert_array_equal(more.draws("informed"), whole)
+
+    def test_few_unknowns_are_judged_themselves(self):
+        assert "informed" not in sampled(bent_field(), draws=4).recorded
+
+
 def test_other_kernels_have_no_such_directions():
     run = sampled(posed(Bent(), d=40), draws=4, warmup=100)
     with pytest.raises(ValueError, match="run must be of a kernel about the Gaussian of a mode"):
