@@ -14,6 +14,8 @@ from invsamp.torch.likelihoods import Likelihood
 from invsamp.torch.modules import ModuleFunction, as_array
 from invsamp.torch.priors import Blocks, FunctionPrior, NormalPrior, Slopes
 
+#: Parameters of a module from which on vmap over a few chains takes longer, on a processor, than one after the other.
+LARGE = 50_000
 #: A gradient by block, (chains, *shape).
 Slope = Blocks | None
 
@@ -46,6 +48,8 @@ class ModulePotential:
         self._targets: dict[str, Distribution] = likelihood.unknowns
         self._precision = np.dtype(np.float64 if module.dtype == torch.float64 else np.float32)
         self.size = len(self._y)
+        #: Whether chains are differentiated one by one: for one chain of a large module in 0.6 of the time of vmap.
+        self._by_row = module.dimension >= LARGE and torch.device(module.device).type == "cpu"
         self.dimension = module.dimension + len(self._targets)
 
     @property
@@ -158,10 +162,26 @@ class ModulePotential:
         if not gradient:
             with torch.no_grad():
                 return torch.func.vmap(self._energies, in_dims=axes)(blocks, x, y), None
+        if self._by_row:
+            rows = range(len(blocks[0]))
+            found = [self._of_row(k, blocks, x, y, axes[1] is not None, scale) for k in rows]
+            energies = torch.stack([each for each, _ in found])
+            return energies, tuple(map(torch.stack, zip(*(slopes for _, slopes in found), strict=True)))
         # each chain's energies depend on its own rows: one backward pass over all of them is less work for torch.func
         with torch.enable_grad():
             leaves = tuple(block.detach().requires_grad_() for block in blocks)
             energies = torch.func.vmap(self._energies, in_dims=axes)(leaves, x, y)
+            weights = torch.full_like(energies, scale)
+            return energies.detach(), torch.autograd.grad(energies, leaves, weights, materialize_grads=True)
+
+    def _of_row(
+        self, k: int, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor, own: bool, scale: float
+    ) -> tuple[Tensor, Blocks]:
+        """The same of chain k alone, which may have data of its ``own``."""
+        xs, ys = (tuple(part[k] for part in x), y[k]) if own else (x, y)
+        with torch.enable_grad():
+            leaves = tuple(block[k].detach().requires_grad_() for block in blocks)
+            energies = self._energies(leaves, xs, ys)
             weights = torch.full_like(energies, scale)
             return energies.detach(), torch.autograd.grad(energies, leaves, weights, materialize_grads=True)
 

@@ -14,6 +14,7 @@ import invsamp as iv
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from invsamp.torch import categorical, gaussian, module_posterior  # noqa: E402
+from invsamp.torch import potential as potential_module  # noqa: E402
 
 nn = torch.nn
 RNG = np.random.default_rng(0)
@@ -179,6 +180,22 @@ class TestBatches:
         np.testing.assert_allclose(again.gradient, sums.gradient)
         assert again.prior_gradient is None
         assert potential.batch_terms(self.theta, self.indices, False, scale).gradient is None
+
+    def test_chains_of_a_large_module_are_differentiated_one_by_one(self, monkeypatch):
+        def found(rows):
+            potential = module_posterior(network(2), (X, TARGETS), gaussian("noise", iv.HalfNormal(0.5))).potential()
+            position = np.random.default_rng(1).normal(size=(3, potential.dimension))[rows]
+            members = np.array([[0, 3], [1, 4], [2, 5]])[rows]
+            return *potential.parts(position, True)[:2], *potential.batch_terms(position, members, True, 4.0)[:3]
+
+        together = found([0, 1, 2])
+        monkeypatch.setattr(potential_module, "LARGE", 1)
+        each = found([0, 1, 2])
+        for one, other in zip(each, together, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+        for k in range(3):  # whatever the others are
+            for one, other in zip(found([k]), each, strict=True):
+                np.testing.assert_array_equal(one[0], other[k])
 
     def test_a_batch_of_all_data_is_the_whole(self):
         potential = self.posterior.potential()

@@ -110,7 +110,7 @@ def room(chains: int, d: int) -> Array:
     return np.empty((chains, d))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def fill(values: Array, out: Array) -> None:
     """Values (chains, d) into ``out``, by a loop: numba compiles a message for slices that do not fit."""
     for i in range(values.shape[0]):
@@ -129,7 +129,7 @@ def record(step: int, position: Array, energy: Array, swaps: SwapPlan, positions
             swaps.replicas[k, step, i] = swaps.replica[k, i]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def of_rung(geometry: Geometry, k: int) -> Geometry:
     """The metric of one rung."""
     return Geometry(
@@ -143,7 +143,7 @@ def of_rung(geometry: Geometry, k: int) -> Geometry:
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def whiten(gradient: Array, temperature: float, metric: Geometry, reduced: Array, out: Array) -> None:
     """Gradients (chains, d) of the reduced energy in whitened coordinates into ``out``; ``reduced``: room."""
     for i in range(gradient.shape[0]):
@@ -161,13 +161,13 @@ def whiten_change(new: Array, old: Array, temperature: float, metric: Geometry, 
     _times(reduced, metric.scale, metric.whitening, metric.whitening_first, metric.whitening_last, out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def color(move: Array, metric: Geometry, out: Array) -> None:
     """Moves (chains, d) of whitened coordinates as moves of positions, into ``out``."""
     _times(move, metric.scale, metric.coloring, metric.coloring_first, metric.coloring_last, out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _times(rows: Array, scale: Array, matrix: Array, first: Integers, last: Integers, out: Array) -> None:
     if matrix.shape[0]:
         multiply(rows, matrix, first, last, out)
@@ -177,7 +177,7 @@ def _times(rows: Array, scale: Array, matrix: Array, first: Integers, last: Inte
             out[i, j] = rows[i, j] * scale[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def evaluated(address: int, position: Array, given: Array, energy: Array, gradient: Array) -> bool:
     """Energies and gradients at positions; whether all are finite. ``given``: room for what functions write to."""
     fill(position, given)

@@ -145,7 +145,7 @@ class _Room(NamedTuple):
     after: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _step(
     address: int,
     temperature: float,
@@ -257,24 +257,31 @@ def _loop(
     nothing = np.empty(0)
     for k in range(rungs):
         whiten(gradient[k], temperatures[k], of_rung(geometry, k), work.reduced, slope[k])
+    metric, uniform, own = of_rung(geometry, 0), nothing, (position[0], energy[0], gradient[0], slope[0])
+    carried = momentum[0], threshold[0]
     for step in range(n):
         for k in range(rungs):
+            if rungs > 1:  # of one rung they stay: as long as a step takes to look them up, for few chains
+                metric, own = of_rung(geometry, k), (position[k], energy[k], gradient[k], slope[k])
+                carried = momentum[k], threshold[k]
+            if log_uniform.shape[1]:
+                uniform = log_uniform[k, step]
             found = _step(
                 address,
                 temperatures[k],
-                of_rung(geometry, k),
+                metric,
                 step_sizes[k, step],
                 normal[k, step],
-                log_uniform[k, step] if log_uniform.shape[1] else nothing,
-                position[k],
-                energy[k],
-                gradient[k],
-                slope[k],
+                uniform,
+                own[0],
+                own[1],
+                own[2],
+                own[3],
                 log_ratio[k, step],
                 adjusted,
                 friction[k],
-                momentum[k],
-                threshold[k],
+                carried[0],
+                carried[1],
                 accept,
                 work,
             )

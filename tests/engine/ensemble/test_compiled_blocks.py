@@ -112,6 +112,7 @@ def check_same(found, wanted):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_and_report_are_those_of_python(name, monkeypatch):
     plan = Plan(draws=60, warmup=0 if SAMPLERS[name].rungs[0].step_size else 200, thin=3, chains=2, seed=5)
+    monkeypatch.setattr(compiled_blocks, "PATIENCE", math.inf)
     wanted = drawn(begun(SAMPLERS[name], plan))
     assert all("Python" in how for how in wanted[2])
     monkeypatch.setattr(compiled_blocks, "PATIENCE", 0.0)
@@ -147,6 +148,7 @@ def test_densities_of_one_theta_are_compiled_too(compiled):
 @pytest.mark.parametrize("sampler", [sgld(0.05), mala(0.3), mams(0.3), parallel_tempering((1.0, 3.0, 9.0), 0.3)])
 def test_solves_that_fail_are_those_of_python(sampler, monkeypatch):
     target, plan = iv.Target(iv.LogDensity(ending, True, dimension=3)), Plan(200, 0, 1, 3, 2, check_gradient=False)
+    monkeypatch.setattr(compiled_blocks, "PATIENCE", math.inf)
     wanted = drawn(begun(sampler, plan, target))
     assert wanted[1]["failed_solves"]["target"] > 3
     monkeypatch.setattr(compiled_blocks, "PATIENCE", 0.0)
