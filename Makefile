@@ -140,7 +140,7 @@ peers:
 DOCS ?= docs/_build/html
 docs:
 	@.ci/environment .venv dev
-	$(ONE_THREAD) .venv/bin/python -P -m sphinx -q -W --keep-going -b html docs $(DOCS)
+	$(ONE_THREAD) .venv/bin/python -P -m sphinx -E -q -W --keep-going -b html docs $(DOCS)
 	@echo "$(DOCS)/index.html"
 
 lint:

@@ -1,4 +1,4 @@
-"""What the examples share: their arguments, where figures and summary go, and what several seeds tell together."""
+"""What the examples share: their arguments, where figures and summary go, and what several seeds show together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Options:
     def over_seeds(self, measure: Callable[[int], tuple[dict[str, Any], dict[str, Figure]]]) -> dict[str, Any]:
         """Measure with each seed, and write a summary, with means and sds over them if there are several.
 
-        ``measure(seed)`` tells a summary and figures by name; those of the first seed are saved.
+        ``measure(seed)`` returns a summary and figures by name; those of the first seed are saved.
         """
         found: dict[str, dict[str, Any]] = {}
         for seed in range(self.seed, self.seed + self.seeds):

@@ -58,7 +58,7 @@ def draw_accuracy(table: Mapping[str, Mapping[str, Any]], truth: np.ndarray) -> 
         axes.locator_params(axis="x", nbins=4)
     panels[0].set_yticks(places, table)
     panels[0].invert_yaxis()
-    panels[0].set_xlabel("bars: three standard errors; grey line: quadrature", fontsize=8)
+    panels[0].set_xlabel("bars: three standard errors; gray line: quadrature", fontsize=8)
     return figure
 
 

@@ -55,7 +55,7 @@ def setting(
     """Sufficient statistics and exact draws of a gradient-matching posterior with derivatives known up to ``sd``.
 
     The prior stays that of ``full``; with ``prior_sds`` it is uniform over that many posterior sds to either side,
-    outside the domain too, so that samplers without walls can leave it.
+    outside the domain too, so that samplers without bounds can leave it.
     """
     model: Any = full.forward["model"]
     small, gaussian = model.compressed(sd), model.gaussian(sd)

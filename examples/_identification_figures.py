@@ -157,7 +157,7 @@ def feasible(where: Setting, i: int, j: int, grid: Sequence[Array]) -> Array:
 
 
 def smoothed(draws: Array, inside: Array, grid: Sequence[Array]) -> Array:
-    """Density of draws in the plane, smoothed within the feasible cells alone, so that walls stay sharp."""
+    """Density of draws in the plane, smoothed within the feasible cells alone, so that bounds stay sharp."""
     counts, _, _ = np.histogram2d(*draws.T, bins=grid)
     cells = draws / [edges[1] - edges[0] for edges in grid]
     spread = 0.3 * float(np.sqrt(np.linalg.eigvalsh(np.cov(cells.T))[0]))

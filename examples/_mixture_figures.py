@@ -1,4 +1,4 @@
-"""Figures of `constrained_mixtures.py`: densities, convergence, divergences, the octagon's diameter, the walls."""
+"""Figures of `constrained_mixtures.py`: densities, convergence, divergences, the octagon's diameter, the bounds."""
 
 from __future__ import annotations
 

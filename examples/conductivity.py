@@ -2,8 +2,8 @@
 
 Twenty Karhunen-Loeve modes of a Matern field, the same unknowns on three meshes. The cold rung runs on the 64x64 mesh,
 hotter ones on 32x32 and 16x16, which hand it states through delayed acceptance. All rungs move with momentum, which
-takes them along the curved posterior. The maps show the mean beside the truth, and where the sensors tell little:
-downstream, where temperatures are low, and along the insulated walls.
+takes them along the curved posterior. The maps show the mean beside the truth, and where the sensors inform little:
+downstream, where temperatures are low, and along the insulated bounds.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ SGLD" (r2SGLD): temperatures 1 and 10, noise of sd 0.05 on energies and gradient
 ``--draws 50000`` (500,000 iterations thinned by 10; about an hour); the default is a tenth of it.
 
 10 chains in one run stand for 10 seeds: they share nothing but the code, each has its own noise, start and swaps. The
-two rungs of replica exchange attempt a swap after a quarter of their steps, for which they evaluate two more energies;
-a single chain makes 25 steps for every 10 of theirs, so that all samplers spend the same number of evaluations. Truth
-is by integration over each cell of a 50 x 50 grid; the divergence KL(truth || draws) has a floor, that of as many
+two rungs of replica exchange attempt a swap after a quarter of their steps, for which they evaluate two more energies.
+A single chain makes 25 steps for every 10 of theirs, so that all samplers spend the same number of evaluations. Truth
+is by integration over each cell of a 50 x 50 grid. The divergence KL(truth || draws) has a floor, that of as many
 independent draws. A last figure holds the specular path against projection, on a target without energy.
 """
 
@@ -58,7 +58,7 @@ DIAMETER_RADII = (1.5, 2.0, 2.5, 3.0)
 
 
 def main() -> dict[str, Any]:
-    """All samplers on all domains, then the octagon's diameter, then the walls."""
+    """All samplers on all domains, then the octagon's diameter, then the bounds."""
     given = options("constrained_mixtures", "25 modes on four domains, nine samplers.", draws=5000)
     cases = {name: explore(name, given.draws, given.seed) for name in problem.RADII}
     diameters = [diameter(radius, given.draws, given.seed) for radius in tqdm(DIAMETER_RADII, desc="octagon's size")]
@@ -139,7 +139,7 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
         problem.target("octagon", radius), iv.samplers.r2sgld(RATES[0], DIAMETERS["rates"], **LADDER), draws, seed
     )
     kept = run.theta[:, run.theta.shape[1] // 5 :]
-    # of each chain by itself, for the spread; the two coordinates have one law
+    # of each chain by itself, for the spread; the two coordinates have one distribution
     times = np.array([kept.shape[1] * THIN / iv.diagnostics.ess(chain[None]).mean() for chain in kept])
     divergence = iv.diagnostics.divergence_on_grid(kept, probabilities, edges)
     floor = iv.diagnostics.iid_floor(probabilities, kept.shape[1], 30, seed).mean()
@@ -154,7 +154,7 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
 
 
 def from_the_wall(boundary: str, draws: int, seed: int) -> np.ndarray:
-    """Distances of draws from the wall of the octagon, where there is no energy: the law should be uniform."""
+    """Distances of draws from the wall of the octagon, where there is no energy: the distribution should be uniform."""
     region = problem.domain("octagon")
     nothing = iv.extending.FunctionPotential(lambda position: (np.zeros(len(position)), np.zeros_like(position)), 2)
     target = iv.Target(nothing, domain=region, start=region.sample_uniform)

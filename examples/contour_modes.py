@@ -1,12 +1,12 @@
 """Nine modes and twenty-five in the plane: contour samplers as published beside replica exchange at equal gradients.
 
 Nine modes are those of Deng's thesis, section 5.4.1, of his program's settings: step .001, noise of sd .32 on the
-gradients, 100 bins of energy, a box that is left by nobody. Twenty-five are those of its appendix E.4.2, with noise of
+gradients, 100 bins of energy, a box that is left by no one. Twenty-five are those of its appendix E.4.2, with noise of
 sd .25 and five chains of each sampler, which ICSGLD lets learn together; there all draws of five chains are judged as
 one sample. SVGD moves five sets of 100 particles in 4,000 steps of .003, and where they end is its sample. Energies are
-exact, as a contour law needs them; in the programs they have the same noise.
+exact, as a contour distribution needs them; in the programs they have the same noise.
 
-What is told is the divergence of the draws from the truth on 50 x 50 cells, of as many draws from each sampler, beside
+The result is the divergence of the draws from the truth on 50 x 50 cells, of as many draws from each sampler, beside
 that of as many independent ones, and the shares of the corner modes. The figures show the energies as sampled and by
 weight, and the weights themselves.
 

@@ -165,7 +165,7 @@ TASKS = {
 
 
 class Over:
-    """A function over a temperature: at temperature 1 the law is its own at that one. Gradients may be clipped."""
+    """A function over a temperature: at temperature 1 the target is its own at that one. Gradients may be clipped."""
 
     def __init__(self, task: Task, temperature: float, steepest: float = np.inf) -> None:
         self._function, self._over, self.dimension = task.function, temperature, task.dimension

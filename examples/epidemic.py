@@ -1,8 +1,8 @@
-"""Influenza in a boarding school, 1978: how fast it spread, and what the counts of boys in bed can tell.
+"""Influenza in a boarding school, 1978: how fast it spread, and what the counts of boys in bed show.
 
-Two rates of an epidemic from fourteen counts, under two laws of how counts scatter. Poisson's takes every boy in bed as
-an event by itself, and is sure of rates whose predictions miss half of the days. The negative binomial law finds out
-how much more the counts scatter; cross-validation prefers it.
+Two rates of an epidemic from fourteen counts, under two distributions of how counts scatter. Poisson's takes every boy
+in bed as an event by itself, and is sure of rates whose predictions miss half of the days. The negative binomial
+distribution finds out how much more the counts scatter; cross-validation prefers it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NOISES = ("negative binomial", "poisson")
 
 
 def main() -> dict[str, iv.Run]:
-    """Sample under both laws, draw predictions, and compare."""
-    given = options("epidemic", "Influenza in a boarding school under two laws of counts.", draws=1000)
+    """Sample under both distributions, draw predictions, and compare."""
+    given = options("epidemic", "Influenza in a boarding school under two distributions of counts.", draws=1000)
     runs, summary = {}, {}
     for noise in NOISES:
         posterior = problem.outbreak(noise)
@@ -45,7 +45,7 @@ def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
     loo = run.loo(posterior)
     return {
         "parameters": {name: {"mean": float(v.mean()), "sd": float(v.std())} for name, v in values.items()},
-        "elpd_loo": float(loo.elpd_loo),
+        "elpd_loo": float(loo.elpd if hasattr(loo, "elpd") else loo.elpd_loo),
         "elpd_loo_se": float(loo.se),
         "warnings": run.warnings(),
     }

@@ -2,7 +2,7 @@
 
 The unknown is the log conductivity at the 1,089 nodes of a mesh, with a Matern prior of range 0.4 and sd 1. The data
 come from a finer mesh, with an error of 5%. The maps show the mean beside the truth, and the sds of posterior and
-prior. The last figure shows what the first sensors would tell: chosen one by one, and taken at random.
+prior. The last figure shows what the first sensors would inform: chosen one by one, and taken at random.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def random_information(posterior: iv.Posterior, at: np.ndarray, rng: np.random.G
 
 
 def draw_information(chosen: np.ndarray, random: np.ndarray) -> Figure:
-    """What the first sensors tell, chosen one by one and at random."""
+    """What the first sensors inform, chosen one by one and at random."""
     figure = new_figure(6.4, 3.6)
     axes = clean(figure.subplots())
     count = np.arange(len(chosen))
@@ -105,7 +105,7 @@ def draw_information(chosen: np.ndarray, random: np.ndarray) -> Figure:
     axes.plot(count, chosen, "o-", color=COLD, ms=4, label="chosen one by one")
     axes.set(xlabel="number of sensors", ylabel="expected information, nats")
     axes.legend(loc="upper left", fontsize=8, frameon=False)
-    title(axes, "what sensors are expected to tell of the conductivity")
+    title(axes, "expected information of sensors about the conductivity")
     return figure
 
 

@@ -2,7 +2,7 @@
 
 Eight unknowns: four rates of the Lotka-Volterra equations, two initial populations, two noise scales. The
 posterior has false modes (orbits with the wrong period) in which a single chain from the prior gets stuck;
-hot replicas on a loosely integrated model lead the cold one out. The result is held against the published
+hot replicas on a loosely integrated model lead the cold one out. The result is compared with the published
 posterior of the same model.
 """
 

@@ -1,7 +1,7 @@
 """Heat source: where did the heat start? One sensor leaves a ring of answers, two sensors leave two modes.
 
 Hot replicas on a coarse mesh (16x16, 8 steps) carry the cold one (64x64, 64 steps) between the modes.
-Delayed-acceptance swaps keep the cold rung's law exact with a fine solve at a fraction of the attempts; eq. (18)
+Delayed-acceptance swaps keep the cold rung's target exact with a fine solve at a fraction of the attempts; eq. (18)
 of f-reSGLD on the same pair of meshes needs none, and is off. Truth is by quadrature on a grid.
 """
 

@@ -4,7 +4,7 @@
    rates that decay. Their energy is a mean over the times, so a standard deviation of 100 per derivative. The
    constraints are far from this posterior; what counts is whether a sampler reaches it at all from the prior.
 2. Cut: the first 0.2 units of time alone, derivatives known up to 40, where the constraints beta > 0 and
-   sigma > 1 + beta cut the posterior. What counts is whether a sampler keeps to them, and what it makes of the walls.
+   sigma > 1 + beta cut the posterior. What counts is whether a sampler keeps to them, and what it makes of the bounds.
 3. Shooting: states with 5% noise, no derivatives, by multiple shooting.
 """
 

@@ -9,12 +9,12 @@ each rung, so that all follow as many gradients (what energies of swaps and snap
 
 The rows are those of Table 1 of Deng et al. (2021), "Accelerating convergence of replica exchange stochastic gradient
 MCMC via variance reduction", and of Zheng et al. (2024), "Constrained exploration via reflected replica exchange
-stochastic gradient Langevin dynamics" (without SGD in walls, which descents here do not know), at the settings of the
-former's section 5.2 scaled down: temperature .01, .05 on the hot rung with steps 1.5 times as long, correction factor
-3e5. These are cold posteriors, and swaps with such a factor are approximate. One step size stands for all, with the
-same drift for SGLD; none is tuned. Prints accuracy, log score, Brier score, calibration error, and how well entropies
-tell what comes from elsewhere (area under the curve), mean and sd over the seeds, with the share of swaps that were
-accepted and the walls that a chain met in a hundred steps. Draws a figure of calibration and entropies.
+stochastic gradient Langevin dynamics" (without SGD within bounds, which descents here do not know), at the settings of
+the former's section 5.2 scaled down: temperature .01, .05 on the hot rung with steps 1.5 times as long, correction
+factor 3e5. These are cold posteriors, and swaps with such a factor are approximate. One step size stands for all, with
+the same drift for SGLD; none is tuned. Prints accuracy, log score, Brier score, calibration error, and how well
+entropies separate what comes from elsewhere (area under the curve), mean and sd over the seeds, with the share of swaps
+that were accepted and the boundaries that a chain met in a hundred steps. Draws a figure of calibration and entropies.
 
 What a sampler came to with a seed is kept in DIR: a script that was interrupted goes on where it was, and one that is
 asked for more seeds runs those alone. The default takes minutes, ``--steps 2000 --seeds 5`` most of an hour.
@@ -126,7 +126,7 @@ def samplers(n: int, steps: int) -> dict[str, tuple[iv.ladder.Sampler, int]]:
 class Found(NamedTuple):
     """Of one run."""
 
-    scores: np.ndarray  # accuracy, nll, Brier, ECE, AUROC, share of swaps, walls met in 100 steps of a chain, seconds
+    scores: np.ndarray  # accuracy, nll, Brier, ECE, AUROC, share of swaps, reflections per 100 steps, seconds
     probability: np.ndarray  # (n, classes) of what was held out
     near: np.ndarray  # entropies
     far: np.ndarray

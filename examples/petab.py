@@ -1,11 +1,11 @@
-"""A published model as a posterior: which of its parameters do the data tell, and which only the bounds?
+"""A published model as a posterior: which of its parameters do the data inform, and which only the bounds?
 
 Boehm et al. (2014, J. Proteome Res. 13, 5685) followed a protein's two forms, STAT5A and STAT5B, into the nucleus and
 out of it. Six rates and three noise levels were fitted to 48 data; an optimum alone does not say which of the rates are
 known. The files are those of the PEtab benchmark collection, read as they are.
 
 The script has the name of the package that reads the formulas, and a script's folder is the first in which Python
-looks: so its folder goes to the end of the path. Whoever calls a script of his own petab.py is told of it.
+looks: so its folder goes to the end of the path. A script that is itself called petab.py is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import invsamp as iv
 sys.path.sort(key=lambda folder: Path(folder).resolve() == Path(__file__).resolve().parent)
 NAME = "Boehm_JProteomeRes2014"
 FILE = Path(__file__).parents[1] / "tests" / "data" / "petab" / NAME / f"{NAME}.yaml"
-#: A parameter whose draws spread over more than this part of what its bounds allow is not told by the data.
+#: A parameter whose draws spread over more than this part of what its bounds allow is not informed by the data.
 UNTOLD = 0.25
 
 
@@ -41,7 +41,7 @@ def main() -> iv.Run:
 
 
 def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
-    """Spread of each parameter in decades beside what the bounds allow, and the direction that is told least."""
+    """Spread of each parameter in decades beside what the bounds allow, and the direction that is informed least."""
     decades = np.log10(run.theta.reshape(-1, posterior.dimension))
     allowed = np.log10(posterior.prior.support[1] / posterior.prior.support[0]) / np.sqrt(12.0)
     spread = decades.std(axis=0)

@@ -1,8 +1,8 @@
 """Twenty patients and their drug: what each one's own, what all share, and what the next patient's will be.
 
 Clearance and volume of each patient come from a population whose middle and spread are unknown too, so that patients
-learn from each other; the rate of absorption is the same for all. Then one patient whose injection nobody wrote down:
-the measurements tell between which two of them it was given, and how its amount goes with the time.
+learn from each other; the rate of absorption is the same for all. Then one patient whose injection no one wrote down:
+the measurements show between which two of them it was given, and how its amount goes with the time.
 
 Nothing is chosen for the population: descents find its mode, and the run finds that each patient has data enough to be
 sampled centered.

@@ -1,13 +1,13 @@
-"""Round trips are not the law: DEO*-SGD beside honest parallel tempering on the same noise.
+"""Round trips are not correctness: DEO*-SGD beside honest parallel tempering on the same noise.
 
 The comparison of Deng's thesis, section 4.5.1: U = .2 |b|^2 - 2 (cos 2 pi b1 + cos 2 pi b2), noise of sd 2 on energies
-and gradients. DEO*-SGD runs 16 processes at learning rates from .003 to .6, without a window and with one of 8;
-parallel tempering has six temperatures from 1 to 10, steps of .003 times the temperature, swaps with the penalty of
+and gradients. DEO*-SGD runs 16 processes at learning rates from .003 to .6, without a window and with one of 8.
+Parallel tempering has six temperatures from 1 to 10, steps of .003 times the temperature, swaps with the penalty of
 their noise, and takes the gradients' noise out of what it injects.
 
 Beside the round trips from the cold end to the hot one and back stands how far the draws are from the truth: the total
 variation over the 25 modes, and the share of the four corner modes, .052 by quadrature. Each chain
-is a run of its own; the errors are over chains. The default, 1,000 draws of 5 steps, takes half a minute. The published
+is a run of its own. The errors are over chains. The default, 1,000 draws of 5 steps, takes half a minute. The published
 length, and the documentation's table, is that of ``--draws 4000 --seeds 5``.
 
 ``--only targets`` varies the target swap rate from .2 to .6 (figure 4.3), ``--only windows`` the window at .4 (figure

@@ -35,7 +35,7 @@ MODES = np.array([[SNAPSHOTS["beta"]], [SNAPSHOTS["phi"] - SNAPSHOTS["beta"]]])
 STEP, INTERVAL, FACTOR = SNAPSHOTS["step_size"], SNAPSHOTS["interval"], SNAPSHOTS["factors"][1]
 #: Not printed.
 BATCH, CHAINS, THIN = 200, 10, 20
-#: Whole energies are interpolated between so many points: to 1e-7, as the energy's fourth derivative tells.
+#: Whole energies are interpolated between so many points: to 1e-7, as the energy's fourth derivative shows.
 KNOTS = np.linspace(-8.0, 28.0, 2881)
 #: From the snapshot, at which noise is measured.
 DISTANCES = (0.01, 0.1, 0.5, 1.0)

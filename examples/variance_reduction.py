@@ -5,7 +5,7 @@ readings of an experiment come of one solve, so a minibatch draws experiments. W
 is summed decides over the noise: nothing, its value at a snapshot (VR-reSGLD, Algorithm 1), its first-order expansion
 there, or its expansion to second order about a mode, with the terms' own Hessians or with Gauss-Newton matrices.
 
-The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode; the
+The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode. The
 second the same of a source in the wind (`invsamp.problems.plumes`), whose model is bent far less. Gauss-Newton matrices
 leave out what residuals make of the model's own curvature: their noise is as the bending of the model over a posterior
 sd, in sds of a reading, and halves with the noise of the readings. A third table shows it.
@@ -13,7 +13,7 @@ sd, in sds of a reading, and halves with the noise of the readings. A third tabl
 The fourth is what this is worth where the first reaction is known to be the fast one and readings are four times as
 good: replica exchange by such batches, one batch for both chains of a swap, against the same sampler with full
 gradients, and against MALA, which needs full energies too. Solves are counted, by experiment, without warm-up. The
-default, 400 steps of 16 chains, takes less than a minute; the documentation's figures are of ``--draws 600 --seeds 6``.
+default, 400 steps of 16 chains, takes less than a minute. The documentation's figures are of ``--draws 600 --seeds 6``.
 """
 
 from __future__ import annotations

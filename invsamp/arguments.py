@@ -7,9 +7,11 @@ Numbers of numpy count as numbers; booleans, strings, complex numbers, NaN and m
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import operator
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from pathlib import Path
@@ -106,7 +108,7 @@ def array(
         given = np.asanyarray(value)
         if given.dtype == object and all(isinstance(_scalar(entry), Real) for entry in given.flat):
             given = given.astype(float)
-    except Exception as error:  # whatever the conversion of somebody's class raises
+    except Exception as error:  # whatever the conversion of a user's class raises
         raise ValueError(f"{name} must be {right}, got {shown(value)}: {error}") from error
     if given.dtype.kind not in ("iu" if whole and given.size else "iuf"):
         raise wrong(name, right, value)
@@ -246,6 +248,33 @@ def store(frozen: object, **values: object) -> None:
         object.__setattr__(frozen, name, value)
 
 
+def needed(who: str, extra: str, module: str) -> Any:
+    """A module that only an extra installs, imported where it is needed.
+
+    ``who`` begins the message: "from_jax needs".
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If it is not installed, with what to install; or if a file of its name is found in its place.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != package:
+            raise  # something that the package itself needs
+        found = sys.modules.get(package)
+        if found is not None and "__path__" not in vars(found):
+            said = (
+                f"the package {package}, in whose place {found.__file__} is found: rename that file, or move its folder"
+            )
+            raise ModuleNotFoundError(f"{who} {said} to the end of sys.path", name=error.name) from error
+        raise ModuleNotFoundError(
+            f"{who} {package}, which is not installed: pip install 'invsamp[{extra}]'", name=error.name
+        ) from error
+
+
 def wrong(name: str, right: str, value: object) -> ValueError:
     """The error to raise for an argument."""
     return ValueError(f"{name} must be {right}, got {shown(value)}")
@@ -255,7 +284,7 @@ def shown(value: object) -> str:
     """A value in a message: one line that stays short."""
     try:
         whole = " ".join(repr(value).split())
-    except Exception:  # of somebody's class: the message is about the argument, not about its __repr__
+    except Exception:  # of a user's class: the message is about the argument, not about its __repr__
         whole = f"an object of {type(value).__name__}"
     return whole if len(whole) <= 200 else f"{whole[:200]}..."
 

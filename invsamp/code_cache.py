@@ -4,9 +4,9 @@ numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's 
 can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR or a folder
 for caches to which others can write is not used. Importing this module sees to that, before anything is compiled.
 
-It also sees to it that what one process has stored is not taken for another's. numba tells functions of one name apart
-by a number that it counts up in each process. Two processes give the same number to different functions; a third one
-that loads both finds one symbol twice and calls the first function in both places
+It also sees to it that what one process has stored is not taken for another's. numba distinguishes functions of one
+name by a number that it counts up in each process. Two processes give the same number to different functions. A third
+one that loads both finds one symbol twice and calls the first function in both places
 (https://github.com/numba/numba/issues/10486). Random numbers do not come twice, in forks neither.
 """
 
@@ -33,7 +33,7 @@ _IDENTITY: Any = FunctionIdentity
 
 
 def is_usable(path: Path) -> bool:
-    """Whether code may be stored in a folder, which is made if need be: this user can write to it, and nobody else."""
+    """Whether code may be stored in a folder, which is made if need be: this user can write to it, and no one else."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(path):
@@ -52,7 +52,7 @@ def temporary_folder() -> Path:
     if not is_usable(path):
         path = Path(tempfile.mkdtemp(prefix="invsamp-"))
     warnings.warn(
-        f"compiled code is stored in {path}: there is no other folder that this user, and nobody else, can write to. "
+        f"compiled code is stored in {path}: there is no other folder that this user, and no one else, can write to. "
         "Set NUMBA_CACHE_DIR to one to keep it",
         stacklevel=2,
     )
@@ -71,7 +71,7 @@ def _see_to_numba() -> None:
     given = _CONFIG.CACHE_DIR
     if given and not is_usable(Path(given)):
         warnings.warn(
-            f"NUMBA_CACHE_DIR={given} is not used: it has to be a folder that this user, and nobody else, can write "
+            f"NUMBA_CACHE_DIR={given} is not used: it has to be a folder that this user, and no one else, can write "
             "to, as the code in it is run",
             stacklevel=2,
         )
@@ -86,7 +86,7 @@ def _set(folder: str) -> None:
 
 
 def _finds_a_place() -> bool:
-    """Whether numba finds a folder by itself that nobody else can write to."""
+    """Whether numba finds a folder by itself that no one else can write to."""
     try:
         compiled: Any = numba.njit(cache=True)(_is_own)  # which compiles nothing yet
     except RuntimeError:  # "no locator available"

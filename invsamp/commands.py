@@ -226,7 +226,7 @@ def _resume(parsed: argparse.Namespace) -> None:
         print(f"{parsed.run / PICKLE} is a pickle: to read it is to run code. It names")
         print("\n".join(f"  {name}" for name in names))
         if not sys.stdin.isatty():
-            raise ValueError("nobody is there to be asked whether to run it: say --yes if you trust who wrote it")
+            raise ValueError("without a terminal you cannot confirm this: give --yes if you trust who wrote it")
         if input("Run it? Only if you trust who wrote it [y/N] ").strip().lower() not in ("y", "yes"):
             raise ValueError("not resumed; nothing was run")
     sys.path.insert(0, "")  # where the script that posed it lay, as in a session of Python

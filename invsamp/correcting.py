@@ -32,10 +32,10 @@ def correct(
 ) -> Corrected:
     r"""Learn what the coarse fidelities lack, from pairs of solves, and pose the posterior with them corrected.
 
-    The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations, with B and c such that the
-    fine model's observations at the states are met best: a ridge regression of the difference, whose ridge is that of
-    least generalized cross-validation, so that few pairs give little more than an offset. It is frozen: a
-    sampler of the posterior that is handed back moves by corrected models on hot rungs, and the target of the cold rung
+    The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations. B and c fit the fine
+    model's observations at the states best: by a ridge regression of the difference, whose ridge has the least
+    generalized cross-validation. So few pairs give little more than an offset. The correction is frozen: a sampler of
+    the posterior that is returned moves by corrected models on hot rungs, and the target of the cold rung
     is that of the finest model, as before. Each level is corrected towards the finest.
 
     Parameters
@@ -46,15 +46,15 @@ def correct(
         Where the models are solved, each once and without gradients. By default draws of the posterior of the coarsest
         fidelity, which is sampled first: at the prior's draws a map would have to hold where it does not matter.
     kind : "auto", "none", "offset", "affine" or "polynomial"
-        "auto": for each fidelity what leaves the least sd of the energy on pairs that were held out, the plainer one
-        where they are nearly equal. "none" corrects nothing and says what there is. "polynomial" adds a polynomial of
-        the unknowns, of the highest degree up to 4 that has at most a third as many products as there are pairs, for
-        few unknowns; far beyond the states of the pairs it stays what it is. A coarse model that predicts a part of
-        the data alone (``data_indices``) predicts all of them once it is "affine".
+        "auto" takes for each fidelity what leaves the least sd of the energy on pairs that were held out, and the
+        plainer one where they are nearly equal. "none" corrects nothing and reports what there is. "polynomial", for
+        few unknowns, adds a polynomial of these. Its degree is the highest up to 4 that has at most a third as many
+        products as there are pairs. Far beyond the states of the pairs it stays what it is. A coarse model that
+        predicts a part of the data alone (``data_indices``) predicts all of them once it is "affine".
     enhanced : bool
         Whether the covariance of what the map leaves, on pairs that were held out, is added to the noise of the coarse
-        target (the enhanced error model): that target is wider then, so that less is lost where the model is far off,
-        and more is refused elsewhere. For `GaussianNoise` of a known scale.
+        target (the enhanced error model, or Bayesian approximation error). That target is wider then: less is lost
+        where the model is far off, and more is refused elsewhere. For `GaussianNoise` of a known scale.
     pairs : int
         How many states are taken of a run, evenly spaced; `ValueError` for fewer than ten.
     sampler, draws, chains, progress

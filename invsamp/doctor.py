@@ -26,6 +26,10 @@ NEEDED = ("numpy", "scipy", "numba", "arviz", "xarray", "pandas", "h5py", "matpl
 OPTIONAL = {
     "dolfinx": "PDEs in UFL (invsamp.solvers.pde), and finite elements shared by processes; from Debian or conda-forge",
     "torch": "models that are torch functions (iv.from_torch); `pip install invsamp[torch]`",
+    "jax": "models and densities in JAX (iv.from_jax); `pip install invsamp[jax]`",
+    "pymc": "models in PyMC (iv.from_pymc); `pip install invsamp[pymc]`",
+    "bridgestan": "models in Stan (iv.from_bridgestan); `pip install bridgestan`, with a C++ compiler",
+    "sklearn": "Gaussian processes of what a coarse model lacks; `pip install invsamp[gp]`",
     "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
     "petab": "problems in PEtab and models in SBML (iv.petab); `pip install invsamp[petab]`",
     "umbridge": "serving models in Python (to ask servers it is not needed); `pip install invsamp[umbridge]`",
@@ -33,7 +37,7 @@ OPTIONAL = {
     "pytest": "the tests; `pip install invsamp[test]`",
 }
 #: Distributions that are not called as their module.
-_NAMES = {"dolfinx": "fenics-dolfinx"}
+_NAMES = {"dolfinx": "fenics-dolfinx", "sklearn": "scikit-learn"}
 # the first process alone prints: a launcher mixes what two of them say at once
 _PAIR = """\
 from mpi4py import MPI

@@ -11,12 +11,12 @@ from invsamp.evaluate.requests import Request
 from invsamp.modes.descent import Descent
 from invsamp.modes.low_rank import LowRankGaussian, evidence
 from invsamp.modes.minima import Minima
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Problem
 
 #: Energy that descents of the posterior leave to gain before those of the likelihood begin; and how far two of their
-#: ends are apart at the most, in scales, to be one point. Ends that are counted as two cost a short descent.
+#: ends are apart at most, in scales, to be one point. Ends that are counted as two cost a short descent.
 BEFORE, SAME = 1e-3, 0.02
 #: Distance from the bounds at which descents of the likelihood begin, over the distance between them; and distance, in
 #: scales, at which a maximum is said to lie at a bound.
@@ -103,7 +103,7 @@ def log_likelihood(led: Descents, found: Minima) -> Array | None:
 
 def at_bounds(led: Descents, found: Minima) -> tuple[tuple[str, ...], ...]:
     """Names of the unknowns that lie at bounds, of each mode."""
-    names, domain = labels(led.problem.shapes), led.problem.sampling_domain
+    names, domain = labels_of(led.problem), led.problem.sampling_domain
     if len(names) != len(led.scale):
         return ((),) * len(found.energies)  # of a vector with a constraint, whose positions are fewer
     steps = AT_BOUND * np.diag(led.scale)

@@ -34,7 +34,7 @@ from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.modes.objective import Objective, of_fidelity
 from invsamp.modes.products import DifferenceProducts
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.posing.posterior.misfit_potential import MisfitPotential
 from invsamp.posing.posterior.posterior import Posterior
@@ -46,13 +46,13 @@ from invsamp.warning_codes import InvsampWarning
 SCALE_DRAWS = 256
 #: Coarse fidelities only lead near the finest one's modes.
 COARSE_TOLERANCE = 0.1
-#: Unknowns up to which Hessians are dense unless directions are given, and directions of the others at the most.
+#: Unknowns up to which Hessians are dense unless directions are given, and directions of the others at most.
 MOST_DENSE, DIRECTIONS = 500, 200
-#: Of the finest: so much energy at the most is left to gain.
+#: Of the finest: so much energy at most is left to gain.
 TOLERANCE = 1e-8
-#: The same of Newton descents, whose Gaussians tell by how many sds that is: a hundredth.
+#: The same of Newton descents, whose Gaussians show by how many sds that is: a hundredth.
 FIELD_TOLERANCE = 1e-4
-#: Maxima of the likelihood: starts at the most, for each that was asked for, where only one leads to the best; and
+#: Maxima of the likelihood: starts at most, for each that was asked for, where only one leads to the best; and
 #: energy above the posterior's lowest mode, beside what modes of one problem differ by, from which on modes are left.
 MOST_STARTS, WORSE = 16, 10.0
 #: Values of `of`.
@@ -77,20 +77,21 @@ def maximize(
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
 
-    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
-    energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
-    interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents minimize the
+    posterior's energy first. That keeps parameters that are sampled by logits away from their bounds, as the barrier
+    of an interior-point method does. Then they minimize the misfit alone, from each of these minima, within the bounds.
 
-    Where the prior is Gaussian in 80 unknowns or more, as that of a field on a mesh, and nothing bounds them, descents
-    are by Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
+    A prior that is Gaussian in 80 unknowns or more, without bounds, is that of a field on a mesh. Then descents take
+    Newton steps with conjugate gradients (`invsamp.modes.newton`), whose number does not grow with that of the
     unknowns. The first begins at the prior's mean, the second at a draw, and others follow only where these two differ.
     With a forward model that has a ``tangent`` or a ``jacobian``, the Hessian is that of Gauss and Newton, and a
     product takes two solves by factors that are kept; otherwise it takes two gradients. The Hessian is of low rank
     then.
 
-    Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
-    positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
-    differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for each and a hundred more.
+    Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian
+    distribution in positions, plus the directions that the data inform (`invsamp.modes.low_rank`). That Gaussian is
+    exact for normal and log-normal parameters, and has the same quartiles otherwise. Each direction takes some two
+    gradients, and all of them a hundred more.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def maximize(
     max_evaluations : int
         Evaluations of one descent in one fidelity.
     rank : int, optional
-        Let the Hessian be of low rank, with so many directions at the most. Default: 200 above 500 unknowns.
+        Let the Hessian be of low rank, with so many directions at most. Default: 200 above 500 unknowns.
 
     Returns
     -------
@@ -194,7 +195,7 @@ def _of_field(
         check_mistake(problem, solvers[-1].fidelity)
         message = failure_message(problem, solvers[-1])
         raise RuntimeError(
-            f"none of {found.unfinished + found.unsolved} Newton descents has come to an end ({found.unsolved} could "
+            f"none of {found.unfinished + found.unsolved} Newton optimizations converged ({found.unsolved} could "
             f"not be solved{f': {message}' if message else ''}). Give starts= points that can be solved; see "
             "posterior.check_gradient()"
         )
@@ -224,7 +225,7 @@ def _modes(
     left: tuple[int, int, int],
     prior: Reference | None = None,
 ) -> Modes:
-    """What is handed back; ``left`` are the starts that did not end, that were not solved, and that were left out."""
+    """What is returned; ``left`` are the starts that did not end, that were not solved, and that were left out."""
     problem, solver = led.problem, solvers[-1]
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
@@ -246,7 +247,7 @@ def _modes(
         unsolved=left[1],
         evaluations=evaluations,
         function_calls=calls,
-        labels=labels(problem.shapes),
+        labels=labels_of(problem),
         to_theta=to_theta,
         chi_squared=chi_squared,
         data=0 if expected is None else expected.data,
@@ -317,11 +318,11 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
     """What is said where no descent has converged."""
     away = _away(problem, end.position - begun, scale)
     return (
-        f"none of {len(begun)} descents has come to an end within {most} evaluations, the lowest at the energy "
+        f"none of {len(begun)} optimizations converged within {most} evaluations, the lowest at the energy "
         f"{end.energy.min():.6g}"
         + (f"; what went farthest is {', '.join(away)}" if away else "")
         + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-        "walls. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
+        "bounds. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 
@@ -352,7 +353,7 @@ def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.r
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:
     """Names of the unknowns by which descents have moved the farthest (n, d), in spreads of the starts."""
-    names, far = labels(problem.shapes), np.median(np.abs(moved), axis=0) / np.where(scale > 0.0, scale, 1.0)
+    names, far = labels_of(problem), np.median(np.abs(moved), axis=0) / np.where(scale > 0.0, scale, 1.0)
     if len(names) != len(far):
         return []  # of a vector with a constraint, whose positions are fewer
     return [names[k] for k in np.argsort(-far, kind="stable")[:FARTHEST] if far[k] > 0.1 * far.max()]

@@ -164,7 +164,7 @@ class CompiledPotential(Potential, Protocol):
     """A potential that is a compiled function, so that whole stretches of steps can be made by compiled code."""
 
     def compiled_energy(self) -> Any:
-        """An `invsamp.posing.compiled.energy_pointer.EnergyPointer`, or `NotCompiled` with the reason."""
+        """An `invsamp.posing.compiled.energy_pointer.EnergySource`, or `NotCompiled` with the reason."""
 
 
 def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:
@@ -265,7 +265,7 @@ class ExpectedMisfit(NamedTuple):
     least: float  # misfit where the model predicts every datum exactly; the others are above it
     mean: float  # for one theta
     sd: float
-    low: float  # a right model's mean over the posterior is below this, or above that, in one run of 1,000 at the most
+    low: float  # a right model's mean over the posterior is below this, or above that, in one run of 1,000 at most
     high: float
 
 
@@ -498,7 +498,7 @@ class MayGuessStarts(Protocol):
 
     @property
     def starts_guessed(self) -> bool:
-        """Whether nobody said where starting points may lie."""
+        """Whether no one said where starting points may lie."""
 
 
 @runtime_checkable

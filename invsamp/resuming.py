@@ -57,7 +57,7 @@ def resume(
     Parameters
     ----------
     directory : path
-        As it was given to `invsamp.sample`. Of a finished run it may be one that nobody can write to.
+        As it was given to `invsamp.sample`. Of a finished run it may be one that no one can write to.
     posterior : Posterior, Target or Potential, optional
         The one that was sampled. By default it is read from the directory, where it could be pickled: **that runs
         the code that the file names, so do it with directories that you trust**. Its functions must be importable.
@@ -66,7 +66,7 @@ def resume(
         The one that was used. Only needed if it has parts of your own, and the posterior is given.
     draws : int, optional
         Of each chain, in all, those made before included. By default as many as were asked for. They are those of a run
-        that had so many from the start, and the same ``warmup``; only a schedule that is spread over the run keeps the
+        that had so many from the start, and the same ``warmup``. Only a schedule that is spread over the run keeps the
         length that was asked for first, and where nothing was chosen, that length has decided what was tried and kept.
     progress : bool
         Whether to show a bar.
@@ -82,7 +82,7 @@ def resume(
     Returns
     -------
     Run
-        The whole run, from its first draw. A run that is finished is handed back as it is.
+        The whole run, from its first draw. A run that is finished is returned as it is.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run
 
 
 def _over(path: Path, plan: Plan) -> Run | None:
-    """A run that is finished, which is only read: it may lie where nobody can write."""
+    """A run that is finished, which is only read: it may lie where no one can write."""
     header = read_state(path)[0]
     if header.draws != plan.draws:
         return None
@@ -168,11 +168,11 @@ def _over(path: Path, plan: Plan) -> Run | None:
 
 
 def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
-    """The directory, unless somebody else has asked something else of the run since it was looked at."""
+    """The directory, unless another user has asked something else of the run since it was looked at."""
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()
-        raise ValueError(f"directory must be nobody else's: another process has just changed the run in {path}")
+        raise ValueError(f"directory must not be in use: another process has just changed the run in {path}")
     return directory
 
 
@@ -269,5 +269,5 @@ def _plan(before: Facts, draws: int | None, evaluations: int | None) -> Plan:
         return plan
     more = replace(plan, draws=draws)
     if more.draws < plan.draws:
-        raise ValueError(f"draws must be at least the {plan.draws} that were asked for before, got {draws}")
+        raise ValueError(f"draws must be at least the {plan.draws} that were requested before, got {draws}")
     return more

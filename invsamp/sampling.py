@@ -33,10 +33,10 @@ from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem, no_derivatives
 from invsamp.results.partial_results import announce, handed_back, warn
 from invsamp.results.run import Run
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage.arviz_data import load_arviz
 from invsamp.storage.directory import as_path
 
-#: Steps of warm-up at the least where none are asked for; and where it finds the ladder, in four rounds.
+#: Steps of warm-up at least where none are asked for; and where it finds the ladder, in four rounds.
 SHORTEST, SHORTEST_SEARCH = 500, 1500
 
 
@@ -72,9 +72,9 @@ def sample(
         What to sample.
     sampler : Sampler, optional
         From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `parallel_tempering`, `resgld`, `r2sgld`,
-        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by optimizations from the prior and
-        by pilot runs: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
-        fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. By default optimizations from the prior and pilot
+        runs choose: one kernel, `mams`, or a ladder from the prior to the posterior. Where it pays, chains move on a
+        corrected coarse fidelity, and the fine one decides (`surrogate_exchange`).
         ``run.report["decisions"]`` says which and why. A posterior whose forward model has no derivatives is given to
         `invsamp.emulate`, with ``evaluations`` as its budget of simulations.
     draws : int
@@ -103,10 +103,10 @@ def sample(
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
     check_gradient : bool
-        Whether the models are checked. Gradients are held against differences of energies before the first step, at two
-        starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
-        step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
-        fidelity, in ``run.report["repeated"]``, show whether energies depend on the batch, or on earlier calls. Given
+        Whether the models are checked. Gradients are compared with differences of energies before the first step, at
+        two starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
+        step and after the last a few positions are evaluated again, alone and together. These 25 solves or so of each
+        fidelity show whether energies depend on the batch, or on earlier calls (``run.report["repeated"]``). Given
         step sizes of kernels that accept every move are refused if they are unstable, in
         ``run.report["step_stability"]``. The draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
@@ -119,14 +119,14 @@ def sample(
         that is kept of the posterior has them, evaluated by this process alone; ``run.draws(name)``, summary and
         warnings know them as they know parameters. Choose ``thin`` so that they cost little beside the steps.
     keep : bool or sequence of names
-        Which parameters the run keeps: all, of all rungs; none, or those that are named, of the posterior's draws
-        alone. Where all draws would take more than 256 MiB of memory, and there is no directory, blocks of more than
-        2,000 numbers (a field's values, the weights of a network) are not kept: `Run.moments` has their means and sds,
-        and 50 numbers of each are recorded; a warning says so.
+        Which parameters the run keeps: all, of all rungs. None, or those that are named, of the posterior's draws
+        alone. Without a directory, at most 256 MiB of draws are kept. Beyond that, blocks of more than 2,000 numbers (a
+        field's values, the weights of a network) are left out: `Run.moments` has their means and sds, and 50 numbers
+        of each are recorded. A warning says so.
     evaluations : int, optional
-        Budget of evaluations, of all fidelities together: warm-up, with all that comes before it, ends when three
-        quarters are spent, sampling when all are, to within the evaluations of a step of all chains (with several
-        processes, of a few). A warm-up that learns variances or a contour target is made whole. Default: 32 for each
+        Budget of evaluations, of all fidelities together. Warm-up, with all that comes before it, ends when three
+        quarters are spent, and sampling ends when all are. The last step of all chains may exceed it (with several
+        processes, a few steps). A warm-up that learns variances or a contour target is made whole. Default: 32 for each
         step of a chain, many times what an easy posterior takes. It limits the warm-up of runs without a chosen
         sampler, while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on
         what. The logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
@@ -153,7 +153,7 @@ def sample(
     UserWarning
         If draws are not to be trusted. If half of the budget of evaluations is spent, and the rest will not do. In
         place of all that is raised above, and of Ctrl-C, once there are draws and no directory: those that were made
-        are handed back.
+        are returned.
 
     Examples
     --------

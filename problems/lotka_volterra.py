@@ -3,7 +3,7 @@
 - `hare_lynx` fits the pelts that the Hudson's Bay Company took in, in thousands, 1900 to 1920 (Howard 2009); model and
   priors follow Carpenter (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra model in Stan".
 - `gradient_matching` and `multiple_shooting` find the parameters of the synthetic setting of Zheng et al. (2024),
-  "Constrained exploration via reflected replica exchange SGLD", section 4.1 and appendix A.2; its start (10, 5) is
+  "Constrained exploration via reflected replica exchange SGLD", section 4.1 and appendix A.2. Its start (10, 5) is
   inferred from their figures.
 """
 
@@ -83,7 +83,7 @@ def hare_lynx(method: Literal["LSODA", "RK45"] = "RK45", rtol: float = 1e-6, coa
     """Posterior of the eight unknowns of the hare-lynx record, in two fidelities.
 
     Rates alpha, gamma ~ Normal(1, 0.5) and beta, delta ~ Normal(0.05, 0.05), all positive, per year (beta and delta
-    also per thousand pelts); populations at the first year u0, v0 ~ LogNormal(log 10, 1), in thousands; log-normal
+    also per thousand pelts). Populations at the first year u0, v0 ~ LogNormal(log 10, 1), in thousands. Log-normal
     observation noise with one unknown scale per species, sigma ~ LogNormal(-1, 1).
 
     Parameters

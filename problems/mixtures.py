@@ -1,4 +1,4 @@
-"""Gaussian mixtures with known laws: what the samplers are measured against."""
+"""Gaussian mixtures with known distributions: what the samplers are measured against."""
 
 from __future__ import annotations
 

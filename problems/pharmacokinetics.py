@@ -1,4 +1,4 @@
-"""What becomes of a drug: a population of patients, and one patient whose dose and its time nobody wrote down.
+"""What becomes of a drug: a population of patients, and one patient whose dose and its time no one wrote down.
 
 Data are made up with known parameters. Amounts are in mg, volumes in l, times in h.
 
@@ -81,7 +81,7 @@ def patients(seed: int = 0) -> tuple[dict[str, Array], Array]:
 def population(seed: int = 0, *, centered: bool | None = None) -> Posterior:
     """Posterior of twenty patients and the population that they come from, 46 unknowns.
 
-    Nearly the same curves come about, with volumes of two litres, if the drug is absorbed more slowly than it is
+    Nearly the same curves come about, with volumes of two liters, if the drug is absorbed more slowly than it is
     cleared ("flip-flop"). That mode has hardly any mass, but a chain that starts in it stays: start at `MIDDLE`.
 
     Parameters

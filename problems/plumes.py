@@ -7,9 +7,9 @@ of its own, from all sides. Day after day the plume is the solution, in the plan
           c(x) = \frac{q}{2 \pi D} \exp\Bigl(\frac{v \cdot r}{2 D}\Bigr) K_0\Bigl(\frac{|v| |r|}{2 D}\Bigr),
           \qquad r = x - s.
 
-All readings of a day come of one solve, so that a minibatch draws days. Days tell about as much as each other, and the
-model is hardly bent over the posterior's width: what control variates take from the terms is nearly all of them. Data
-are made up with known parameters.
+All readings of a day come of one solve, so that a minibatch draws days. Days inform about as much as each other, and
+the model is hardly bent over the posterior's width: what control variates take from the terms is nearly all of them.
+Data are made up with known parameters.
 
 References
 ----------

@@ -3,9 +3,9 @@ r"""Two reactions in a row, A -> B -> C, of which the absorbance of B is seen: w
 In each of 64 experiments a known concentration of A begins to react, and six readings are taken at times of its own.
 Any one experiment, and all of them together, are explained as well with the rates exchanged if the unknown
 absorptivity makes up for it, the slow-fast ambiguity of consecutive reactions of first order: two modes, whose weights
-are the prior's affair. Data are made up with known parameters; times are in minutes.
+are the prior's affair. Data are made up with known parameters. Times are in minutes.
 
-One experiment is one solve of its equations, a' = -k1 a, b' = k1 a - k2 b, which is told in closed form. So what a
+One experiment is one solve of its equations, a' = -k1 a, b' = k1 a - k2 b, which is solved in closed form. So what a
 sampler costs is counted in solves, and the posterior is known by quadrature.
 
 References

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
+import tomllib
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from invsamp import arguments
+from invsamp import arguments, from_jax, from_pymc, from_torch
 from invsamp.estimators.exact_energies import Exact
+from invsamp.solvers.ode import from_sbml
+from invsamp.surrogates.residuals import GaussianProcess
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+EXTRAS = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
 
 
 @pytest.mark.parametrize(
@@ -142,3 +150,35 @@ def test_a_value_that_cannot_be_shown_or_is_long() -> None:
 
     assert arguments.shown(Silent()) == "an object of Silent"
     assert len(arguments.shown("x" * 10_000)) < 210
+
+
+def _fit_gaussian_process() -> None:
+    GaussianProcess().fitted(np.zeros((2, 1)), np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("extra", "module", "use"),
+    [
+        ("jax", "jax", lambda: from_jax(abs)(np.ones((1, 1)))),
+        ("torch", "torch", lambda: from_torch(abs)(np.ones((1, 1)))),
+        ("pymc", "pymc", lambda: from_pymc(None)),
+        ("gp", "sklearn", _fit_gaussian_process),
+        ("petab", "libsbml", lambda: from_sbml(__file__)),
+    ],
+)
+def test_what_an_extra_brings_is_asked_for_by_its_name(
+    extra: str, module: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    with pytest.raises(
+        ModuleNotFoundError, match=rf"{module}, which is not installed: pip install 'invsamp\[{extra}\]'"
+    ):
+        use()
+    assert extra in EXTRAS
+
+
+def test_what_a_package_of_an_extra_lacks_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_installed.py").write_text("import no_such_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_package'"):
+        arguments.needed("it needs", "extra", "half_installed")

@@ -69,9 +69,10 @@ SHORTER = {
     ],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
-def test_tutorials_run(page: str) -> None:
+def test_tutorials_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a fifth of their draws; tests/test_site.py runs them as they are, and looks at what they show."""
     names: dict = {}
+    monkeypatch.chdir(tmp_path)  # some write files
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])

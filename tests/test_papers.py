@@ -62,7 +62,7 @@ def test_why_it_is():
             iv.resgld((1, 2), 0.1, estimator=iv.estimators.noisy(0.0, 1.0), swap=iv.swaps.metropolis()),
             ("steps that nothing refuses",),
         ),
-        (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at bounds that are not reflected",)),
         (
             iv.resgld(
                 (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5), swap_energies="exact"

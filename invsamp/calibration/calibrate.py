@@ -43,8 +43,9 @@ def calibrate(
 
     Each replicate draws parameters from the prior within the domain, data from the finest model and its noise, and
     runs the sampler on these data. The true parameters are then one more draw of that posterior, so that their rank
-    among independent draws is uniform. So is that of the energy, minus the log posterior density of positions, and of
-    the misfit, minus the log-likelihood: these see a sampler that does not look at the data, or is a little too hot.
+    among independent draws is uniform. So are the ranks of the energy (minus the log posterior density of
+    positions) and of the misfit (minus the log-likelihood). These reveal a sampler that ignores the data, or is a
+    little too hot.
     It takes as many runs as there are replicates, and finds what a single run cannot.
 
     Parameters
@@ -81,8 +82,9 @@ def calibrate(
     Raises
     ------
     ValueError
-        If an argument is wrong: if there are no data to draw (a `Target`), the prior or the noise cannot be drawn from,
-        the sampler does not suit the posterior, or the directory holds something else. Nothing was sampled by then.
+        If an argument is wrong. If there are no data to draw (a `Target`), or the prior or the noise cannot be drawn
+        from. If the sampler does not suit the posterior, or the directory holds something else. Nothing was sampled by
+        then.
     RuntimeError
         If all replicates fail, or the executor breaks; what is in the directory stays.
 

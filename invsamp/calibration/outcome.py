@@ -53,7 +53,7 @@ class Calibration:
     seed : int
     sampler : str
     approximate : bool
-        Whether a rung has no acceptance step, or moves are not reflected at walls: then draws are not of the posterior
+        Whether a rung has no acceptance step, or moves are not reflected at bounds: then draws are not of the posterior
         as the sampler states, and the verdict says whether so many replicates show it.
     """
 

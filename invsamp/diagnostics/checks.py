@@ -58,7 +58,8 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
 
 def _unfinished_warnings(report: Report) -> list[str]:
     """A run with fewer draws than planned, for which no reason is known."""
-    if not report.get("interrupted") or report.get("stopped"):
+    spent = any(message.startswith("IV-BUDGET: sampling stopped") for message in report.get("warnings", []))
+    if not report.get("interrupted") or report.get("stopped") or spent:
         return []
     return [
         coded(
@@ -143,7 +144,8 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
-    wanted, found = ess_wanted(report.get("chains", 4)), []
+    wanted = ess_wanted(report.get("chains", 4))
+    found: list[str] = []
     for column, estimates in (("ess_bulk", "Means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
         if not len(bad):
@@ -152,7 +154,9 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         if float(summary["r_hat"].max()) > limits.APART_LIMIT:
             advice = "How many draws would do cannot be estimated from chains that do not agree: see R-hat first."
         elif causes := form_causes(report):
-            advice += f" Likely: {'; '.join(causes)}."
+            # once: R-hat has named them, or the first of these
+            said = found or float(summary["r_hat"].max()) > R_HAT_LIMIT
+            advice = advice if said else f"Likely: {'; '.join(causes)}. {advice}"
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(
@@ -175,7 +179,7 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
     sure = shape - limits.TAIL_DOUBT * summary["tail_shape_error"] > limit
     uncertain = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
     heavy = (shape > limit) & (sure | uncertain)
-    if summary["r_hat"].max() > limits.APART_LIMIT:  # draws of chains that are apart tell nothing of tails
+    if summary["r_hat"].max() > limits.APART_LIMIT:  # draws of chains that are apart give no information of tails
         heavy &= False
     return (1.0 / shape[heavy]).sort_values()
 

@@ -1,5 +1,7 @@
 """Limits beyond which a run warns, each with its reason."""
 
+from invsamp.modes.minima import NEGLIGIBLE
+
 #: Largest R-hat that passes (Vehtari et al. 2021, section 4).
 R_HAT_LIMIT = 1.01
 #: R-hat above which chains disagree so much that effective sample sizes give no rate.
@@ -21,7 +23,7 @@ WEIGHTS_LEFT = 0.5
 PROMISE_LIMIT = 4.0
 #: Weight by Laplace of a mode from which on draws have to visit it; and the factor by which their share may differ.
 #: Lighter modes change no quantile that is reported; Laplace's weights are often off by a few times.
-MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
+MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = NEGLIGIBLE, 10.0
 #: Estimated share of starts that lead to minima not yet found: one new minimum in sixteen descents
 #: (`invsamp.engine.mode_search.multistart`).
 UNSEEN_LIMIT = 1.0 / 16.0
@@ -32,7 +34,7 @@ SWAP_NOISE_LIMIT = 3.0
 #: Acceptance of exchanges with a coarse model of the same target, of the worst chain: at 0.1 it moves every tenth time.
 CHAIN_LIMIT = 0.1
 #: Cost ratio of fine to coarse solves below which there is nothing to save, and the seconds of coarse solves together
-#: from which on a clock can tell.
+#: from which on a clock is reliable.
 EXPENSIVE, SOME_SECONDS = 2.0, 5.0
 #: Share of swaps that neighbors of a ladder found in warm-up may reject; there it aims at about a half.
 REJECTION_LIMIT = 0.9

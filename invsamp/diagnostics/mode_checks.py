@@ -144,7 +144,7 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
 
 
 def form_causes(report: Report) -> list[str]:
-    """Parameters that depend on others, in a form that nobody has found to be the better one; bent coordinates."""
+    """Parameters that depend on others, in a form that was not found to be the better one; bent coordinates."""
     forms = report.get("centering") or {}
     given = [name for name, form in forms.items() if form["reason"] == "given"]
     others = [name for name, form in forms.items() if form["reason"].startswith("not chosen")]

@@ -1,6 +1,6 @@
 """What a run reports, by name: the fields of ``run.report``, as JSON has them.
 
-All may be missing, of a run that somebody else recorded. Lists have an entry for each rung, the cold one first, or for
+All may be missing, of a run that another user recorded. Lists have an entry for each rung, the cold one first, or for
 each pair of neighbors; mappings one for each fidelity.
 """
 
@@ -205,7 +205,7 @@ class Report(TypedDict, total=False):
     versions: dict[str, str]
     # of each rung
     targets: list[str]
-    learned_targets: list[Plain | None]  # what they say, somebody's own too
+    learned_targets: list[Plain | None]  # what they say, a user's own too
     temperatures: list[float] | None
     target_factors: list[list[float] | None]
     exact_energies: list[bool]

@@ -112,9 +112,9 @@ def _cost_warnings(report: Report) -> list[str]:
     return [
         coded(
             "IV-COST",
-            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken to be "
-            f"{learned['relative_cost']:.3g} times more expensive ({learned['source']}): the draws are right, but "
-            f"moves on {fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
+            f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}. It was taken to be "
+            f"{learned['relative_cost']:.3g} times cheaper ({learned['source']}). The draws are right, but moves on "
+            f"{fine!r} itself would have been quicker. State what solves cost: Posterior(..., costs={{...}}).",
         )
     ]
 
@@ -172,9 +172,9 @@ def _found_ladder_warnings(report: Report) -> list[str]:
             coded(
                 "IV-LADDER",
                 f"{pair_of(report, pair)} of the ladder that warm-up found reject {rejections[pair]:.0%} of the "
-                f"swaps, above {limits.REJECTION_LIMIT:.0%}: warm-up has not found a spacing, or the posterior "
-                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup; for modes much "
-                "narrower than others, start chains in them.",
+                f"swaps, above {limits.REJECTION_LIMIT:.0%}. Warm-up has not found a spacing, or the posterior "
+                f"changes abruptly there, as where a narrow mode appears.{limited} Raise warmup. If a mode is much "
+                "narrower than others, start chains in it.",
             )
         )
     if len(ladder["rounds"]) > 1:
@@ -249,8 +249,8 @@ def _coordinate_warnings(report: Report) -> list[str]:
             "IV-COORDINATES",
             f"the transport map ({found['family']}) does not fit at {found['unfit']:.2%} of the draws, above "
             f"{limits.UNFIT_LIMIT:.1%}; in warm-up the largest deviations were along {names}. Chains turn back there: "
-            "draws may miss what lies beyond, and R-hat and ESS cannot tell. Reparametrize (as a product, a ratio or a "
-            "logarithm), or compare with preconditioner='dense' (iv.mams).",
+            "draws may miss what lies beyond, and R-hat and ESS cannot show it. Reparametrize (as a product, a ratio "
+            "or a logarithm), or compare with preconditioner='dense' (iv.mams).",
         )
     ]
 

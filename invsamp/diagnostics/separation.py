@@ -8,9 +8,9 @@ import numpy as np
 
 from invsamp.protocols import Array
 
-#: Share of all draws that either side of a gap has at the least.
+#: Share of all draws that either side of a gap has at least.
 LEAST_SHARE = 0.005
-#: Width of a gap at the least, in sds of the wider side.
+#: Width of a gap at least, in sds of the wider side.
 WIDTH = 2.0
 
 

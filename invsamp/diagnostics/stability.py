@@ -36,7 +36,7 @@ def stability_warnings(where: str, found: StepStability) -> list[str]:
             coded(
                 "IV-STEP",
                 f"{where}: the drift of a step is {drift**0.5:.2g} times its noise, where a stable chain has less than "
-                f"1: steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
+                f"1. Steps are too long for the gradients at the draws, or the chains are still far from the mass. Do "
                 f"not use these draws. {advice}, or raise warmup.",
             )
         ]

@@ -23,7 +23,7 @@ from invsamp.protocols import Array
 
 #: Of `tail_shapes`, in their order: the shape, and its standard error.
 TAIL_SHAPES = ("tail_shape", "tail_shape_error")
-#: Share of the draws that are a tail at the most, and its effective draws at the least.
+#: Share of the draws that are a tail at most, and its effective draws at least.
 LARGEST, FEWEST = 0.2, 15
 
 

@@ -97,7 +97,7 @@ class Certificate:
         lines.append(
             "This check sees only what draws have visited: no mode and no tail that none of them has come to. "
             f"Of the modes found, {self.once:.0%} were found by one descent alone; about as large a share of the "
-            "descents that one could make would come to modes that nobody knows."
+            "descents that one could make would come to modes that no one knows."
         )
         return "\n".join(lines)
 

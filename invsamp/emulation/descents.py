@@ -31,7 +31,7 @@ PROMISE = 0.5
 AGREEMENT = 0.1
 #: A regression is poor if simulations say less about a direction than one this many steps away would.
 POOR = 2.0
-#: Steps by regressions, and steps of a descent at the most.
+#: Steps by regressions, and steps of a descent at most.
 REGRESSIONS, STEPS = 8, 50
 #: A descent is given up that is so far above the lowest one, and gains less than that in four steps.
 HIGH, SLOW = 20.0, 2.0

@@ -24,7 +24,7 @@ from invsamp.results.partial_results import announce
 from invsamp.simulations.stored_model import StoredModel
 from invsamp.storage.directory import as_path
 
-#: Simulations for each input, at the least.
+#: Simulations for each input, at least.
 LEAST = 4
 
 
@@ -45,9 +45,10 @@ def emulate(
 
     The simulator is run at quasi-random points of the prior. From the best of these local optimizations look for modes,
     all at the same time and on shared simulations. Then a Gaussian process emulates the outputs, its posterior is
-    sampled, and a batch of simulations follows: half of them posterior draws, half where the emulator knows least. That
-    goes on until the errors of energies that were predicted before they were simulated are small (an sd of at most
-    0.1) and the posterior no longer changes, or the budget is spent, of which a warning tells. The emulator's own
+    sampled, and a batch of simulations follows: half of them posterior draws, half where the emulator knows least. Each
+    energy is predicted before it is simulated. Rounds end once the errors of these predictions are small (an sd of at
+    most 0.1) and the posterior no longer changes. They also end when the budget is spent, which a warning reports. The
+    emulator's own
     uncertainty widens the likelihood. Unknown parameters of the noise take no simulations.
 
     Parameters
@@ -61,7 +62,7 @@ def emulate(
     descents : int
         Local optimizations. More find modes of smaller basins.
     draws, chains : int
-        Of the run that is handed back; they take no simulations.
+        Of the run that is returned; they take no simulations.
     seed : int, optional
         Fixes everything, if the simulator does not draw random numbers itself.
     directory : path, optional
@@ -81,7 +82,7 @@ def emulate(
     Raises
     ------
     ValueError
-        If an argument is wrong; if the posterior was posed by its log likelihood, which has no outputs; if nobody can
+        If an argument is wrong; if the posterior was posed by its log likelihood, which has no outputs; if no one can
         draw from its prior.
     RuntimeError
         If all simulations of the first wave fail.
@@ -115,7 +116,7 @@ def emulate(
     if budget < LEAST * unknown:
         raise ValueError(
             f"simulations must be at least {LEAST} for each of the {unknown} unknown inputs, {LEAST * unknown}, got "
-            f"{budget}: with fewer no emulator can be told from a guess"
+            f"{budget}: with fewer an emulator is no better than a guess"
         )
     batch, descents = integer("batch", batch, least=4), integer("descents", descents, least=1)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)

@@ -23,9 +23,9 @@ from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 from invsamp.results.partial_results import handed_back
 from invsamp.results.run import Run
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage.arviz_data import load_arviz
 
-#: Steps of warm-up at the most, effective draws for each chain below which paths become longer, and R-hat above which.
+#: Steps of warm-up at most, effective draws for each chain below which paths become longer, and R-hat above which.
 WARMUP, ENOUGH, AGREE = 1000, 100, 1.01
 
 

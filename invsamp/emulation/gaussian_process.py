@@ -138,7 +138,7 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     start : Hyperparameters, optional
         Where the search begins.
     iterations : int
-        Of L-BFGS, at the most.
+        Of L-BFGS, at most.
     """
     p = inputs.shape[1]
     length = np.log(2.0 * np.sqrt(p))

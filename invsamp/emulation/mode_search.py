@@ -107,7 +107,7 @@ def _down(descents: Descents) -> None:
 
 
 def _predicted(descents: Descents, simulations: Simulations, prior: Array, rng: np.random.Generator) -> int:
-    """Simulate minima that an emulator of all simulations predicts and nobody knows; how many descents they begin."""
+    """Simulate minima that an emulator of all simulations predicts and no one knows; how many descents they begin."""
     every = np.ones(len(simulations), dtype=bool)
     center = simulations.coordinates[simulations.succeeded].mean(axis=0)
     emulator = fit_emulator(simulations, descents.scale, every, center, np.diag(np.square(descents.input_spread)))

@@ -4,7 +4,7 @@ Hamiltonian moves, whose metric is the population's covariance, and independent 
 one for each mode, that carry the weights of modes (Neal 2011, "MCMC using Hamiltonian dynamics"; Tierney 1994, "Markov
 chains for exploring posterior distributions", section 2.3.3). They begin at weighted draws of the posterior's square
 root (Del Moral, Doucet and Jasra 2006, "Sequential Monte Carlo samplers", section 2.3). These draws choose where to
-simulate next; those that are reported come from the same engine as those of `invsamp.sample`.
+simulate next. Those that are reported come from the same engine as those of `invsamp.sample`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from invsamp.diagnostics import weights
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
-#: Chains, steps between two looks, and looks at the most.
+#: Chains, steps between two looks, and looks at most.
 CHAINS, BLOCK, BLOCKS = 128, 6, 40
 #: Halves of the draws agree if means differ by less than this, in sds, and sds by less than that, in logs.
 MEANS, SDS = 0.1, 0.07

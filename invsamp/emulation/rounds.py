@@ -188,7 +188,7 @@ class Rounds:
 
 
 def effect(draws: Array, unsure: npt.NDArray[np.bool_]) -> float:
-    """By how much the means, in sds, or the logs of sds change at the most without some of the draws (n, dimension)."""
+    """By how much the means, in sds, or the logs of sds change at most without some of the draws (n, dimension)."""
     if not unsure.any():
         return 0.0
     rest = draws[~unsure]

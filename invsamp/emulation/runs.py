@@ -26,7 +26,7 @@ class Simulations:
     posterior : Posterior
         Of one fidelity.
     budget : int
-        Simulations, at the most.
+        Simulations, at most.
     journal : Journal, optional
         Of what was asked for before a kill.
     earlier : tuple of ndarray, shapes (k, p) and (k, m), optional

@@ -19,7 +19,7 @@ class Source(Protocol):
     """What an estimator is joined to: one fidelity, as far as it has to be known before anything is asked.
 
     ``size`` is the number of its data terms, None where it has none; ``sums`` says whether it sums the gradients of any
-    batch itself, ``sensitive`` whether it tells what Gauss-Newton matrices of its terms are made of.
+    batch itself, ``sensitive`` whether it gives what Gauss-Newton matrices of its terms are made of.
     """
 
     fidelity: str
@@ -122,7 +122,7 @@ def probe(
 ) -> EvaluationRequests[tuple[Array, Array | None, int]]:
     """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
 
-    From repeated estimates, or from the estimator itself where it can tell more for less. One that remembers gets the
+    From repeated estimates, or from the estimator itself where it knows more for less. One that remembers gets the
     memory of the chains there.
     """
     if isinstance(estimator, SelfProbing):

@@ -62,7 +62,7 @@ def fixed_control(
     ------
     ValueError
         As `minibatch`, or if references are no numbers (k, d); in a run, if d is not the problem's, or if a potential
-        does not tell what Gauss-Newton matrices are made of (`invsamp.protocols.SensitivePotential`).
+        does not give what Gauss-Newton matrices are made of (`invsamp.protocols.SensitivePotential`).
 
     References
     ----------

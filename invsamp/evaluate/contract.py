@@ -17,7 +17,7 @@ from invsamp.protocols import Plain, Potential
 
 Result = TypeVar("Result")
 
-#: Rows that are asked for by themselves at the most, to see that none have changed places.
+#: Rows that are asked for by themselves at most, to see that none have changed places.
 MAX_COMPARED = 64
 
 

@@ -57,7 +57,7 @@ def executed(
         How many it has. Default: as it says itself, or else as many as there are rows.
     time_limit : float, > 0, optional
         Seconds that the answers to all that is asked for at a time may take. If they take longer, as with a solve that
-        never ends, the run ends with an `EvaluatorError`, and hands back the draws that were made. A single solve is
+        never ends, the run ends with an `EvaluatorError`, and returns the draws that were made. A single solve is
         ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: who shuts a
         pool down may still wait for it. Default: they are waited for.
     speculate : bool

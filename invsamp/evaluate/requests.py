@@ -121,7 +121,7 @@ class Estimate(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
-        """What a model tells: all but the last two."""
+        """What a model gives: all but the last two."""
         return self[:6]
 
     @property

@@ -102,7 +102,7 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             at = request.position[endless][0].tolist()
             raise ModelError(
                 f"energies of fidelity {request.fidelity!r} must be finite, or +inf where there is no density, got "
-                f"-inf at the position {at}: draws cannot stand for infinite density"
+                f"-inf at the position {at}: draws cannot represent an infinite density"
             )
         return guarded(owned)
 

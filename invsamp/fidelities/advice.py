@@ -62,13 +62,13 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
         found.append(f"{level.name}: costs no less than {finest.name}. Leave it out.")
     if np.isnan(rates).all():
         found.append(
-            f"{level.name}: the states do not tell at which temperature to run it. Give the Run of a short pilot with "
+            f"{level.name}: the states do not show at which temperature to run it. Give the Run of a short pilot with "
             "a hot rung of this level."
         )
     elif math.isnan(temperature):
         found.append(
             f"{level.name}: at most {np.nanmax(rates):.1%} of the swaps with {finest.name} itself would be accepted, "
-            "at any temperature that the states tell about, unless its difference is learned (the default rule does). "
+            "at any temperature that the states cover, unless its difference is learned (the default rule does). "
             "Or put a finer level between."
         )
     else:
@@ -78,7 +78,7 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
             + (
                 "Hotter needs a rung between."
                 if is_limit(rates, temperature)
-                else "The states do not tell about hotter: give the Run of a short pilot with a hot rung of this level."
+                else "The states do not cover hotter ones: give the Run of a short pilot with a hot rung of this level."
             )
         )
     return found

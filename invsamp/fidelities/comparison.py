@@ -21,7 +21,7 @@ from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
 from invsamp.ladder.rung import ESTIMATOR
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Problem
 from invsamp.results.run import Run
 
@@ -43,7 +43,7 @@ class FidelityComparison(Compared):
     pairs : tuple of Pair
         Neighbors on the proposed ladder, from the coldest.
     hot_temperatures : dict of str to float
-        Hottest temperature that the states tell about at which a level still swaps with the cold rung at an expected
+        Hottest temperature that the states cover, at which a level still swaps with the cold rung at an expected
         rate of 0.2; NaN where there is none.
     rates : dict of str to ndarray
         Expected swap rate of every level with the cold rung at `invsamp.fidelities.pairs.TEMPERATURES`.
@@ -199,7 +199,7 @@ def compare(
     else:
         pairs = tuple(swaps.pair(*rungs) for rungs in itertools.pairwise(ladder))
     states = States(posterior.to_theta(position), energies, weights(energies[-1], mixture), given.source)
-    return FidelityComparison(table, pairs, hottest, rates, labels(posterior.shapes), states)
+    return FidelityComparison(table, pairs, hottest, rates, labels_of(posterior), states)
 
 
 def _estimators(

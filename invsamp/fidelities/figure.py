@@ -142,7 +142,7 @@ def _rates(axes: Axes, comparison: Compared) -> None:
     if known_somewhere:
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     else:
-        axes.text(0.5, 0.5, "the states do not tell", transform=axes.transAxes, ha="center", color=FAINT, fontsize=9)
+        axes.text(0.5, 0.5, "not covered by the states", transform=axes.transAxes, ha="center", color=FAINT, fontsize=9)
 
 
 def _main_columns(comparison: Compared) -> tuple[int, ...]:

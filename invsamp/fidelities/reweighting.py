@@ -1,4 +1,4 @@
-"""Draws of several targets as weighted draws of another one, whose normalizing constants nobody knows."""
+"""Draws of several targets as weighted draws of another one, whose normalizing constants no one knows."""
 
 from __future__ import annotations
 

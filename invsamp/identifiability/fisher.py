@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import instance, integer, optional
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import (
     Array,
@@ -176,9 +176,7 @@ def information(
     name = posterior.fidelities[-1]
     if not np.isfinite(posterior.potential(name).energy(position)).all():
         reason = posterior.failure_message(name)
-        point = ", ".join(
-            f"{label}={value:.4g}" for label, value in zip(labels(posterior.shapes), theta[0], strict=True)
-        )
+        point = ", ".join(f"{label}={value:.4g}" for label, value in zip(labels_of(posterior), theta[0], strict=True))
         raise ValueError(
             f"at must lie within the prior and the domain, where the model can be solved, got {point}"
             f"{f': {reason}' if reason else ''}"
@@ -191,7 +189,7 @@ def information(
     values, vectors = np.linalg.eigh(scale[:, None] * matrix * scale)
     return Information(
         theta=posterior.prior.unpack(theta[0]),
-        labels=labels(posterior.shapes),
+        labels=labels_of(posterior),
         matrix=matrix,
         scale=scale,
         values=np.maximum(values[::-1], 0.0),

@@ -32,7 +32,7 @@ class Branch:
         All parameters there.
     ends : tuple of str
         How the walks down and up ended: "reached" the rise that was asked for; at a "wall" of the domain; "open",
-        where the profile stays low as far as it was followed; "failed", where fits came to no end.
+        where the profile stays low as far as it was followed; "failed", where fits did not converge.
     """
 
     values: Array

@@ -18,7 +18,7 @@ from invsamp.identifiability.walks import Walks
 from invsamp.likelihood_maxima import check_apart, within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Problem
 from invsamp.sampling import as_problem
@@ -180,7 +180,7 @@ def profile(
     r"""Profiles of parameters: at each value of one, the least energy over all others.
 
     From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy, until
-    twice the rise above the lowest mode is above the level's quantile of chi-squared; each fit begins where the last
+    twice the rise above the lowest mode is above the level's quantile of chi-squared. Each fit begins where the last
     ones lead. The profile is the lowest of these branches. The set at level q,
 
     .. math:: \{\theta_i : 2 (E_i(\theta_i) - \min E) \le \chi^2_{1, q}\},
@@ -197,7 +197,7 @@ def profile(
         Where to begin. Default: those that `maximize` finds.
     of : "likelihood" or "posterior"
         The misfit alone, within the prior's support and the domain, or with the prior energy of positions. For the
-        misfit logits are walls again (`Posterior.with_walls`): it may fall as far as an end of the support.
+        misfit logits are bounds again (`Posterior.with_walls`): it may fall as far as an end of the support.
     level : float in (0, 1)
         Of the intervals. A mode is within it if its own rise is.
     max_evaluations : int
@@ -240,7 +240,7 @@ def profile(
     integer("max_evaluations", max_evaluations, least=10)
     optional(instance, "modes", modes, Modes, "a Modes, as maximize() returns it")
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    known = labels(problem.shapes)
+    known = labels_of(problem)
     wanted = known if names is None else tuple(one_of("names", n, known) for n in arguments.names("names", names))
     name = problem.fidelities[-1]
     check_apart(problem, of, None)
@@ -272,7 +272,7 @@ def _words(found: Interval) -> str:
 
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
-    """The posterior with walls in place of logits, along which a likelihood may fall for ever, and its modes."""
+    """The posterior with bounds in place of logits, along which a likelihood may fall for ever, and its modes."""
     walled = posterior.with_walls()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes

@@ -21,7 +21,7 @@ from invsamp.protocols import Array, Problem
 SHARE, MOST_SHARE = 0.2, 0.6
 #: A walk ends at so many times the rise.
 BEYOND = 1.05
-#: Points of one side at the most, and halvings of the first step that come to one too short to try: what is left where
+#: Points of one side at most, and halvings of the first step that come to one too short to try: what is left where
 #: steps end outside, or cannot be fitted.
 MOST_POINTS, HALVINGS = 60, 10
 #: Energy that each fit leaves to gain.

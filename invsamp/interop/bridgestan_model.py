@@ -94,7 +94,7 @@ def from_bridgestan(model: Any) -> StanProblem:
     Returns
     -------
     StanProblem
-        Its parameters have Stan's names and shapes, and move in Stan's unconstrained coordinates. Stan does not tell
+        Its parameters have Stan's names and shapes, and move in Stan's unconstrained coordinates. Stan does not give
         the prior from the likelihood: ladders temper the whole density, and there is no evidence. Starts are uniform in
         (-2, 2) of the unconstrained coordinates, as in Stan. `invsamp.sample` takes it as it takes a `Target`.
 

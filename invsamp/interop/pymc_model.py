@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.arguments import generator, integer, wrong
+from invsamp.arguments import generator, integer, needed, wrong
 from invsamp.interop.row_potential import SplitRowPotential
 from invsamp.interop.unconstrained_problem import Block, UnconstrainedProblem
 from invsamp.posing.posterior.data_labels import plain_labels
@@ -269,10 +269,7 @@ def from_pymc(model: Any) -> PymcPosterior:
     ...     posterior = iv.from_pymc(model)
     ...
     """
-    try:
-        import pymc
-    except ImportError as error:
-        raise ImportError("from_pymc needs PyMC: pip install 'invsamp[pymc]'") from error
+    pymc = needed("from_pymc needs", "pymc", "pymc")
     if not isinstance(model, pymc.Model):
         raise wrong("model", WHAT, model)
     if not model.free_RVs:

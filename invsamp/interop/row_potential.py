@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.protocols import Array, Gradients, Parts
 
+#: Which rows of a batch.
+Rows = npt.NDArray[np.bool_]
 #: Of one position (d,): its log density; the same and its gradient (d,).
 Value = Callable[[Array], float]
 ValueAndSlope = Callable[[Array], tuple[float, Array]]
@@ -32,16 +36,15 @@ class RowPotential:
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        return np.array([_energy(_tried(self.value, x)) for x in np.ascontiguousarray(position)])
+        density = np.empty(len(position))
+        lost = _filled(lambda x: (self.value(x),), position, (density,))
+        return _energy(density, lost)
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
-        energy, gradient = np.full(len(position), np.inf), np.zeros(position.shape)
-        for k, x in enumerate(np.ascontiguousarray(position)):
-            found = _tried(self.value_and_slope, x)
-            if found is not None and np.isfinite(found[0]) and np.isfinite(found[1]).all():
-                energy[k], gradient[k] = -found[0], -found[1]
-        return energy, gradient
+        density, slope = np.empty(len(position)), np.empty(position.shape)
+        lost = _filled(self.value_and_slope, position, (density, slope))
+        return _energy(density, lost), _gradient(slope, lost)
 
 
 @dataclass
@@ -76,35 +79,45 @@ class SplitRowPotential:
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; see `invsamp.protocols.SplitPotential`."""
-        n = len(position)
-        prior, likelihood = np.full(n, -np.inf), np.full(n, -np.inf)
-        slope = np.zeros(position.shape) if gradient else None
-        prior_slope = np.zeros(position.shape) if gradient == "apart" else None
-        targets = [part for part in (prior, likelihood, slope, prior_slope) if part is not None]
-        function = self.slopes_apart if gradient == "apart" else self.slopes if gradient else self.values
-        for k, x in enumerate(np.ascontiguousarray(position)):
-            found = _tried(function, x)
-            for target, part in zip(targets, found or (), strict=False):
-                target[k] = part
-        # what is not finite anywhere is a failed evaluation
-        energy, lost = -(prior + likelihood), ~np.isfinite(prior + likelihood)
-        for part in targets[2:]:
-            np.negative(part, out=part)
-            lost |= ~np.isfinite(part).all(axis=1)
-        energy[lost] = np.inf
-        for part in targets[2:]:
-            part[lost] = 0.0
-        prior = np.where(np.isfinite(prior), -prior, np.inf)
-        return Parts(energy, slope, prior, prior_slope)
+        n, apart = len(position), gradient == "apart"
+        prior, likelihood = np.empty(n), np.empty(n)
+        slopes = [np.empty(position.shape) for _ in range(bool(gradient) + apart)]
+        function = self.slopes_apart if apart else self.slopes if gradient else self.values
+        lost = _filled(function, position, (prior, likelihood, *slopes))
+        energy, found = _energy(prior + likelihood, lost), [_gradient(slope, lost) for slope in slopes]
+        prior_energy = -prior if lost is None else np.where(np.isfinite(prior), -prior, np.inf)
+        return Parts(energy, found[0] if gradient else None, prior_energy, found[1] if apart else None)
 
 
-def _tried(function: Callable[[Array], Any], x: Array) -> Any:
-    """What the function gives; None where it fails."""
-    try:
-        return function(x)
-    except (ArithmeticError, RuntimeError, ValueError):
+def _filled(function: Callable[[Array], Sequence[Any]], position: Array, targets: Sequence[Array]) -> Rows | None:
+    """Write what a function gives for each position into a row of each target, NaN where it fails.
+
+    Returns which rows have anything that is not finite; None for none.
+    """
+    for k, x in enumerate(np.ascontiguousarray(position)):
+        try:
+            found = function(x)
+        except (ArithmeticError, RuntimeError, ValueError):
+            found = (np.nan,) * len(targets)
+        for target, part in zip(targets, found, strict=True):
+            target[k] = part
+    if all(math.isfinite(np.add.reduce(target, axis=None)) for target in targets):  # the usual case, in few calls
         return None
+    lost = ~np.logical_and.reduce([np.isfinite(target.reshape(len(target), -1)).all(axis=1) for target in targets])
+    return lost if lost.any() else None
 
 
-def _energy(log_density: float | None) -> float:
-    return -log_density if log_density is not None and np.isfinite(log_density) else np.inf
+def _energy(density: Array, lost: Rows | None) -> Array:
+    """Minus the density, in place; +inf in lost rows."""
+    np.negative(density, out=density)
+    if lost is not None:
+        density[lost] = np.inf
+    return density
+
+
+def _gradient(slope: Array, lost: Rows | None) -> Array:
+    """Minus the slope, in place; 0 in lost rows."""
+    np.negative(slope, out=slope)
+    if lost is not None:
+        slope[lost] = 0.0
+    return slope

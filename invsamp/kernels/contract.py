@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 #: Where straight moves end within the domain: positions (chains, d); the moves in whitened coordinates (chains, d), as
-#: the walls turned them; and the chains whose path was given up, which stay where they were (None: no chain's).
+#: the bounds turned them; and the chains whose path was given up, which stay where they were (None: no chain's).
 Path = tuple[Array, Array, Mask | None]
 
 
@@ -58,7 +58,7 @@ class Info(NamedTuple):
         Acceptance statistics in [0, 1]. Warm-up adapts the step size of an adjusted kernel until their mean is
         `Kernel.target_acceptance`. None: :math:`\min(1, e^r)`. A kernel that never rejects gives this alone, such as
         NUTS: the mean of :math:`\min(1, e^{H - H'})` over the states H' of its trajectory, with H that of its start
-        (Hoffman and Gelman 2014, section 3.2). A kernel gives both where the decision tells too little about the step
+        (Hoffman and Gelman 2014, section 3.2). A kernel gives both where the decision shows too little about the step
         size, as of paths that end at a cliff.
     cliffs : int
         Paths that met a cliff: a jump of the energy that no step size would follow.
@@ -76,7 +76,7 @@ class Info(NamedTuple):
     cliffs: int = 0
 
 
-#: What a step that has nothing to tell returns.
+#: What a step that has nothing to report returns.
 NOTHING = Info()
 #: What a kernel returns that did not try to move in this step.
 RESTED = Info()
@@ -104,7 +104,7 @@ class ActiveRung(Protocol):
 
     @property
     def free(self) -> bool:
-        """Whether moves are straight, and of the positions themselves: no walls, no preconditioner."""
+        """Whether moves are straight, and of the positions themselves: no bounds, no preconditioner."""
 
     def contains(self, position: Array) -> Mask:
         """Which positions (rows, d) lie in the domain."""
@@ -118,7 +118,7 @@ class ActiveRung(Protocol):
         """Step size for reduced energies in whitened coordinates."""
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """Energy and gradient at positions (n, d), as the rung's estimator tells them.
+        """Energy and gradient at positions (n, d), as the rung's estimator gives them.
 
         ``rows`` (n,): the chains that they are of, for an estimator that remembers each. Default: all.
         """
@@ -161,9 +161,9 @@ class ActiveRung(Protocol):
         """
 
     def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
-        """Go along moves of w (chains, d), by the specular path at walls.
+        """Go along moves of w (chains, d), by the specular path at bounds.
 
-        ``spent``: nobody needs the moves any more, and their memory may be that of the positions at the end.
+        ``spent``: no one needs the moves any more, and their memory may be that of the positions at the end.
         """
 
     def normal(self) -> Array:
@@ -201,7 +201,7 @@ class Kernel(Protocol):
 
     @property
     def statistics(self) -> Mapping[str, type]:
-        """What each step tells, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
+        """What each step reports, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
 
     @property
     def adjusted(self) -> bool: ...
@@ -241,7 +241,7 @@ class Kernel(Protocol):
 class CompilableKernel(Kernel, Protocol):
     """A kernel whose steps a compiled loop can make, too, where nothing but energies is asked of the rung.
 
-    Energies are exact and compiled, all of them finite; the domain has no walls, the target is the posterior at a
+    Energies are exact and compiled, all of them finite; the domain has no bounds, the target is the posterior at a
     temperature, and all chains have one step size. Steps are those of `step` to the bit.
     """
 

@@ -31,7 +31,7 @@ class CrankNicolson(KernelDefaults):
     its medians and quartiles; a problem may give its own (`invsamp.protocols.GaussianReference`). For a target that
     takes the prior a times, C is divided by a.
 
-    A proposal outside the domain is refused without a solve: it does not move straight, and walls reflect nothing.
+    A proposal outside the domain is refused without a solve: it does not move straight, and bounds reflect nothing.
     Neither the preconditioner nor the target's step scale matters to it.
 
     Of noisy energies both are drawn afresh, and the log ratio pays half of the sum of their variances: exact for

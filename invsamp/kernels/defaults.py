@@ -1,4 +1,4 @@
-"""What a kernel tells of itself unless it says otherwise."""
+"""What a kernel states of itself unless it says otherwise."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class DeoSgd(Baseline):
 
     Process p > 1 is gradient descent without noise at a learning rate :math:`\eta_p`; each energy and gradient is
     estimated afresh at each step. With :math:`A_p = 1[\tilde L_{p+1} + C < \tilde L_p]`, pairs of the parity of
-    :math:`\lfloor k / W \rfloor` swap where :math:`A_p`, once in a window of W steps at the most. C and the rates
+    :math:`\lfloor k / W \rfloor` swap where :math:`A_p`, once in a window of W steps at most. C and the rates
     follow a target S,
 
     .. math:: \eta_p \leftarrow \tfrac12 \bigl(\eta_{p-1} + v_{p-1}^+ e^{\gamma (A_{p-1} - S)} + \eta_{p+1}

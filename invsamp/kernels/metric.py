@@ -130,7 +130,7 @@ class LowRankMetric:
 
     @cached_property
     def matrix(self) -> Array:
-        """P (d, d): what walls need, and nothing else."""
+        """P (d, d): what bounds need, and nothing else."""
         root = self.color(np.eye(len(self.factor)))
         return root.T @ root
 

@@ -15,7 +15,7 @@ from invsamp.kernels.wrapping import Wrapping
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
-#: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that
+#: Degrees of freedom of the densities that decide which mode a position belongs to: with Gaussian tails a position that
 #: is far from all of them would belong to the widest one.
 FREEDOM = 5.0
 

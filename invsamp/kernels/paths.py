@@ -18,7 +18,7 @@ from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepS
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.protocols import Array
 
-#: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
+#: Steps of a path at most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
 LONGEST, LONGEST_IN_WARMUP = 256, 64
 
 
@@ -48,8 +48,8 @@ class Paths(KernelDefaults, ABC):
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
     domain gives up on, is refused.
 
-    Where the energy jumps within a step, by more than its slopes at both ends can tell (`CLIFF`), or ends, as solves
-    fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of the step size
+    Where the energy jumps within a step, by more than its slopes at both ends can explain (`CLIFF`), or ends, as solves
+    fail, there is a cliff. No shorter step would take a path over it, so what such a path shows of the step size
     (`Info.acceptance`) is what happened before.
 
     References
@@ -119,7 +119,7 @@ class Paths(KernelDefaults, ABC):
 
 
 class StraightPaths(Paths):
-    """Paths whose drifts are straight, in whitened coordinates, until walls turn them."""
+    """Paths whose drifts are straight, in whitened coordinates, until bounds turn them."""
 
     #: Whether kicks turn velocities; otherwise they change momenta.
     microcanonical: ClassVar[bool]
@@ -189,7 +189,7 @@ def _dots(one: Array, other: Array) -> Array:
 
 
 def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:
-    """Which chains' paths cannot be accepted: the walls gave them up, or the solve at their end failed."""
+    """Which chains' paths cannot be accepted: the bounds gave them up, or the solve at their end failed."""
     solved = np.isfinite(rung.energy(there.estimate)) if there.estimate.failed else None
     if solved is None:
         return False if failed is None else failed

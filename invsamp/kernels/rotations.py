@@ -61,7 +61,7 @@ class InfinityHamiltonian(_Rotations):
     A step over an angle h is a kick :math:`r \leftarrow r - \tfrac h2 \nabla R(w)`, a rotation by h, and another kick;
     see `invsamp.kernels.rotations`. How long paths are, and which are refused: see `invsamp.kernels.paths`. One step
     over :math:`\pi / 2` where R is constant is an independent draw from the reference, as that of `CrankNicolson` with
-    the step size 1. A path that leaves the domain is refused: it does not move straight, and walls reflect nothing.
+    the step size 1. A path that leaves the domain is refused: it does not move straight, and bounds reflect nothing.
 
     Parameters
     ----------
@@ -107,8 +107,8 @@ class InfinityMicrocanonical(_Rotations):
     r"""Microcanonical in the directions that the data inform, and rotating about the reference in all others.
 
     With the reference's directions V (d, r), the velocity's part along V has constant speed and is turned by the
-    gradient of the whole v there, as of `Microcanonical` in r unknowns; the rest is that of `InfinityHamiltonian`. The
-    energy of the informed directions mixes faster; steps are about as long. Without a reference that has two directions
+    gradient of the whole v there, as of `Microcanonical` in r unknowns. The rest is that of `InfinityHamiltonian`. The
+    energy of the informed directions mixes faster. Steps are about as long. Without a reference that has two directions
     at least it is `InfinityHamiltonian`.
 
     Parameters

@@ -2,7 +2,7 @@ r"""Step-size schedules: iteration number -> step size.
 
 Every draw counts the same in a run's summaries, whatever the step that led to it. With steps that vary, the weighted
 average :math:`\sum \eta_k f_k / \sum \eta_k` (Welling and Teh 2011, eq. 11) has the least variance, as draws after
-small steps hardly differ from their neighbors; its step-size bias, of the order of
+small steps hardly differ from their neighbors. Its step-size bias, of the order of
 :math:`\sum \eta_k^2 / \sum \eta_k`, is larger than the plain average's. ``run.data.sample_stats["step_size"]`` holds
 the weights of a run with a schedule.
 """

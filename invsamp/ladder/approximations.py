@@ -27,7 +27,7 @@ def approximations(
     if len(rungs) > 1:
         found += _of_swaps(rungs, rule, scheme, energies)
     if boundary != Reflect():
-        found.append("moves at walls that are not reflected")
+        found.append("moves at bounds that are not reflected")
     return tuple(dict.fromkeys(found))
 
 

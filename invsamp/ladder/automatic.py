@@ -1,4 +1,4 @@
-"""A sampler that chooses itself, from what descents find and trials tell."""
+"""A sampler that chooses itself, from the results of optimizations and pilot runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Automatic(Sampler):
     preconditioner: str | Modes | Given | LearnedMap | None = "auto"
 
     def __str__(self) -> str:
-        return "chosen by what descents find and trials tell"
+        return "chosen by optimizations and pilot runs"
 
     def stages(self, dimension: int, fidelities: int, bounded: bool = False) -> tuple[Sampler, ...]:
-        """For so many unknowns and fidelities, in the order in which they are tried; ``bounded``: walls reflect."""
+        """For so many unknowns and fidelities, in the order in which they are tried; ``bounded``: bounds reflect."""
         mapped = dimension <= MOST_MAPPED and not bounded
         metric = LearnedMap() if mapped else "auto"
         single = [Sampler((Rung(kernel=_kernel(dimension, n)),), preconditioner=metric) for n in LENGTHS]

@@ -30,7 +30,7 @@ class CorrectedExchange(Sampler):
     correct : "auto", "none", "offset", "affine" or "polynomial"
         What warm-up learns, as of `invsamp.correct`.
     pairs : int
-        Of solves that it learns from, at the least ten.
+        Of solves that it learns from, at least ten.
     exchange_interval : int, optional
         Steps of the coarse rungs between two exchanges. Default: by their autocorrelation and the costs.
     local_move_interval : int

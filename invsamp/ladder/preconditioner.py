@@ -155,6 +155,6 @@ def _heaviest(argument: str, modes: Modes) -> int:
     known = np.isfinite(modes.log_evidence)
     if not known.any():
         raise ValueError(
-            f"{argument} must be modes of which one has a Gaussian, got none: they lie against walls, or are flat"
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
         )
     return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

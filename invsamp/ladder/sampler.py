@@ -29,7 +29,7 @@ SwapEnergies = Literal["estimated", "exact", "paired"]
 SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact", "paired")
 PRECONDITIONERS = ("auto", None, "diagonal", "dense")
 #: Parameters up to which "auto" is dense. At a thousand, a dense preconditioner takes 4,000 gradients from each chain
-#: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
+#: in warm-up, and milliseconds from each step; where parameters are correlated, draws count for thirty times as much.
 MOST_DENSE = 1000
 #: What parts are, in messages.
 SWAP_RULE, SWAP_SCHEME = (

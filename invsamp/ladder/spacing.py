@@ -76,7 +76,7 @@ def auto_ladder(*, first: int = 8, min_rungs: int = 2, max_rungs: int = 32, min_
     """A ladder whose number of rungs and spacing warm-up finds: ``ladder="auto"`` with limits of your own.
 
     It goes from the posterior to the prior, which is drawn from directly, by tempered likelihoods. A problem that does
-    not tell prior and misfit apart, or whose prior cannot be drawn from, has no such end; its ladder is one of
+    not separate prior and misfit, or whose prior cannot be drawn from, has no such end. Its ladder is one of
     temperatures, or of tempered likelihoods, up to a temperature at which energies are as high as at the starting
     points. ``run.report["ladder"]`` says which it was.
 

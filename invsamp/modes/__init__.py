@@ -1,4 +1,4 @@
-"""Points led down, the minima that they find, and the modes that these are, each with its Gaussian."""
+"""Points optimized, the minima that they find, and the modes that these are, each with its Gaussian."""
 
 from invsamp.modes.modes import Modes
 

@@ -15,8 +15,8 @@ STILL = 20
 #: A point lies in a basin if its energy and its gradient are those of the Gaussian there, to this share of its height
 #: over the lowest point of that, or of one unit of energy: the gradient to the root of it.
 SHARE = 0.1
-#: Basins that an end of a descent is held against by a Newton step; and energy that a minimum leaves to gain by its own
-#: Gaussian, at the most.
+#: Basins that an end of a descent is compared with by a Newton step; and energy that a minimum leaves to gain by its
+#: own Gaussian, at most.
 MOST_TRIED, LEFT = 3, 0.1
 
 
@@ -56,7 +56,7 @@ class Basins:
     height : float
         Points that lie higher over a minimum are none of its basin.
     waiting : int
-        Descents that are still to come, or to be told apart by Hessians.
+        Descents that are still to come, or to be distinguished by Hessians.
     """
 
     def __init__(self, height: float, waiting: int = 0) -> None:
@@ -78,7 +78,7 @@ class Basins:
     def basin(
         self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool, cut: Array | None
     ) -> Basin | None:
-        """What a Hessian at an end tells, and whether walls or cliffs were in its way; None where it is no Gaussian.
+        """What a Hessian at an end shows, and whether bounds or cliffs were in its way; None where it is no Gaussian.
 
         ``cut`` is the covariance within bounds, if there is one (`invsamp.modes.half_spaces`).
         """

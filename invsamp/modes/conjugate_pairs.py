@@ -23,7 +23,7 @@ import numpy as np
 from invsamp.kernels.metric import LowRankMetric
 from invsamp.protocols import Array
 
-#: Directions that are kept at the most, of the last runs.
+#: Directions that are kept at most, of the last runs.
 MOST = 150
 
 

@@ -9,22 +9,22 @@ from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 
-#: Of a Hessian, each with the steps that the last one tells.
+#: Of a Hessian, each with the steps that the last one gives.
 ROUNDS = 4
-#: Between two points of a difference the energy jumps where it rises by so much more than twice its slopes tell.
+#: Between two points of a difference the energy jumps where it rises by so much more than twice its slopes explain.
 CLIFF = 1.0
 #: Curvatures below this share of the largest are rounding: there is a flat direction.
 FLAT = 1e-10
-#: Spacings of double precision numbers in a step, at the least: of fewer, rounding is what a difference shows.
+#: Spacings of double precision numbers in a step, at least: of fewer, rounding is what a difference shows.
 RESOLVED = 64.0
 #: The widest axes of a Gaussian that energies are to confirm, and how often each is halved.
 AXES, HALVINGS = 20, 16
 
 
 def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> EvaluationRequests[tuple[Array, bool]]:
-    """The Hessian (d, d) at a point by central differences of gradients, and whether walls or cliffs are in their way.
+    """The Hessian (d, d) at a point by central differences of gradients, and whether bounds or cliffs are in their way.
 
-    Their steps are a hundredth of the conditional sds, which it tells itself: 2 d gradients for each of at most
+    Their steps are a hundredth of the conditional sds, which it gives itself: 2 d gradients for each of at most
     `ROUNDS` rounds, mostly two.
 
     Parameters
@@ -99,7 +99,7 @@ def confirmed_extent(
 ) -> EvaluationRequests[tuple[Array, bool]]:
     """A covariance (d, d) whose widest axes are halved until the energy confirms them, and whether none had to be.
 
-    One sd away the energy of a Gaussian rises by a half; by more than ``rise`` it does where curvature does not tell
+    One sd away the energy of a Gaussian rises by a half; by more than ``rise`` it does where curvature does not show
     how wide the mass is, as on a ring.
     """
     sds = np.sqrt(np.diag(extent))

@@ -25,7 +25,7 @@ MEMORY = 10
 #: Steps of a round after which it is over if they gained next to nothing: where gradients are not exactly those of the
 #: energies, directions go on promising what is not there.
 STALLED = 2 * MEMORY
-#: Newton steps from the end of a descent, at the most.
+#: Newton steps from the end of a descent, at most.
 NEWTON = 4
 
 
@@ -69,7 +69,7 @@ def descend(
     What begins at the same point is led once, and its evaluations are counted once.
 
     Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learned of the
-    curvature far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the
+    curvature far up may hide what is left to gain. A step ends where the domain's bounds turn it, and is taken if the
     energy falls by enough; energies that are not finite are too high. Against a wall it ends near the minimum only.
 
     Parameters
@@ -188,7 +188,7 @@ class _SecantPoints(Points):
         return domain.reflect(self.position[rows], move, None).position
 
     def take(self, rows: Rows, there: Array, found: Estimate) -> None:
-        """Take the steps that lead down by enough; try shorter ones where they do not."""
+        """Take the steps that optimize by enough; try shorter ones where they do not."""
         self.evaluations[rows] += 1
         wanted = self.energy[rows] + ENOUGH * self._share[rows] * self._slope[rows]
         down = found.energy <= wanted  # not where it is NaN
@@ -240,7 +240,7 @@ class _SecantPoints(Points):
         self._slope[rows] = np.where(wrong, -first * length * length, slope)
 
     def _learn(self, rows: Rows, step: Array, change: Array) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # where a descent falls without end
+        with np.errstate(over="ignore", invalid="ignore"):  # where a descent diverges
             product = (step * change).sum(axis=1)
             sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
         # not below the numbers that have an inverse: at a minimum steps become as small as numbers are

@@ -45,7 +45,7 @@ class FieldMode:
 
 
 def field_reference(problem: Problem, domain: Domain) -> Reference | None:
-    """The prior's Gaussian where it is one of many unknowns, without walls; None of any other problem."""
+    """The prior's Gaussian where it is one of many unknowns, without bounds; None of any other problem."""
     if problem.dimension < FEWEST or not isinstance(domain, Unbounded) or not isinstance(problem, GaussianReference):
         return None
     reference = problem.reference()
@@ -73,10 +73,10 @@ def search_field(
     domain : Domain
     starts : iterator of ndarray (d,)
     directions : int
-        Of each Gaussian, at the most.
+        Of each Gaussian, at most.
     rng : Generator
     tolerance : float
-        Energy that is left to gain in the finest, at the most.
+        Energy that is left to gain in the finest, at most.
     agreed : int
         There are no more descents where so many, and no others, have come to one minimum.
     """

@@ -11,18 +11,18 @@ from invsamp.evaluate.requests import Estimate, Rows
 from invsamp.modes.points import ENOUGH, TRIALS, Points
 from invsamp.protocols import Array
 
-#: In scales: no step is longer in any coordinate, at first and at the most: longer ones pass by narrow valleys far from
-#: where they began; points keep so far away from walls; and curvatures, in their units, are larger by so much, so that
+#: In scales: no step is longer in any coordinate, at first and at most: longer ones pass by narrow valleys far from
+#: where they began; points keep so far away from bounds; and curvatures, in their units, are larger by so much, so that
 #: matrices have inverses. The trust region bounds steps along flat directions: a larger ridge makes them too short.
 LONGEST, APART, RIDGE = 0.5, 1e-7, 1e-5
 #: Relative to a coordinate's curvature, the same, so that rounding does not decide between collinear ones.
 COLLINEAR = 1e-8
-#: Cosine of a step and its change of the gradient above which it tells of curvature.
+#: Cosine of a step and its change of the gradient above which it informs about curvature.
 CURVED = 1e-3
 #: Energies gained, as shares of what was promised, below which steps become shorter and above which longer, and by how
 #: much.
 POOR, GOOD, SHORTER, LONGER = 0.25, 0.75, 0.25, 2.0
-#: Of `within`: exchanges of all at once that may come to nothing one after the other, and exchanges at the most.
+#: Of `within`: exchanges of all at once that may come to nothing one after the other, and exchanges at most.
 CHANCES, MOST_PIVOTS = 3, 1000
 #: Steps that promise and gain next to nothing, one after the other, before a point has come to its end; and evaluations
 #: in which it gained no more than that, whatever was promised: gradients may not be exactly those of the energies.
@@ -30,11 +30,11 @@ IDLE, STALLED = 2, 20
 
 
 class CurvedPoints(Points):
-    """Points whose steps minimize a quadratic model of the energy within the walls, and within a box about them.
+    """Points whose steps minimize a quadratic model of the energy within the bounds, and within a box about them.
 
     The box is the trust region, of one half-width in scales for each point. The model has the Gauss-Newton matrix that
-    comes with an estimate; or, once that tells better what steps gain, what changes of gradients add to it: where the
-    data are not met, and where walls hold parameters off, second derivatives of what is observed count.
+    comes with an estimate; or, once that shows better what steps gain, what changes of gradients add to it: where the
+    data are not met, and where bounds hold parameters off, second derivatives of what is observed count.
 
     References
     ----------
@@ -72,7 +72,7 @@ class CurvedPoints(Points):
         return np.where(free, np.clip(at + step * unit, box.lower, box.upper), at)
 
     def take(self, rows: Rows, there: Array, found: Estimate) -> None:
-        """Take the steps that lead down by enough; try shorter ones where they do not."""
+        """Take the steps that optimize by enough; try shorter ones where they do not."""
         self.evaluations[rows] += 1
         promised, length = self._promised[rows], np.abs(self._step[rows]).max(axis=1)
         gain = self.energy[rows] - found.energy

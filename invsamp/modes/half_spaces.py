@@ -24,7 +24,7 @@ from invsamp.protocols import Array
 #: Bounds beyond so many standard deviations cut nothing.
 REACH = 4.0
 #: Energy by which a minimum has to lie below where the energy turns down again, and by which no point within bounds may
-#: lie below it: curvature that promises more tells nothing of it.
+#: lie below it: curvature that promises more give no information of it.
 BELOW = 1.0
 #: Bisections of the way to a bound; nodes of the quadrature, and decay lengths from its highest point that it covers.
 BISECTIONS, NODES, LENGTHS = 40, 100, 30.0

@@ -45,8 +45,8 @@ class LowRankGaussian:
     metric : LowRankMetric
         L, diagonal or lower triangular, its orthonormal V, and :math:`\lambda`, above -1.
     remainder : float
-        What all directions that are left out may change the log evidence by, as random probes tell: minus a half of
-        the sum of their eigenvalues.
+        What all directions that are left out may change the log evidence by, as random probes estimate it: minus a half
+        of the sum of their eigenvalues.
     """
 
     mean: Array
@@ -86,7 +86,7 @@ def evidence(energies: Array, gaussians: Sequence[LowRankGaussian | None]) -> Ar
 def low_rank(
     products: Products, at: Array, reference: Reference, most: int, rng: np.random.Generator
 ) -> EvaluationRequests[LowRankGaussian | None]:
-    """The Gaussian at a minimum, of at most ``most`` directions; None across walls, and where it is no minimum.
+    """The Gaussian at a minimum, of at most ``most`` directions; None across bounds, and where it is no minimum.
 
     Parameters
     ----------

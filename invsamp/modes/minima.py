@@ -1,4 +1,4 @@
-"""Ends of descents told apart: the distinct minima of an energy, each with its Gaussian (Laplace) and its share."""
+"""Ends of descents distinguished: the distinct minima of an energy, each with its Gaussian (Laplace) and its share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from invsamp.stored import stored
 
 #: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
 #: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
-#: there is so little left, by so many evaluations and so often at the most.
+#: there is so little left, by so many evaluations and so often at most.
 TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
 #: Two ends are one minimum if one lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
 APART = 0.5
@@ -36,7 +36,7 @@ class Minima(NamedTuple):
 
     position: Array  # (k, d)
     energies: Array  # (k,)
-    covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or nobody asked
+    covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or no one asked
     extents: Array  # (k, d, d): the same, but with the mass within bounds; a rough one where that has no end
     known: npt.NDArray[np.bool_]  # (k,) whether that is their mass, by a Gaussian or one that bounds cut
     on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
@@ -62,7 +62,7 @@ class Minima(NamedTuple):
 
     @property
     def weights(self) -> Array:
-        """Shares of the mass (k,): by Laplace, or roughly (`extents`); by the heights alone where nobody asked."""
+        """Shares of the mass (k,): by Laplace, or roughly (`extents`); by the heights alone where no one asked."""
         logs = self._mass(self.extents) if self.measured else -self.energies
         shares = np.exp(logs - np.max(logs, initial=-np.inf))
         return np.asarray(shares / shares.sum())
@@ -77,13 +77,13 @@ class Minima(NamedTuple):
 
     @property
     def measured(self) -> bool:
-        """Whether somebody asked for Hessians, so that all have an extent."""
+        """Whether a user asked for Hessians, so that all have an extent."""
         return bool(np.isfinite(self._mass(self.extents)).all())
 
     def _mass(self, covariances: Array) -> Array:
         with np.errstate(invalid="ignore"):  # where there is no covariance
             volumes = np.array([0.5 * np.linalg.slogdet(matrix)[1] for matrix in covariances])
-            if covariances.shape[-1] != self.position.shape[1]:  # nobody asked
+            if covariances.shape[-1] != self.position.shape[1]:  # no one asked
                 volumes = np.full(len(self.energies), np.nan)
         return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
 
@@ -92,7 +92,7 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
     """The same, where a Gaussian has to be as wide as the energy is; those that are not have an extent alone.
 
     Curvature along a ridge is rounding, or a bend: it may give such a Gaussian all the weight. Where one minimum lacks
-    a Gaussian, all others have to prove theirs before weights tell which of them may be neglected.
+    a Gaussian, all others have to prove theirs before weights show which of them may be neglected.
     """
     covariances, extents, known = found.covariances.copy(), found.extents.copy(), found.known.copy()
     for k in np.flatnonzero(found.known):
@@ -106,7 +106,8 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
 def lone(found: Minima, end: Descent, worse: float) -> int:
     """How many descents came to an end of their own, to which no other came.
 
-    Ends that `distinct` left out as ``worse``, and minima without a Gaussian, are told apart by their energies alone.
+    Ends that `distinct` left out as ``worse``, and minima without a Gaussian, are distinguished by their energies
+    alone.
     """
     flat = ~found.known
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
@@ -125,7 +126,7 @@ def distinct(
     gaussian: bool = True,
     basins: Basins | None = None,
 ) -> EvaluationRequests[Minima]:
-    """Tell the ends of descents apart.
+    """Distinguish the ends of descents.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ class _Looking:
         return near[0] if near else None
 
     def _hessian(self, k: int) -> EvaluationRequests[tuple[Array, bool]]:
-        """There, and whether walls or cliffs are in its way."""
+        """There, and whether bounds or cliffs are in its way."""
         at, energy, gradient = self._end.position[k], float(self._end.energy[k]), self._end.gradient[k]
         known = None if self._basins is None else self._basins.precision(at)
         if known is not None:

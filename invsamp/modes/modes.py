@@ -38,13 +38,13 @@ class Modes:
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
         Log of each mode's share of the evidence by Laplace; of one at bounds, or near them, by a Gaussian that these
-        cut (`invsamp.modes.half_spaces`); NaN where neither tells. The prior's density is as
-        it was posed: within a domain that of a prior which is normalized there, as `Run.log_evidence` tells, is larger
-        by minus the log of the prior's share in the domain.
+        cut (`invsamp.modes.half_spaces`); NaN where neither is known. The prior's density is as it was posed: within a
+        domain that of a prior which is normalized there, as `Run.log_evidence` gives it, is larger by minus the log of
+        the prior's share in the domain.
     counts : ndarray, shape (k,)
         Starts that were led there.
     on_wall : ndarray, shape (k,)
-        Whether the gradient pushes a mode against the domain's walls, where there is no Gaussian but one that is cut.
+        Whether the gradient pushes a mode against the domain's bounds, where there is no Gaussian but one that is cut.
     unfinished : int
         Starts whose descents did not end.
     unsolved : int
@@ -67,7 +67,7 @@ class Modes:
         How far each datum is above what a mode predicts, in sds of its noise, data in C order; of other noise than
         Gaussian what its deviance makes it. NaN where a datum is missing, or its noise depends on that of others.
     gaussians : tuple of LowRankGaussian or None
-        Each mode's, where Hessians are of low rank; None for one against walls, or where there is no minimum.
+        Each mode's, where Hessians are of low rank; None for one against bounds, or where there is no minimum.
     of : "posterior" or "likelihood"
         What was maximized. Maxima of the likelihood have no weights.
     log_likelihood : ndarray, shape (k,), or None
@@ -122,7 +122,7 @@ class Modes:
 
     @property
     def weights(self) -> Array:
-        """Share of the mass of all modes that Laplace tells, by it (k,); NaN where it does not."""
+        """Share of the mass of all modes that Laplace gives, by it (k,); NaN where it does not."""
         shares = np.exp(self.log_evidence - np.nanmax(self.log_evidence, initial=-np.inf))
         return np.asarray(shares / np.nansum(shares))
 
@@ -248,7 +248,7 @@ class Modes:
             bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
             return ", against a wall" + (f" ({bounds})" if bounds else "")
         if self.of == "posterior" and np.isnan(self.log_evidence[k]):
-            return ", flat in some direction (improper, unless a prior or walls bound it)"
+            return ", flat in some direction (improper, unless a prior or bounds limit it)"
         return ""
 
     def _solved(self, fidelity: str) -> str:

@@ -28,17 +28,17 @@ from invsamp.modes.conjugate_pairs import ConjugatePairs
 from invsamp.modes.products import Place, Products, Source, solved, times
 from invsamp.protocols import Array
 
-#: Steps of a descent, halvings of a step, and products in a step, at the most.
+#: Steps of a descent, halvings of a step, and products in a step, at most.
 STEPS, HALVINGS, PRODUCTS = 60, 20, 200
 #: Share of the decrease promised that a step has to reach; and the energies' rounding, relative to them.
 ENOUGH, ROUNDING = 1e-4, 1e-12
 #: The largest forcing term, and the least: where data are not met exactly, Gauss-Newton steps converge linearly, and
 #: to solve for them any better is in vain.
 ROUGH, SMOOTH = 0.5, 0.02
-#: Energy that a step promised, at the most, where what was learned before may precondition the next one. Farther away
-#: rough steps without it lead down faster.
+#: Energy that a step promised, at most, where what was learned before may precondition the next one. Farther away
+#: rough steps without it optimize faster.
 NEAR = 300.0
-#: Two ends are one minimum if one lies this many sds from the other at the most, by the Gaussian there.
+#: Two ends are one minimum if one lies this many sds from the other at most, by the Gaussian there.
 APART = 0.5
 
 
@@ -125,7 +125,7 @@ def same(one: Place, other: Place) -> EvaluationRequests[bool]:
 
 
 def _search(source: Source, here: Place, step: Array) -> EvaluationRequests[Place | None]:
-    """The end of the step, or of a shorter one that leads down by enough; None if there is none."""
+    """The end of the step, or of a shorter one that decreases the energy by enough; None if there is none."""
     slope, share = float(here.gradient @ step), 1.0
     move = times(source.reference.factor, step)
     for _ in range(HALVINGS):

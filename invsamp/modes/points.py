@@ -46,11 +46,11 @@ class Points:
         raise NotImplementedError
 
     def take(self, rows: Rows, there: Array, found: Estimate) -> None:
-        """Take the steps that lead down by enough; try shorter ones where they do not."""
+        """Take the steps that optimize by enough; try shorter ones where they do not."""
         raise NotImplementedError
 
     def limit(self, most: int, lagging: float) -> float:
-        """Evaluations of one point, at the most."""
+        """Evaluations of one point, at most."""
         if 2 * np.count_nonzero(self.converged) < len(self.converged):
             return most
         return min(most, max(LEAST, lagging * float(np.median(self.evaluations[self.converged]))))

@@ -153,7 +153,7 @@ class DifferenceProducts:
         raise NotImplementedError
 
     def prepare(self, rng: np.random.Generator) -> EvaluationRequests[None]:
-        """Steps that are short against the widths, as curvature along a random vector tells these."""
+        """Steps that are short against the widths, as curvature along a random vector gives these."""
         vector = rng.standard_normal((len(self._at), 1))
         unit = vector / np.linalg.norm(vector)
         for _ in range(4):
@@ -168,7 +168,7 @@ class DifferenceProducts:
                 return
 
     def of(self, vectors: Array, curvatures: Array | None = None) -> EvaluationRequests[Array | None]:
-        """As `Products.of`; curvatures tell how long a step may be."""
+        """As `Products.of`; curvatures show how long a step may be."""
         sizes = np.linalg.norm(vectors, axis=0)
         vectors = vectors / np.where(sizes > 0.0, sizes, 1.0)
         k = vectors.shape[1]

@@ -20,7 +20,7 @@ from invsamp.parallel.worker import Answer, Call, describe, digest
 from invsamp.posing.forward_models.failure_log import CountsFailures, Failures
 from invsamp.protocols import Array, Cotangent, FinishedRun, Plain, VectorJacobianProduct
 
-#: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.
+#: Bytes of a function for cotangents at most: data so large that their messages take longer than one more of them.
 LARGE = 2**22
 
 

@@ -14,7 +14,7 @@ import numpy as np
 SPIN = 3e-4
 #: Longest sleep between two looks.
 LONGEST = 5e-4
-#: Bytes that one collective call moves at the most: MPI counts them by 32 bits, and draws may be more.
+#: Bytes that one collective call moves at most: MPI counts them by 32 bits, and draws may be more.
 PIECE = 2**28
 
 

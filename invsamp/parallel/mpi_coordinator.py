@@ -163,7 +163,7 @@ class Coordinator:
     def _is_there(self, asking: int) -> bool:
         """Whether all is there that one has asked for."""
         for number in self._askings[asking]:
-            parts = self._parts[number]  # one at the least, of no rows too
+            parts = self._parts[number]  # one at least, of no rows too
             if not parts or sum([done.rows for done in parts]) < len(self._requests[number].position):
                 return False
         return True

@@ -32,8 +32,8 @@ class PetabProblem:
     posterior : Posterior
         Of the parameters that are estimated, as the table names them, on a linear scale. What is uniform between its
         bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_walls` is
-        the same posterior with walls at the bounds. The data are the measurements, in their order. Scales of noise that
-        depend on states of the model come after them, as outputs of the model of which nothing was observed.
+        the same posterior with bounds at the bounds. The data are the measurements, in their order. Scales of noise
+        that depend on states of the model come after them, as outputs of the model of which nothing was observed.
     nominal : mapping from name to float
         Nominal values of these parameters; NaN where there are none. They may lie at a bound: `start` does not.
     model : SbmlModel

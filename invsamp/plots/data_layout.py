@@ -83,7 +83,7 @@ class Layout:
         return given
 
     def label(self, x: npt.ArrayLike | None) -> str:
-        """What the horizontal axis is, where nobody says it."""
+        """What the horizontal axis is, where no one says it."""
         if x is not None:
             return "x"
         return self.along if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
@@ -119,7 +119,7 @@ def layout_of(run: Run) -> Layout:
     ValueError
         If the run holds no data.
     """
-    if "observed_data" not in checked_run(run).data.groups():
+    if "observed_data" not in checked_run(run).data:
         raise ValueError("run must hold observed data to compare with, got the run of a density without data")
     shape = run.data.observed_data["data"].shape
     posed: Plain = run.report.get("posed") or {}
@@ -154,7 +154,7 @@ def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Layou
         If the run holds no data, or there is neither a prediction nor a posterior to make one.
     """
     layout = layout_of(run)
-    if "posterior_predictive" not in run.data.groups():
+    if "posterior_predictive" not in run.data:
         if posterior is None:
             raise ValueError(
                 "posterior must be given, or run.posterior_predictive(posterior) called before, and the run saved for "

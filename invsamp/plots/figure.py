@@ -18,9 +18,10 @@ from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains.contract import Domain
 from invsamp.plots.canvas import new_figure as new_figure  # for those who draw their own figures in this look
-from invsamp.posing.expressions.variable_names import labels as labels_of
+from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, InferenceData
+from invsamp.storage.layout import labels_in_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ GRID = "#e6eaee"
 COLD = "#1f6fb2"
 HOT = "#d1495b"
 TRUTH = "#e07a1f"
-#: Told apart by people with any color vision: they differ in lightness too.
+#: Distinguished by people with any color vision: they differ in lightness too.
 CYCLE = ("#1f6fb2", "#e07a1f", "#2a9d8f", "#8d5a97", "#c44536", "#6b8e23", "#5c6b7a", "#d4a017")
 DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#7fb5dc", "#2f7fbf", "#12406e"])
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])
@@ -159,7 +160,7 @@ def entries(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> l
     """
     shapes = checked_run(run).shapes | run.recorded
     place = [(name, k) for name, shape in shapes.items() for k in range(math.prod(shape))]
-    chosen = _chosen(list(labels_of(shapes)), names, most, "names")
+    chosen = _chosen(_labels(run, shapes), names, most, "names")
     draws = {name: run.draws(name) for name in dict.fromkeys(place[i][0] for i, _ in chosen)}
     columns = len(run.labels)
     return [
@@ -167,6 +168,11 @@ def entries(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> l
         for i, label in chosen
         for values, k in [(draws[place[i][0]], place[i][1])]
     ]
+
+
+def _labels(run: Run, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Names of entries, as in the run's tables."""
+    return labels(shapes, labels_in_report(run.report))
 
 
 def _chosen(labels: Sequence[str], names: Sequence[str] | None, most: int, argument: str) -> list[tuple[int, str]]:
@@ -204,7 +210,7 @@ def truth_of(run: Run, truth: Mapping[str, object] | None) -> dict[str, float]:
         If a name is unknown or a value has the wrong shape.
     """
     shapes, values = run.shapes | run.recorded, optional(mapping, "truth", truth) or {}
-    known, found = list(labels_of(shapes)), dict[str, float]()
+    known, found = _labels(run, shapes), dict[str, float]()
     for name, value in values.items():
         if name in known and name not in shapes:
             found[name] = real(f"truth[{name!r}]", value, finite=False)
@@ -213,7 +219,7 @@ def truth_of(run: Run, truth: Mapping[str, object] | None) -> dict[str, float]:
             raise ValueError(f"truth must name parameters among {', '.join(shapes)}, got {name!r}")
         if np.shape(value) != shapes[name]:
             raise ValueError(f"truth[{name!r}] must have shape {shapes[name]}, got {np.shape(value)}")
-        own = labels_of({name: shapes[name]})
+        own = _labels(run, {name: shapes[name]})
         found.update(zip(own, np.ravel(numbers(f"truth[{name!r}]", value)).tolist(), strict=True))
     return found
 
@@ -281,4 +287,4 @@ def say_first(figure: Figure, shown: int, total: int, of: str = "unknowns", more
 
 def entry_count(run: Run) -> int:
     """Number of all entries of the parameters and quantities of a run."""
-    return len(labels_of(run.shapes | run.recorded))
+    return sum(math.prod(shape) for shape in (run.shapes | run.recorded).values())

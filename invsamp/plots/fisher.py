@@ -13,15 +13,19 @@ from invsamp.protocols import Array
 
 #: Directions and parameters that are drawn.
 MOST = 40
+#: Information, as a share of what the prior tells, below which all directions are drawn alike.
+LEAST = 1e-3
 
 
 def plotted(values: Array, directions: Array, labels: Sequence[str], informed: float) -> Figure:
-    """Eigenvalues (d,) above their directions' shares (d, d), one column each; a line where the prior tells as much."""
+    """Eigenvalues (d,) above their directions' shares (d, d), a column each; a line where the prior informs as much."""
     count = min(len(values), MOST)
     figure = new_figure(max(4.0, 0.32 * count + 2.2), 0.24 * count + 2.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, 0.24 * count + 0.4))
-    shown = np.maximum(values[:count], 1e-16 * values[0]) if values[0] > 0 else np.ones(count)
-    above.semilogy(np.arange(count), shown, "o", color=COLD, ms=4)
+    at, least = np.arange(count), LEAST * informed
+    known = values[:count] > least
+    above.semilogy(at[known], values[:count][known], "o", color=COLD, ms=4)
+    above.semilogy(at[~known], np.full(count - known.sum(), least), "v", color=FAINT, ms=4)  # that or less: rounding
     above.axhline(informed, color=FAINT, lw=0.8)
     above.set_ylabel("information over\nthe prior's", color=INK, fontsize=9)
     clean(above)

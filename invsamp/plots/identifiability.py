@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.linalg import eigh
 
 from invsamp.plots.canvas import new_figure
@@ -37,7 +37,7 @@ def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure
     """How much of the prior's spread is left in every direction of the parameters, and what the directions are.
 
     The directions w are those of the generalized eigenproblem cov(posterior) w = s^2 cov(prior) w: along the
-    stiffest the draws have the smallest sd relative to the prior's; along the sloppiest, where s is near 1, the data
+    stiffest the draws have the smallest sd relative to the prior's. Along the sloppiest, where s is near 1, the data
     say nothing. Parameters that are positive in all draws count by their logarithms. The last two panels are clouds of
     the prior's and the posterior's draws: in the two sloppiest directions, and the stiffest against the sloppiest.
 
@@ -74,6 +74,7 @@ def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure
     bars.axhline(1.0, color=FAINT, lw=0.9, ls=(0, (4, 2)))
     bars.set_yscale("log")
     bars.yaxis.set_major_formatter("{x:g}")
+    bars.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
     bars.yaxis.set_minor_formatter("{x:g}" if found.spread[-1] < 20.0 * found.spread[0] else NullFormatter())
     bars.set_xticks(at, [str(k + 1) for k in at])
     bars.set_xlabel("direction, from stiff to sloppy", color=INK, fontsize=9)
@@ -98,7 +99,7 @@ def directions(run: Run, names: Sequence[str] | None = None) -> Directions:
     shown = columns(run, names, _MOST)
     if len(shown) < 2:
         raise ValueError(f"names must stand for at least two entries, got {len(shown)}")
-    if "prior" not in run.data.groups():
+    if "prior" not in run.data:
         raise ValueError("run must hold draws from the prior, as that of a Posterior does, got one without")
     at = [column for column, _ in shown]
     prior = layout.join({name: run.data.prior[name].to_numpy() for name in run.shapes})

@@ -189,7 +189,7 @@ def _energies(run: Run) -> list[np.ndarray] | None:
 
 def _statistic(run: Run, group: str, name: str) -> np.ndarray | None:
     """A recorded statistic, if there is one."""
-    if group not in run.data.groups() or name not in run.data[group]:
+    if group not in run.data or name not in run.data[group]:
         return None
     return np.asarray(run.data[group][name])
 

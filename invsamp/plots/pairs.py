@@ -44,7 +44,7 @@ def plot_pairs(
 ) -> Figure:
     """Density of every pair of parameters, with regions of 50% and 90% mass, and of each alone.
 
-    The domain's boundary is drawn, and what lies outside is grey. In more than two dimensions only walls that
+    The domain's boundary is drawn, and what lies outside is gray. In more than two dimensions only bounds that
     concern two parameters alone have an edge in their panel.
 
     Parameters
@@ -163,7 +163,7 @@ def _walls(axes: Axes, ends: Ends | None, column: int | None, view: tuple[float,
 def _boundary(
     axes: Axes, domain: Domain, i: int, j: int, x_view: tuple[float, float], y_view: tuple[float, float]
 ) -> None:
-    """Outline of the domain in the plane of two coordinates, and grey outside."""
+    """Outline of the domain in the plane of two coordinates, and gray outside."""
     lower, upper = np.array([x_view[0], y_view[0]]), np.array([x_view[1], y_view[1]])
     margin = upper - lower  # beyond the panel, so that the edge of a clipped curve is not seen
     lower, upper = lower - margin, upper + margin

@@ -113,10 +113,9 @@ def plot_profiles(
         arguments.one_of("names", name, [label for label in known if label in profiles.profiles])
     if not 0 < len(wanted) <= MOST_PANELS:
         raise ValueError(f"names must stand for 1 to {MOST_PANELS} entries, got {len(wanted)}")
-    before = run.data.prior if "prior" in run.data.groups() else {}
+    before = run.data.prior if "prior" in run.data else {}
     figure, panels = grid(len(wanted), 2.9, 2.3, (0.4, 0.5), ax=ax, sharey=True)
     for axes, name in zip(panels, wanted, strict=True):
-        column, found = known.index(name), profiles.profiles[name]
         column, found = known.index(name), profiles.profiles[name]
         view, least = _view(found.branches), min(np.min(one.energies) for one in found.branches)
         _prior(axes, _of_prior(before, run.shapes, column), view)
@@ -168,19 +167,27 @@ def _of_prior(before: InferenceData, shapes: Mapping[str, tuple[int, ...]], colu
 def _prior(axes: Axes, values: Array, view: tuple[float, float]) -> None:
     """Density of the prior's draws in and about the view, whose peak there is 1; nothing where there are too few.
 
-    By Gaussian kernels, of draws that are reflected at the first and the last: a prior may end there.
+    By Gaussian kernels, of draws that are reflected at the first and the last: a prior may end there. Positive draws of
+    more than one decade that are few next to 0 get theirs on the log scale: their density falls to 0 there.
     """
     kept, _ = finite(values)
     width = view[1] - view[0]
     near = kept[(kept > view[0] - width) & (kept < view[1] + width)]
     if len(near) < _LEAST_DRAWS or np.ptp(near) == 0.0:
         return
-    first, last = float(kept.min()), float(kept.max())
-    mirrored = np.concatenate([near, 2.0 * first - near, 2.0 * last - near])
-    bandwidth = 1.5 * float(np.std(near)) * len(near) ** -0.2
-    mirrored = mirrored[(mirrored > view[0] - 2.0 * width) & (mirrored < view[1] + 2.0 * width)]
     at = np.linspace(*view, 200)
-    density = np.where((at >= first) & (at <= last), gaussian_kde(mirrored, bandwidth / np.std(mirrored))(at), 0.0)
+    first, last = float(kept.min()), float(kept.max())
+    inside = (at >= first) & (at <= last)
+    step = 0.1 * float(np.subtract(*np.quantile(kept, (0.75, 0.25))))
+    lowest, above = (np.count_nonzero((kept >= low) & (kept < low + step)) for low in (first, first + step))
+    logarithmic = last > 10.0 * first > 0.0 and lowest < 0.7 * above
+    scaled, places, *ends = (np.log(part) if logarithmic else part for part in (near, at[inside], first, last))
+    mirrored = np.concatenate([scaled, *(2.0 * end - scaled for end in ends)])
+    bandwidth = 1.5 * float(np.std(scaled)) * len(near) ** -0.2
+    density = np.zeros(at.shape)
+    density[inside] = gaussian_kde(mirrored, bandwidth / np.std(mirrored))(places)
+    if logarithmic:
+        density[inside] /= at[inside]
     if density.max() > 0.0:
         axes.plot(at, density / density.max(), color=FAINT, lw=1.3, label="prior")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from invsamp.protocols import Array, Facts, InferenceData
-from invsamp.storage import layout
+from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import Groups, inference_data
 from invsamp.storage.segments import Rest
 
@@ -76,13 +76,13 @@ class Source(ABC):
             self._put(self.data, name)
 
     def _put(self, data: InferenceData, name: str) -> None:
-        before = data.posterior
+        before = arviz_data.dataset(data, "posterior")
         if name in before.data_vars:
             old = before[name].dims[2:]
             before = before.drop_dims(old) if old else before.drop_vars(name)
         labels = layout.labels_in(self.attributes)
         added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"], labels)
-        data.posterior = before.assign(added.drop_vars(layout.LEADING["posterior"]).variables)
+        arviz_data.put(data, "posterior", before.assign(added.drop_vars(layout.LEADING["posterior"]).variables))
         data.attrs.update(self.attributes)
 
 
@@ -127,7 +127,7 @@ class Dataset(Source):
     @property
     def shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """As of `Source`."""
-        groups = {group: self._loaded[group].data_vars for group in self._loaded.groups()}
+        groups = {group: self._loaded[group].data_vars for group in self._loaded}
         return {group: {name: v.shape for name, v in values.items()} for group, values in groups.items()}
 
     def _recorded(self) -> InferenceData:

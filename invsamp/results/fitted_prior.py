@@ -26,9 +26,9 @@ from invsamp.warning_codes import InvsampWarning
 COMPONENTS = (1, 2, 4, 8, 16, 32)
 #: Draws that a component needs for each coordinate.
 DRAWS_PER_COORDINATE = 5
-#: Draws that are fitted at the most, and directions in which the fit is looked at.
+#: Draws that are fitted at most, and directions in which the fit is looked at.
 MOST, DIRECTIONS = 20_000, 20
-#: A Kolmogorov distance of this size changes no conclusion, however many draws tell it from 0.
+#: A Kolmogorov distance of this size changes no conclusion, however many draws distinguish it from 0.
 HARMLESS = 0.05
 #: Probability that a fit without any error is called poor.
 FALSE_ALARM = 1e-3
@@ -153,12 +153,12 @@ def run_as_prior(run: DrawsOfRun, names: Sequence[str] | None, seed: int) -> Fit
     limits: Plain = posed.get("limits") or {}
     if bound := [name for name in chosen if name in limits and limits[name] is None]:
         raise ValueError(
-            f"as_prior knows no coordinates for {bound}, whose entries constrain each other: leave them out by names="
+            f"as_prior has no coordinates for {bound}, whose entries constrain each other: leave them out by names="
         )
     free = {name: ([-np.inf] * math.prod(shape), [np.inf] * math.prod(shape)) for name, shape in shapes.items()}
     ends = [np.concatenate([np.asarray((limits.get(name) or free[name])[k], float) for name in chosen]) for k in (0, 1)]
     theta = np.concatenate([run.draws(name).reshape(*run.draws(name).shape[:2], -1) for name in chosen], axis=2)
-    own = labels(shapes)
+    own = labels(shapes, posed.get("labels"))
     effective = run.summary()["ess_bulk"].reindex(list(own)).min()
     count = int(np.clip(np.nan_to_num(effective, nan=1.0), 1, theta.shape[0] * theta.shape[1]))
     rows, _ = chosen_draws(theta, run.weights, count)

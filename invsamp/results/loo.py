@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from invsamp.diagnostics.convergence import ess_mean
 from invsamp.protocols import Array, InferenceData
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage import arviz_data
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,7 +24,7 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
 
     Parameters
     ----------
-    data : arviz.InferenceData
+    data : arviz.InferenceData or xarray.DataTree
         With the group ``log_likelihood``.
     weight : ndarray, shape (chains, draws), or None
     theta : ndarray, shape (chains, draws, d)
@@ -32,16 +32,14 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
 
     Returns
     -------
-    arviz.stats.stats_utils.ELPDData
-        Pointwise: with ``loo_i`` and ``pareto_k``, in the data's shape, or in a row where entries were left out, with
-        their places among all data (in C order) as the coordinate ``datum``.
+    ELPDData of ArviZ
+        Pointwise: with ``elpd_i`` (``loo_i`` before ArviZ 1) and ``pareto_k``, in the data's shape, or in a row where
+        entries were left out, with their places among all data (in C order) as the coordinate ``datum``.
 
     References
     ----------
     Vehtari, Gelman and Gabry (2017), Statistics and Computing 27, 1413-1432.
     """
-    import xarray as xr
-
     values = data.log_likelihood["data"]
     if values.ndim < 3:
         raise ValueError(
@@ -49,36 +47,33 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
             "LogDensity(function, gradient, data=...) gives each"
         )
     informative = _informative(values)
-    arviz = load_arviz()
     if weight is None:
-        groups = arviz.InferenceData(posterior=data.posterior, log_likelihood=xr.Dataset({"data": informative}))
-        return arviz.loo(groups, var_name="data", pointwise=True)
-    from arviz.stats.stats_utils import ELPDData
-
+        draws = arviz_data.dataset(data, "posterior")
+        return arviz_data.cross_validation(draws, informative.to_dataset(name="data"))
     n = weight.size
     some = weight.ravel() > 0.0
     terms = informative.to_numpy().reshape(n, -1)[some].T  # (data, draws of some weight)
     log_weight = np.log(weight.ravel()[some] / weight.sum())
     efficiency = float(np.mean(ess_mean(np.moveaxis(theta, 2, 0), weight))) / n if len(weight) > 1 else 1.0
-    smoothed, tail = arviz.psislw(log_weight - terms, efficiency)
+    smoothed, tail = arviz_data.smoothed_weights(log_weight - terms, efficiency)
     pointwise = logsumexp(smoothed + terms, axis=1)
     total = float(pointwise.sum())
     all_in = float(logsumexp(terms + log_weight, axis=1).sum())
     good = min(1.0 - 1.0 / np.log10(n), 0.7)
     like = informative.isel(chain=0, draw=0, drop=True)
     found = {
-        "elpd_loo": total,
-        "se": float(np.sqrt(len(pointwise) * np.var(pointwise))),
-        "p_loo": all_in - total,
+        "elpd": total,
+        "se": arviz_data.standard_error(pointwise),
+        "p": all_in - total,
         "n_samples": n,
         "n_data_points": len(pointwise),
         "warning": bool((tail > good).any()),
-        "loo_i": like.copy(data=pointwise.reshape(like.shape)).rename("loo_i"),
+        "elpd_i": like.copy(data=pointwise.reshape(like.shape)).rename("elpd_i"),
         "pareto_k": like.copy(data=np.reshape(tail, like.shape)).rename("pareto_shape"),
         "scale": "log",
         "good_k": good,
     }
-    return ELPDData(data=list(found.values()), index=list(found))
+    return arviz_data.cross_validated(found)
 
 
 def _informative(values: xr.DataArray) -> xr.DataArray:

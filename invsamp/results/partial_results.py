@@ -1,4 +1,4 @@
-"""After the last step: the draws are handed back, whatever fails on the way, with messages that say what did."""
+"""After the last step: the draws are returned, whatever fails on the way, with messages that say what did."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from invsamp.storage.contents import attributes_of, constants, groups_of
 from invsamp.warning_codes import InvsampWarning, coded
 
 Item = TypeVar("Item")
-#: What an impatient user or a mistake in somebody's part may raise; the end of the process is none of them.
+#: What an impatient user or a mistake in a user's part may raise; the end of the process is none of them.
 _FAILURES = (Exception, KeyboardInterrupt)
 
 

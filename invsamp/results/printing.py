@@ -11,6 +11,7 @@ import numpy as np
 from invsamp.diagnostics.ladders import swap_rates, target_labels
 from invsamp.diagnostics.report import Report, Spent
 from invsamp.diagnostics.separation import Separation
+from invsamp.protocols import Array
 from invsamp.warning_codes import code_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Parameters that a printed run shows, and of those that show modes, so many, and chains of them.
 SHOWN, SEPARATIONS, CHAINS = 20, 3, 8
+#: Entries of a vector or field of more than `SHOWN`, by the quantiles of their means.
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 #: How columns are written that are counts, or near one.
@@ -32,8 +35,10 @@ def printed(
     notes: Sequence[str] = (),
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
-    table = _shown(summary).to_string(float_format="{:#.4g}".format, formatters=COUNTS)
-    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), *_noted(notes), verdict(messages)])
+    rows = _shown(summary)
+    table = rows.to_string(float_format="{:#.4g}".format, formatters=COUNTS)
+    lines = [*_headline(report), table, *_more(summary, rows), *_modes(modes), *_noted(notes), verdict(messages)]
+    return "\n".join(lines)
 
 
 def printed_html(
@@ -44,24 +49,52 @@ def printed_html(
     notes: Sequence[str] = (),
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
-    table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
-    count, *_ = verdict(messages).splitlines()
-    more = "".join(f"{escape(line)}<br>" for line in (*_more(summary), *_modes(modes), *_noted(notes)))
+    rows = _shown(summary)
+    table = rows.to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
+    count = escape(verdict(messages).splitlines()[0])
+    lines = "".join(f"{escape(line)}<br>" for line in (*_more(summary, rows), *_modes(modes), *_noted(notes)))
     items = "".join(f"<li>{escape(message)}</li>" for message in messages)
     return (
         f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
         f'<div style="overflow-x: auto">{table}</div>\n'
-        f"<p>{more}<b>{escape(count)}</b></p>" + (f"\n<ul>{items}</ul>" if items else "")
+        f"<p>{lines}<b>{count}</b></p>"
+        + (f"\n<ul>{items}</ul>" if items else "")
+        + "".join(f"\n<p>{escape(line)}</p>" for line in _meaning(messages))
     )
 
 
 def _shown(summary: pd.DataFrame) -> pd.DataFrame:
-    return summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
+    """The first rows; of a vector or field of many entries a few, from the smallest mean to the largest."""
+    rows = np.arange(len(summary))
+    blocks = _blocks(summary)
+    kept = []
+    for block in dict.fromkeys(blocks):
+        of = rows[blocks == block]
+        if len(of) > SHOWN:
+            order = of[np.argsort(summary["mean"].to_numpy()[of], kind="stable")]
+            of = order[[round(share * (len(of) - 1)) for share in QUANTILES]]
+        kept.append(of)
+    return summary.drop(columns=["mcse_mean", "mcse_sd"]).iloc[np.concatenate([rows[:0], *kept])[:SHOWN]]
 
 
-def _more(summary: pd.DataFrame) -> list[str]:
+def _blocks(summary: pd.DataFrame) -> Array:
+    """Of each row the name of the parameter, without the entry."""
+    return np.array([str(label).partition("[")[0] for label in summary.index], dtype=object)
+
+
+def _more(summary: pd.DataFrame, rows: pd.DataFrame) -> list[str]:
+    """How many entries there are of what is shown in part."""
+    sizes = summary.attrs.get("sizes") or {}
+    large = {name: size for name, size in sizes.items() if size > SHOWN}
+    found = []
+    for name, size in large.items():
+        if (_blocks(rows) == name).sum() == len(QUANTILES):
+            judged = int((_blocks(summary) == name).sum())
+            of = f"{size:,} entries" if judged == size else f"{judged} entries, evenly spread over {size:,}"
+            found.append(f"{name}: {len(QUANTILES)} of {of}, from the smallest mean to the largest; see summary()")
     entries = summary.attrs.get("entries", len(summary))
-    return [f"... and {entries - SHOWN} more parameters: see summary()"] * (entries > SHOWN)
+    left = entries - sum(large.values()) - (len(rows) - len(QUANTILES) * len(found))
+    return [*found, *[f"... and {left:,} more parameters: see summary()"] * (left > 0 and len(rows) == SHOWN)]
 
 
 def _noted(notes: Sequence[str]) -> list[str]:
@@ -71,9 +104,13 @@ def _noted(notes: Sequence[str]) -> list[str]:
 def verdict(messages: Sequence[str]) -> str:
     """Warnings as lines of text."""
     count = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
+    return "\n".join([count, *(f"  - {message}" for message in messages), *_meaning(messages)])
+
+
+def _meaning(messages: Sequence[str]) -> list[str]:
+    """Where it is said what the codes mean."""
     codes = [code for message in messages if (code := code_of(message)) is not None]
-    more = [f'what a code means: iv.diagnostics.explain("{codes[0]}"), or the page "Warnings"'] if codes else []
-    return "\n".join([count, *(f"  - {message}" for message in messages), *more])
+    return [f'what a code means: iv.diagnostics.explain("{codes[0]}"), or the page "Warnings"'] if codes else []
 
 
 def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
@@ -121,13 +158,16 @@ def solved(report: Report, fidelity: str) -> list[str]:
     return [
         *([f"{calls:,} function calls"] if calls and calls != report["evaluations"][fidelity] else []),
         *([] if seconds is None else [f"{seconds:.3g} s"]),
-        *([f"{failed:,} failed"] if failed else []),
+        *([f"{failed:,} without a finite result"] if failed else []),
     ]
 
 
 def settings(report: Report) -> list[str]:
     """Chains, draws, warm-up, thinning and seed, in words."""
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
+    budget = report.get("budget")
+    if counts and budget is not None and budget["stopped"] is not None:
+        counts[-1] += " (ended by the limit on evaluations)"
     thin = [f"thin {report['thin']}"] if report.get("thin", 1) != 1 else []
     return [*counts, *thin, *([f"seed {report['seed']}"] if "seed" in report else [])]
 

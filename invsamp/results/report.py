@@ -206,8 +206,8 @@ def _parameters(run: Reported) -> str:
 def _figures(run: Reported, posterior: Posterior | None) -> str:
     few = list(run.labels[:PAIRS])
     some = f", of the first {len(few)} of {len(run.labels)}" if len(few) < len(run.labels) else ""
-    predicted = posterior is not None or "posterior_predictive" in run.data.groups()
-    observed = predicted and "observed_data" in run.data.groups()
+    predicted = posterior is not None or "posterior_predictive" in run.data
+    observed = predicted and "observed_data" in run.data
     wanted: list[tuple[str, Callable[[], Figure], bool]] = [
         ("Draws of every chain, in order, and each chain's density", lambda: plots.plot_trace(run), True),
         ("Density of every parameter", lambda: plots.plot_marginals(run), True),

@@ -1,4 +1,4 @@
-"""What a sampler hands back: draws, counts and figures, in an ArviZ InferenceData."""
+"""What a sampler returns: draws, counts and figures, in an ArviZ InferenceData."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -31,7 +30,7 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
+from invsamp.protocols import Array, AxisLabels, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
@@ -44,7 +43,7 @@ from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
 from invsamp.results.stored import Stored
-from invsamp.storage import layout
+from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
 from invsamp.storage.files import write_whole
 
@@ -75,7 +74,7 @@ class Run(Pictures):
 
     Attributes
     ----------
-    data : arviz.InferenceData
+    data : arviz.InferenceData, or xarray.DataTree where ArviZ 1 is installed
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
         and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
@@ -102,7 +101,7 @@ class Run(Pictures):
 
     @property
     def data(self) -> InferenceData:
-        """The `arviz.InferenceData`, made when it is first asked for."""
+        """The `arviz.InferenceData`, or `xarray.DataTree` for ArviZ 1, made when it is first asked for."""
         return self._source.data
 
     @classmethod
@@ -190,8 +189,15 @@ class Run(Pictures):
 
     @property
     def labels(self) -> list[str]:
-        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
-        return list(labels(self.shapes))
+        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``.
+
+        Entries whose axes have labels, as those of a population's members, are called by these: ``clearance[Ann]``.
+        """
+        return list(labels(self.shapes, self._axes))
+
+    @property
+    def _axes(self) -> dict[str, AxisLabels]:
+        return layout.labels_in(self._source.attributes)
 
     @property
     def domain(self) -> Domain | None:
@@ -290,9 +296,9 @@ class Run(Pictures):
         Raises
         ------
         ValueError
-            If the name is that of a parameter or statistic, or cannot be stored; if the function gives no numbers, no
-            row for each draw, or different shapes; if ``posterior`` cannot predict or has other parameters than the
-            run; if the run keeps no parameters.
+            If the name is that of a parameter or statistic, or cannot be stored. If the function gives no numbers, no
+            row for each draw, or different shapes. If ``posterior`` cannot predict or has other parameters than the
+            run. If the run keeps no parameters.
         """
         arguments.function("function", function, "(batch, ...) -> (batch, ...)")
         check_quantities("name", self.shapes, {arguments.text("name", name): ()})
@@ -400,7 +406,7 @@ class Run(Pictures):
         write_whole(place, [page(self, posterior, heading).encode()])
 
     def to_arviz(self) -> InferenceData:
-        """The `arviz.InferenceData` itself, not a copy."""
+        """`data` itself, for ArviZ: not a copy."""
         return self.data
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -409,18 +415,15 @@ class Run(Pictures):
         Returns
         -------
         DataFrame
-            A column per label of parameters and quantities, in its natural unit; where draws have weights, also
-            ``weight``, of mean 1. Entries whose axes have labels, as those of a population's members, are called by
-            these: ``clearance[anna]``.
+            A column per label of parameters and quantities (`labels`), in its natural unit; where draws have weights,
+            also ``weight``, of mean 1.
         """
         import pandas as pd
 
         chains, draws = self._source.size
         index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
         values = layout.join({name: self.draws(name) for name in self._quantities})
-        posed: Facts = self.report.get("posed", {})
-        known = posed.get("labels") or {}
-        columns = [each for name, shape in self._quantities.items() for each in _entries(name, shape, known.get(name))]
+        columns = labels(self._quantities, self._axes)
         table = pd.DataFrame(values.reshape(chains * draws, -1), index, columns)
         if self.weights is not None:
             table.insert(len(table.columns), "weight", self.weights.ravel())  # an error where one is there
@@ -649,7 +652,7 @@ class Run(Pictures):
 
         Returns
         -------
-        arviz.stats.stats_utils.ELPDData
+        ELPDData of ArviZ
             Pointwise, for `arviz.compare` and its kind.
 
         Raises
@@ -659,7 +662,7 @@ class Run(Pictures):
         """
         if posterior is not None:
             self.log_likelihood(posterior, fidelity)
-        elif "log_likelihood" not in self.data.groups():
+        elif "log_likelihood" not in self.data:
             raise ValueError("posterior must be given, or run.log_likelihood(posterior) called before: got None")
         return leave_one_out(self.data, self.weights, self.theta)
 
@@ -729,7 +732,7 @@ class Run(Pictures):
 
     def _prior_theta(self) -> Array:
         """Draws of the prior (chains, draws, d)."""
-        if "prior" not in self.data.groups():
+        if "prior" not in self.data:
             raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
         held = [self.data.prior[name].to_numpy() for name in self.shapes]
         return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
@@ -775,7 +778,8 @@ class Run(Pictures):
                 names.append("energy")
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             made = self._summaries[every, few] = pd.DataFrame(columns, names)
-            made.attrs["entries"] = sum(math.prod(shape) for shape in self._quantities.values())
+            made.attrs["sizes"] = {name: math.prod(shape) for name, shape in self._quantities.items()}
+            made.attrs["entries"] = sum(made.attrs["sizes"].values())
         return self._summaries[every, few]
 
     def _own(self, summary: pd.DataFrame) -> int:
@@ -796,7 +800,7 @@ class Run(Pictures):
 
     def _names(self, name: str, few: bool) -> list[str]:
         """Labels of these entries."""
-        every = list(labels({name: self._quantities[name]}))
+        every = labels({name: self._quantities[name]}, self._axes)
         return [every[k] for k in self._entries(name, few)]
 
     @property
@@ -831,9 +835,7 @@ class Run(Pictures):
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""
-        if group in self.data.groups():
-            delattr(self.data, group)
-        self.data.add_groups({group: dataset})
+        arviz_data.put(self.data, group, dataset)
         return dataset
 
     def _repr_html_(self) -> str:
@@ -849,13 +851,3 @@ class Run(Pictures):
         messages = self._diagnosed(summary, report)
         modes = self._separations() if self.rungs > 1 else {}
         return summary.drop(columns=list(TAIL_SHAPES)), report, messages, modes, self.notes()
-
-
-def _entries(name: str, shape: tuple[int, ...], axes: Mapping[str, Sequence[object]] | None) -> list[str]:
-    """Names of the entries of a quantity: by the labels of its axes where they have some, or else by numbers."""
-    ends = list((axes or {}).values())
-    if [len(end) for end in ends] == list(shape) != []:
-        found = [f"{name}[{', '.join(map(str, each))}]" for each in product(*ends)]
-        if len(set(found)) == len(found):
-            return found
-    return list(labels({name: shape}))

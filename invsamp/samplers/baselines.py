@@ -25,7 +25,7 @@ def deo_sgd(
 ) -> Sampler:
     """DEO*-SGD as its program runs. Approximate: see `invsamp.kernels.DeoSgd`.
 
-    ``run.data.sample_stats`` tells where each chain's first process is (``first_process``), how many round trips its
+    ``run.data.sample_stats`` holds where each chain's first process is (``first_process``), how many round trips its
     processes have made (``process_round_trips``), and how many pairs would swap (``swap_rate``).
 
     Parameters

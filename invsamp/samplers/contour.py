@@ -104,9 +104,9 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
     .. math:: x' = x - \epsilon M \nabla U + \sqrt{2 \tau \epsilon}\, \xi, \qquad
               M = 1 + \zeta \tau \frac{\log \theta_J - \log \theta_{J - 1}}{\Delta u},
 
-    M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
-    published :math:`\theta_J^\zeta` belong to no continuous target (right weights of the modes .638 for .6 in the
-    thesis's mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the target that is simulated.
+    M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights. The
+    published ones, :math:`\theta_J^\zeta`, belong to no continuous target: in the thesis's mixture a mode of weight .6
+    gets .638. By default they are :math:`\Psi(U)^\zeta`, which are exact for the target that is simulated.
 
     Parameters
     ----------

@@ -320,8 +320,8 @@ def paired_resgld(
     """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a
     swap.
 
-    Terms are taken less their expansions about the modes (`invsamp.estimators.fixed_control`); swaps take one batch for
-    both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
+    Terms are taken less their expansions about the modes (`invsamp.estimators.fixed_control`). Swaps take one batch for
+    both positions, so that the noise is the same for the reverse swap. The gradients' noise is taken out of the
     injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
     ``groups=`` by experiment.
 

@@ -61,8 +61,8 @@ def cyclic_sgld(
     fifth of all steps for warm-up, the first of 5 cycles is warm-up. Draws are those of every part of a cycle, with
     the bias of their step size; see `invsamp.kernels.schedules` for averages weighted by it.
 
-    The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
-    what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
+    The published exploration stage is left out: there the first part of each cycle has no noise, and its draws are
+    dropped. It adds a descent from where the last cycle ended. A mode's weight then becomes how often descents end in
     it, not its mass.
 
     Parameters
@@ -95,7 +95,7 @@ def sghmc(
     r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
 
     Its stationary distribution and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction
-    of small curvature relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the
+    of small curvature relaxes :math:`1 / \alpha` times as fast as with `sgld`. The noise that may be taken out of the
     injected noise is :math:`\alpha` times what it is there.
 
     Parameters
@@ -139,7 +139,7 @@ def mala(step_size: float | Schedule | None = None, **options: Unpack[RungOption
 def ghmc(
     step_size: float | Schedule | None = None, *, friction: float = 0.05, **options: Unpack[RungOptions]
 ) -> Sampler:
-    r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
+    r"""Generalized Hamiltonian Monte Carlo: MALA with momentum, which refusals and bounds turn. Exact as MALA is.
 
     One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
     along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.

@@ -58,8 +58,8 @@ def surrogate_exchange(
     less than about 1, up to a constant, over the posterior: so warm-up is to correct that model (``correct="auto"``),
     unless that was done before (`invsamp.correct`).
 
-    With ``correct`` warm-up samples the coarse model alone until its chains agree, solves both models at some of the
-    draws, fits the correction, freezes it, and only then lets the fine rung begin, where the coarse chains are. A step
+    With ``correct`` warm-up samples the coarse model alone until its chains agree. It solves both models at some of
+    the draws, fits the correction and freezes it. Only then the fine rung begins, where the coarse chains are. A step
     of the run is then all coarse steps up to the next exchange, so that each draw comes after one.
 
     Parameters
@@ -74,7 +74,7 @@ def surrogate_exchange(
         With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse
         posterior, as of `invsamp.correct`.
     pairs : int
-        Fine solves that it learns from, at the least ten.
+        Fine solves that it learns from, at least ten.
     exchange_interval : int, optional
         Steps of the coarse rungs between two exchanges: about as many as it takes these to forget where they were, if
         that costs less than a fine solve. Default: 20, or with ``correct`` what costs least by the autocorrelation of
@@ -84,9 +84,9 @@ def surrogate_exchange(
         The fine rung moves by itself after so many exchanges (one step of preconditioned Crank-Nicolson, one fine
         energy), so that no chain stands for ever where the coarse model is far off.
     estimator : Estimator, optional
-        Of the fine rung's energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
-        own for a model with Monte Carlo inside) are drawn afresh at both ends of an exchange, and of the rung's own
-        moves, which pay for their variances; the coarse rungs' are exact. Pairs are solved without the estimator.
+        Of the fine rung's energy: exact by default. Noisy energies are those of `minibatch`, `noisy`, or of your own
+        for a model with Monte Carlo inside. They are drawn afresh at both ends of an exchange and of the rung's own
+        moves, which pay for their variances. The coarse rungs' are exact. Pairs are solved without the estimator.
     energy_variance : VarianceModel, optional
         How their variance is known. Default: as the estimator states it.
     kernel : Kernel, optional
@@ -102,8 +102,8 @@ def surrogate_exchange(
     Notes
     -----
     With two rungs of one temperature this is a subchain on the coarse level (Christen and Fox 2005, "Markov chain Monte
-    Carlo using an approximation"; Lykkegaard et al. 2023, "Multilevel delayed acceptance MCMC") whose coarse chain goes
-    on, with its momentum, where the fine one left off.
+    Carlo using an approximation"; Lykkegaard et al. 2023, "Multilevel delayed acceptance MCMC"). The coarse chain
+    continues, with its momentum, where the fine one left off.
 
     Examples
     --------

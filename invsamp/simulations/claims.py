@@ -17,7 +17,7 @@ from invsamp.warning_codes import InvsampWarning
 NAME = "claims"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-#: Seconds between two looks at a claim that somebody else holds: at first, and at the longest.
+#: Seconds between two looks at a claim that another user holds: at first, and at the longest.
 PATIENCE = 0.01, 0.5
 
 
@@ -36,7 +36,7 @@ class Claims:
         self._can_lock = True
 
     def take(self, number: int) -> bool:
-        """Claim a simulation by its number (63 bits); whether nobody else holds it."""
+        """Claim a simulation by its number (63 bits); whether no one else holds it."""
         with self._lock:
             if number in self._held:
                 return False

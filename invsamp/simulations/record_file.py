@@ -52,7 +52,7 @@ class RecordWriter:
                     rest = rest[os.write(descriptor, rest) :]
                 os.fsync(descriptor)
             except BaseException:
-                self._close()  # what is half written stays the torn end of a file that nobody appends to
+                self._close()  # what is half written stays the torn end of a file that no one appends to
                 raise
 
     def _open(self) -> int:

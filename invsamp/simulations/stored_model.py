@@ -168,7 +168,7 @@ class StoredModel:
         return key_of(theta) in self._untrusted or bool(self.database.lookup(theta[None]).known[0])
 
     def _run_free(self, theta: Array) -> Array:
-        """Run what nobody else is running; theta (k, p) of the others."""
+        """Run what no one else is running; theta (k, p) of the others."""
         claims, version = claims_of(self.database.folder), self.database.version
         numbers = {key_of(row): number_of(row, version) for row in theta}
         mine = np.array([claims.take(number) for number in numbers.values()], dtype=bool)
@@ -182,7 +182,7 @@ class StoredModel:
 
     def _run(self, theta: Array, done: Callable[[Array], None] | None = None) -> None:
         """Run what is still not known of theta (k, p), which this process has claimed."""
-        # between the first look and the claim somebody may have finished it
+        # between the first look and the claim a user may have finished it
         left = theta[[not self._known(row) for row in theta]]
         for run in finished_runs(self.model, left, self._executor) if len(left) else ():
             self._finish(left[run.row], run)

@@ -15,8 +15,7 @@ import numpy as np
 
 from invsamp.domains.contract import Domain
 from invsamp.protocols import Array, DrawablePrior, InferenceData, Observed, Plain
-from invsamp.storage import layout
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage import arviz_data, layout
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +61,7 @@ def groups_of(
 
 
 def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str]) -> InferenceData:
-    """The `arviz.InferenceData` of a run, from the datasets of its groups."""
+    """The container of a run for ArviZ, from the datasets of its groups."""
     if "hot" in datasets:
         report = json.loads(attributes["report"])
         rungs, names = 1 + datasets["hot"].sizes["rung"], datasets["posterior"].data_vars
@@ -70,7 +69,7 @@ def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str
         for group in ("hot", "hot_stats"):
             if datasets[group].data_vars:
                 datasets[group] = datasets[group].assign_coords(hot)
-    return load_arviz().InferenceData(attrs=dict(attributes), **datasets)
+    return arviz_data.container(datasets, attributes)
 
 
 def constants(

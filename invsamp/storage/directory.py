@@ -8,12 +8,12 @@
 `posterior.pickle` the problem and the sampler, where they could be pickled; read by `invsamp.resume` only, and only
                   where no posterior is given
 `manifest.json`   what the run is, for people (`invsamp.storage.manifest`); never read
-`lock`            who writes to it, while somebody does
+`lock`            who writes to it, while a user does
 ================  ==================================================================================
 
 Every file is written under another name and renamed, a segment before the state that names it. So a kill at any
-moment leaves the run as it was at the last checkpoint, and at most files that nobody names, which the next writer
-removes. A directory may be somebody else's: what is opened there are plain files of these names, never a link.
+moment leaves the run as it was at the last checkpoint, and at most files that no one names, which the next writer
+removes. A directory may be another user's: what is opened there are plain files of these names, never a link.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RunDirectory:
             new_folder(path)
         directory = cls(path, Lock(path), new)
         try:
-            _check_free(path)  # again, now that nobody else can write
+            _check_free(path)  # again, now that no one else can write
         except BaseException:
             directory.close()
             raise

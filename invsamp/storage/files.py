@@ -105,7 +105,7 @@ def flush(path: Path) -> None:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Descriptor of a plain file, as `os.open` gives it, in a folder that somebody else may have made.
+    """Descriptor of a plain file, as `os.open` gives it, in a folder that another user may have made.
 
     A link may lead to any file of the reader's own, and a pipe or a device may never end.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -127,9 +127,13 @@ class Coordinates:
 
 
 def labels_in(attributes: Mapping[str, str]) -> dict[str, AxisLabels]:
+    """Labels of axes that the attributes of a run hold, by name of the variable."""
+    return labels_in_report(json.loads(attributes["report"]))
+
+
+def labels_in_report(report: Mapping[str, Any]) -> dict[str, AxisLabels]:
     """Labels of axes that the report of a run holds, by name of the variable."""
-    posed = json.loads(attributes["report"]).get("posed") or {}
-    found: dict[str, AxisLabels] = posed.get("labels") or {}
+    found: dict[str, AxisLabels] = (report.get("posed") or {}).get("labels") or {}
     return found
 
 

@@ -25,7 +25,7 @@ class DirectoryInUseError(RuntimeError):
 
 
 # Not by the package filelock, which truncates the file before it has the lock, so that the holder is not known,
-# would write through a second name of somebody's file, and fails where a file system has no locks.
+# would write through a second name of a user's file, and fails where a file system has no locks.
 
 
 class Lock:

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from invsamp.protocols import InferenceData
-from invsamp.storage.arviz_import import load_arviz
+from invsamp.storage import arviz_data
 from invsamp.storage.files import checksum, explained, flush, flush_folder
 
 try:
@@ -53,7 +53,7 @@ def write(data: InferenceData, path: str | os.PathLike[str]) -> None:
     data.attrs.update({"format": FORMAT, "format_version": FORMAT_VERSION})
     try:
         with explained(target):
-            data.to_netcdf(str(aside), engine="h5netcdf")
+            arviz_data.write(data, str(aside))
             crc = checksum(aside)[1]
             with open(aside, "ab") as file:
                 file.write(b"\ninvsamp crc32 %08x\n" % crc)
@@ -89,7 +89,7 @@ def read(path: str | os.PathLike[str]) -> InferenceData:
     try:
         with h5py.File(source) as file:
             found, version = file.attrs.get("format"), file.attrs.get("format_version")
-            groups = set(file)
+            groups = list(file)
     except (OSError, RuntimeError, KeyError) as error:
         raise ValueError(f"{source} is truncated or damaged and cannot be read: {error}") from error
     if found != FORMAT or "posterior" not in groups:
@@ -106,10 +106,8 @@ def read(path: str | os.PathLike[str]) -> InferenceData:
         )
     if fault := _fault(source, wanted=version != 1):
         raise ValueError(f"{source} is truncated or damaged: {fault}")
-    arviz = load_arviz()
     try:
-        with arviz.rc_context({"data.load": "eager"}):  # lazy data would keep the file open, and locked
-            return arviz.from_netcdf(str(source), engine="h5netcdf")
+        return arviz_data.read(str(source), groups)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise ValueError(f"{source} is truncated or damaged and cannot be read: {error}") from error
 

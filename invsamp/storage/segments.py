@@ -221,7 +221,7 @@ def _add(group: Hdf5, name: str, values: AnyArray, leading: Sequence[str]) -> No
 
 
 def _open(path: Path) -> Hdf5:
-    """A file, which somebody else may have written."""
+    """A file, which another user may have written."""
     os.close(open_plain(path))  # HDF5 would follow a link, and wait for a pipe
     return netcdf.require_h5py().File(path, "r")
 

@@ -1,4 +1,4 @@
-"""Which coarse fidelities an exchange has, and how often they meet: at the least cost of an effective draw."""
+"""Which coarse fidelities an exchange has, and how often they meet: at least cost of an effective draw."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from invsamp.surrogates.pairs import FOLDS, KINDS, Kind, Pairs
 from invsamp.surrogates.polynomials import FittedPolynomial, Polynomial, degree_for
 from invsamp.surrogates.residuals import ResidualModel
 
-#: Fewer pairs tell nothing.
+#: Fewer pairs give no information.
 LEAST_PAIRS = 10
 #: A richer correction is taken where it leaves less than this share of the plainer one's sd.
 BETTER = 0.9
 #: An sd of the energy that needs no richer one.
 ENOUGH = 1e-3
-#: Where the exchange with a corrected model pays: the sd that is left at the most, and how much cheaper it has to be.
+#: Where the exchange with a corrected model pays: the sd that is left at most, and how much cheaper it has to be.
 GATE_SD, GATE_RATIO = 1.0, 5.0
 
 
@@ -124,7 +124,7 @@ class Learned(NamedTuple):
     enhanced: bool
 
     def level(self, fidelity: str, relative_cost: float, source: str) -> LevelCorrection:
-        """What there is to tell."""
+        """What there is to report."""
         outputs = 1 if self.found is None else len(self.found.offset)
         return LevelCorrection(fidelity, *self[:5], float(relative_cost), source, outputs, self.enhanced)
 

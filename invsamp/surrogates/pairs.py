@@ -31,7 +31,7 @@ class Pairs(NamedTuple):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Those that so many pairs of so many unknowns can tell."""
+        """Those that so many pairs of so many unknowns can determine."""
         return KINDS if self._degree is not None else KINDS[:-1]
 
     @property

@@ -19,7 +19,7 @@ BEYOND = 0.25
 
 
 def degree_for(unknowns: int, pairs: int) -> int | None:
-    """The highest degree that so many pairs can tell; None: the products of two are too many already."""
+    """The highest degree that so many pairs can determine; None: the products of two are too many already."""
     most = pairs / PAIRS_EACH
     return next((k for k in DEGREES if math.comb(unknowns + k, k) - 1 <= most), None)
 
@@ -33,7 +33,7 @@ class Polynomial:
     degree : int
     held : bool
         Whether it stays what it is from a quarter of their range beyond the states that it was fitted to, unknown by
-        unknown: hot rungs go far, and high powers tell nothing there.
+        unknown: hot rungs go far, and high powers give no information there.
     """
 
     degree: int

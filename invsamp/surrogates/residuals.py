@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from invsamp.arguments import array, instance, integer, optional
+from invsamp.arguments import array, instance, integer, needed, optional
 from invsamp.errors import ModelError
 from invsamp.posing.forward_models.adapters import parameter_names
 from invsamp.posing.forward_models.guarded_model import real_array
@@ -24,7 +24,7 @@ from invsamp.protocols import (
 )
 from invsamp.surrogates.polynomials import Polynomial
 
-#: Fewer pairs tell nothing.
+#: Fewer pairs give no information.
 FEWEST = 10
 
 
@@ -145,7 +145,7 @@ def polynomial_model(
 
     All products of at most ``degree`` standardized unknowns, by a ridge regression whose ridge is that of least
     generalized cross-validation. It has ``fit(theta, observations)``, so that as a coarse fidelity it is fitted to the
-    pairs of solves that `invsamp.correct` or a run gathers, and judged on pairs that it was not fitted to; what it does
+    pairs of solves that `invsamp.correct` or a run gathers, and judged on pairs that it was not fitted to. What it does
     not know costs acceptance in an exchange, never the target. The affine map of `correct` is what it has to beat.
 
     Parameters
@@ -218,12 +218,11 @@ class GaussianProcess:
 
     def fitted(self, theta: Array, values: Array) -> Fitted:
         """Of greatest marginal likelihood."""
-        try:
-            from sklearn.exceptions import ConvergenceWarning
-            from sklearn.gaussian_process import GaussianProcessRegressor
-            from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-        except ImportError as error:
-            raise ImportError('Gaussian processes need scikit-learn: pip install "invsamp[gp]"') from error
+        needed("gaussian_process_model needs", "gp", "sklearn")
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
         center, spread = theta.mean(axis=0), theta.std(axis=0)
         spread = np.where(spread > 0.0, spread, 1.0)
         mean, scale = values.mean(axis=0), float(np.sqrt(np.square(values - values.mean(axis=0)).mean())) or 1.0

@@ -8,9 +8,9 @@ at t_h, their targets :math:`L_c` and :math:`L_h`, and weights w,
           e \in \{U_c(t_c), U_c(t_h), U_h(t_h), U_h(t_c)\},
 
 v_e the variance of the noise of energy e. The noise is in the misfit: where the targets are linear, with factors b of
-the misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`; other targets need exact energies.
+the misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`. Other targets need exact energies.
 For Gaussian noise of known variance that is the same for the forward and the reverse swap, F = 1 keeps detailed balance
-exactly (Ceperley and Dewing 1999). Rules with all four energies have the same variance both ways by construction; those
+exactly (Ceperley and Dewing 1999). Rules with all four energies have the same variance both ways by construction. Those
 with each rung's own energy have it where the two variances are constant or the same function, and are equalized where
 they are not (see `state_dependent_penalty`). A rule with several stages accepts if every stage accepts, and evaluates a
 stage only after the one before. Each stage draws its noisy energies afresh and pays its own penalty, so that each keeps

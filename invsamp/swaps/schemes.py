@@ -42,7 +42,7 @@ class SwapScheme(Protocol):
 
     @property
     def window(self) -> int:
-        """Attempts in which a pair swaps once at the most. Above 1 the draws are biased (`deo`)."""
+        """Attempts in which a pair swaps once at most. Above 1 the draws are biased (`deo`)."""
         return 1
 
     @abstractmethod
@@ -202,7 +202,7 @@ def deo(window: int = 1) -> SwapScheme:
     Parameters
     ----------
     window : int, >= 1
-        W: a parity has W attempts in a row, and in these a pair swaps once at the most. **Above 1 the draws are
+        W: a parity has W attempts in a row, and in these a pair swaps once at most. **Above 1 the draws are
         biased** where moves are slow: whether a pair has swapped depends on the state, and so does who is still free
         to. (A mode's weight of .600 becomes .582, .560, .535, .518 at W 2, 4, 8, 12, and .507 where windows of 8 end.)
         Several meetings after each step make as many round trips and are exact. For the published comparison;

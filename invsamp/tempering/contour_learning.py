@@ -155,10 +155,10 @@ RANGE_STEPS = 100
 
 
 class Range:
-    r"""The range of energies that a contour target flattens, where nobody gives it: from the posterior's to a hotter
+    r"""The range of energies that a contour target flattens, where no one gives it: from the posterior's to a hotter
     target's.
 
-    The energies :math:`u_1` at temperature 1 and :math:`u_T` at the hottest T, on average, tell the inverse temperature
+    The energies :math:`u_1` at temperature 1 and :math:`u_T` at the hottest T, on average, give the inverse temperature
     between them as that of a Gaussian of any dimension,
 
     .. math:: \beta(u) = \Bigl(1 + (T - 1) \frac{u - u_1}{u_T - u_1}\Bigr)^{-1}.

@@ -43,7 +43,7 @@ def contour(
     r"""A target that is flat in the energy, or partly so, from the posterior's energies to those of a hotter target.
 
     :math:`\log \Psi` is linear between ``energy_bins``, each the middle of a bin of energies (bins end half-way between
-    them); below the first v has slope 1, the posterior's, and above the last 1 / T, that of the hottest temperature. It
+    them). Below the first v has slope 1, the posterior's, and above the last 1 / T, that of the hottest temperature. It
     is learned in warm-up by all chains of the rung together, and frozen after. Needs exact energies.
 
     Parameters
@@ -119,7 +119,7 @@ class Contour:
         None: nothing is learned.
     extrapolated : bool
         Whether the slope above the last end is that of the masses of the last two bins, as published for an increasing
-        Psi, which leads down from there; one that decreases would drive chains away.
+        Psi, which decreases from there; one that decreases would drive chains away.
     """
 
     energy_bins: tuple[float, ...] | int

@@ -1,7 +1,8 @@
 r"""Targets below temperature 1, and temperatures that fall: what networks are sampled at in the literature.
 
 Neither is the posterior, and a run of one says so. At a temperature below 1 draws crowd around modes, the more so the
-lower it is; what they predict may be better, which tells of the prior or of the likelihood, not of the sampler.
+lower it is. What they predict may be better, which is evidence about the prior or of the likelihood, not of the
+sampler.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def tempered_likelihood(beta: float) -> TemperedLikelihood:
     Raises
     ------
     ValueError
-        If ``beta`` is out of range; in a run, if the problem does not tell prior energy and misfit apart
+        If ``beta`` is out of range; in a run, if the problem does not separate prior energy and misfit
         (`invsamp.protocols.SplitPotential`; a `Posterior` does).
 
     Examples

@@ -19,8 +19,8 @@ class TargetDistribution(Protocol):
     ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum; then the rung's energies
     must be exact, as no penalty makes up for noise in a function of them that is not linear
     (`invsamp.tempering.annealed`, whose factors fall, may have noise where a kernel follows gradients alone).
-    ``needs_prior``: whether it takes the prior energy apart, so that estimates have to tell it, with its gradient.
-    ``step_scale``: how much longer than given the steps are that the kernel makes in v; the temperature of a tempered
+    ``needs_prior``: whether it takes the prior energy apart, so that estimates have to give it, with its gradient.
+    ``step_scale``: how much longer than given the steps are that the kernel makes in v. The temperature of a tempered
     target, for which published step sizes are those of U. ``log_weight`` of a target whose draws stand for the
     posterior by weights.
     """
@@ -72,7 +72,7 @@ class ScheduledTarget(TargetDistribution, Protocol):
 
 @runtime_checkable
 class ReportingTarget(TargetDistribution, Protocol):
-    """A target of which a run's report tells what was learned, and what was counted of the draws."""
+    """A target of which a run's report gives what was learned, and what was counted of the draws."""
 
     def report(self, memory: Memory) -> Plain:
         """That, by name, in plain types."""

@@ -81,9 +81,9 @@ def module_posterior(
     Raises
     ------
     ValueError
-        If an argument is wrong: a module that changes while it is evaluated, or whose rows depend on each other; data
-        on another device; targets that do not fit the likelihood, or one that does not give a number for each datum;
-        a loss that is not finite; parameters without a prior.
+        If an argument is wrong: a module that changes while it is evaluated, or whose rows depend on each other. Data
+        on another device. Targets that do not fit the likelihood, or one that does not give a number for each datum.
+        A loss that is not finite. Parameters without a prior.
 
     Warns
     -----

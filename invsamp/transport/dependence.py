@@ -29,7 +29,7 @@ class Features(NamedTuple):
 
 
 def pairwise_gains(u: Array) -> Array:
-    """Nats per draw (d, d) that coordinate j tells of k beyond a line: by its square, and about the scale."""
+    """Nats per draw (d, d) that coordinate j gives about k beyond a line: by its square, and about the scale."""
     n, d = u.shape
     gains = np.zeros((d, d))
     for j in range(d):
@@ -48,7 +48,7 @@ def pairwise_gains(u: Array) -> Array:
 
 
 def ordered(gains: Array) -> list[int]:
-    """Coordinates, first those that tell more of the others than these tell of them."""
+    """Coordinates, first those that say more about the others than these about them."""
     left, order = list(range(len(gains))), []
     while left:
         net = [(gains[j, left] - gains[left, j]).sum() for j in left]

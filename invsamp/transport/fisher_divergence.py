@@ -6,7 +6,7 @@ A robust Fisher divergence,
 
 with v the energy in coordinates z: 0 for a standard normal distribution, whose gradient is z. With the score, which is
 minus the gradient, the residual is score plus z. The logarithm bounds what single draws far out add. Unlike R-hat and
-effective sample sizes it does not depend on whether chains have mixed: each draw tells what the density is around it.
+effective sample sizes it does not depend on whether chains have mixed: each draw shows what the density is around it.
 """
 
 from __future__ import annotations

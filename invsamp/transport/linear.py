@@ -36,7 +36,7 @@ def matched_factor(draws: Array | None, gradients: Array | None) -> Array:
 def _shrunk(values: Array) -> Array:
     """Second moments (d, d) of values (steps, chains, d), shrunk to a multiple of the identity.
 
-    Successive draws are worth as many independent ones as their first autocorrelation says.
+    Successive draws count for as many independent ones as their first autocorrelation says.
     """
     d = values.shape[-1]
     together, steps = float((values[1:] * values[:-1]).sum()), float((values[1:] * values[1:]).sum())

@@ -1,6 +1,6 @@
 """Coefficients of a triangular map by score matching: least squares on the scores of the pulled-back density.
 
-Draws that chains have not yet spread well tell the density's curvature exactly all the same: gradients see it.
+Draws that chains have not yet spread well give the density's curvature exactly all the same: gradients see it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from invsamp.protocols import Array
 from invsamp.transport.triangular import Places, Triangular
 
-#: Gauss-Newton steps at the most, and the decrease of J below which they end.
+#: Gauss-Newton steps at most, and the decrease of J below which they end.
 _STEPS, _SETTLED = 8, 1e-4
 #: Numbers in the draws that are looked at, and the fewest draws.
 _NUMBERS, _FEWEST = 4000, 120

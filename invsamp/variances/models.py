@@ -44,7 +44,7 @@ class VarianceModel(Protocol):
         """Variances (n, *shape) at positions (n, d); RuntimeError before any data."""
 
     def wants_samples(self, state: Any, position: Array) -> Mask:
-        """At which of the positions (n, d) a sample variance would tell something new: probes cost solves."""
+        """At which of the positions (n, d) a sample variance would add information: probes cost solves."""
 
     def finish(self, state: Any) -> Any:
         """The state after the last update, made ready for many predictions."""

@@ -218,7 +218,7 @@ def match(
     ------
     ValueError
         If times or states have a wrong shape, are not finite, or times do not increase (or are uneven, for a method
-        that cannot take that); if a term is not finite at the states, or ``derivatives`` is unknown.
+        that cannot take that). If a term is not finite at the states, or ``derivatives`` is unknown.
 
     Notes
     -----

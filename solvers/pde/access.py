@@ -67,7 +67,7 @@ def owned_cells(mesh: Domain, points: Array) -> Numbers:
     """A cell that holds each of the points (m, dimension), shape (m,): on one rank alone, -1 on the others.
 
     Of several cells, at whose common edge a point lies, it is the one that `containing_cells` prefers, however the mesh
-    is spread: a discontinuous function has a value in each of them. Nobody's points are -1 on all ranks.
+    is spread: a discontinuous function has a value in each of them. No one's points are -1 on all ranks.
     """
     cells, midpoints = containing_cells(mesh, points)
     everyone = mesh.comm.allgather(midpoints)

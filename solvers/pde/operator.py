@@ -20,7 +20,7 @@ LARGE = 50_000
 #: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
 #: after rounding, and SuperLU_DIST was seen to solve with the matrix itself instead of its transpose.
 LARGEST_RESIDUAL = 1e-3
-#: PETSc's codes for: not supported, no such type, no such factors. They tell of the options, not of the matrix.
+#: PETSc's codes for: not supported, no such type, no such factors. They concern the options, not of the matrix.
 _WRONG_OPTIONS = (56, 86, 92)
 
 Array = npt.NDArray[np.float64]

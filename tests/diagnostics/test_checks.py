@@ -62,6 +62,8 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
     told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
     assert diagnose(table(), told) == ["interrupted"]
+    spent = "IV-BUDGET: sampling stopped after 185 of 1000 draws"
+    assert diagnose(table(), unfinished | {"warnings": [spent]}) == [spent]  # which says why
 
 
 def test_chains_that_do_not_agree_give_no_number_of_draws():
@@ -92,10 +94,10 @@ def test_bent_coordinates_are_no_fault_where_chains_agree():
         ({"modes": TWO}, "found 2 modes"),
         ({"modes": TWO | {"by_laplace": False}}, "found 2 points that are flat in some direction, as on a ridge"),
         (
-            {"modes": TWO, "decisions": ["a trial of 200 steps failed: back to ..."]},
+            {"modes": TWO, "decisions": ["a pilot run of 200 steps failed: back to ..."]},
             "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
-        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
+        ({"decisions": ["a pilot run of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
         (
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},

@@ -154,6 +154,6 @@ class TestFunctionCalls:
 
 def test_failed_solves_are_printed():
     report = {"evaluations": {"fine": 1000}, "failed_solves": {"fine": 12}, "function_calls": {"fine": 1000}}
-    assert "evaluations: 1,000 of 'fine' (12 failed)" in printed(
+    assert "evaluations: 1,000 of 'fine' (12 without a finite result)" in printed(
         pd.DataFrame(columns=["mcse_mean", "mcse_sd"]), report, []
     )

@@ -196,7 +196,7 @@ class TestAdvice:
         # with 120 seeds 2.05 to 4.99
         assert 1.6 <= found.hot_temperatures["coarse"] <= 7.2
         assert found.pairs[0].hot_temperature == found.hot_temperatures["coarse"]
-        assert any("The states do not tell about hotter" in sentence for sentence in found.advice)
+        assert any("The states do not cover hotter ones" in sentence for sentence in found.advice)
 
 
 @pytest.mark.parametrize("levels", [2, 3, pytest.param(6, marks=pytest.mark.slow)])

@@ -89,7 +89,7 @@ class TestRefused:
 
     def test_a_boundary_that_changes_the_prior(self):
         sampler = ladder(iv.kernels.prior_draws(), boundary=iv.domains.penalized(1.0))
-        with pytest.raises(ValueError, match=r"knows no boundary but 'reflect' and 'ignore', got penalty 1"):
+        with pytest.raises(ValueError, match=r"supports only the boundaries 'reflect' and 'ignore', got penalty 1"):
             iv.sample(two_modes_posterior(), sampler, draws=1)
 
     def test_a_domain_of_hardly_any_mass(self):

@@ -242,7 +242,7 @@ class TestModes:
     def test_a_flat_direction_has_none(self):
         modes = iv.maximize(iv.Target(gaussian(np.diag([1.0, 0.0]))), seed=1)
         assert np.isnan(modes.log_evidence).all()
-        assert "flat in some direction (improper, unless a prior or walls bound it)" in str(modes)
+        assert "flat in some direction (improper, unless a prior or bounds limit it)" in str(modes)
         with pytest.raises(ValueError, match="draws needs a mode with a weight, got none"):
             modes.draws(4)
 
@@ -251,7 +251,7 @@ class TestModes:
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
-        told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
+        told = r"none of 3 optimizations converged within 100 evaluations, .*; what went farthest is slope\. "
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 

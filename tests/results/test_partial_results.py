@@ -82,7 +82,7 @@ def test_the_draws_come_back(whole, monkeypatch, stage, error):
         np.testing.assert_array_equal(run.theta, whole.theta)
         np.testing.assert_array_equal(run.rung_theta(1), whole.rung_theta(1))
     assert run.report["seed"] == 5 and run.report["warmup"] == 6
-    assert set(run.data.groups()) >= {"posterior", "hot"}
+    assert set(run.data) >= {"posterior", "hot"}
     assert ("energy" in run.data.get("sample_stats", ())) == (name != "from_arrays")
 
 

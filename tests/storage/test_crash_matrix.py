@@ -399,7 +399,7 @@ def test_constants_that_are_not_whole_are_left_out_and_named(tmp_path, reference
     run = iv.load(tmp_path / "run")
     np.testing.assert_array_equal(run.draws("k"), reference["posterior", "k"][:, :6])
     assert re.search(rf"problem\.nc is {how}.*: the data and the draws from the prior", run.report["warnings"][0])
-    assert "observed_data" not in run.data.groups()
+    assert "observed_data" not in run.data
     run = resume(tmp_path / "run", progress=False)  # which can do without
     assert_same(run, reference)
     assert re.search(rf"problem\.nc is {how}", run.report["warnings"][0])

@@ -132,7 +132,7 @@ class TestWhatIsNoPlainFile:
         run = iv.load(folder)
         assert run.report["draws"] == 4
         assert any("problem.nc" in line for line in run.report["warnings"])
-        assert set(run.data.groups()) == {"posterior", "sample_stats"}
+        assert set(run.data) == {"posterior", "sample_stats"}
 
     @pytest.mark.parametrize("kind", ["link", "endless", "pipe", "folder"])
     def test_as_pickle_is_not_opened(self, folder, kind):

@@ -33,7 +33,7 @@ WORDS = Path(__file__).with_name("replaced_words.txt")
 EXEMPT = Path(__file__).with_name("prose_exempt.txt")
 
 _ABBREVIATIONS = r"\b(?:e\.g|i\.e|cf|vs|al|eqs?|Eqs?|Figs?|Secs?|ch|pp?|approx|resp|No|St|Dr|[A-Z])\.$"
-_END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`$])")
+_END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`$]|\"[a-z])")
 #: A string that is a piece of a program, a style sheet or a page.
 _CODE = re.compile(r"[{};=]\s*$|<\w+|^\s*[\w.]+\(|^\s*import |^\s*def \w", re.MULTILINE)
 _LIST_ITEM = re.compile(r"\s*[-*+]\s+")
@@ -112,11 +112,12 @@ def _without_code(text: str) -> str:
 def markdown(source: str) -> Iterator[Text]:
     """Paragraphs and list items outside code, tables, headings and formulas."""
     blocks = re.compile(
-        r"(?ms)\A---\n.*?^---$|^\s*(`{3,}|~{3,}).*?^\s*\1\s*$|^\s*\$\$.*?\$\$\s*$|<!--.*?-->|^\s*<.*?>\s*$"
+        r"(?ms)\A---\n.*?^---$|^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[ \t]*$"
+        r"|^[ \t]*\$\$.*?\$\$[ \t]*$|<!--.*?-->|^[ \t]*<.*?>[ \t]*$"
     )
     source = blocks.sub(lambda match: "\n" * match.group().count("\n"), source)
     # text in boxes is text: what fences of colons enclose stays, and their own lines go
-    source = re.sub(r"(?m)^\s*(:{3,}.*|:\w[\w-]*:.*|#.*|\|.*|\(\w[\w-]*\)=)$", "", source)
+    source = re.sub(r"(?m)^[ \t]*(:{3,}.*|:\w[\w-]*:.*|#.*|\|.*|\(\w[\w-]*\)=)$", "", source)
     yield from _paragraphs(source.splitlines(), 1)
 
 

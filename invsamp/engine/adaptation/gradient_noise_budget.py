@@ -24,7 +24,7 @@ from invsamp.tempering.linear_targets import Tempered
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
 FITTING = 0.999
-#: States of each chain, at the most, that are kept for that.
+#: States of each chain, at most, that are kept for that.
 KEPT = 300
 
 

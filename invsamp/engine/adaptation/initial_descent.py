@@ -1,4 +1,4 @@
-"""Where the chains of a rung begin: led down from their starting points, and spread around where they arrive."""
+"""Where the chains of a rung begin: optimized from their starting points, and spread around where they arrive."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 
-#: Energy that a descent leaves to gain at the most, and its evaluations at the most.
+#: Energy that a descent leaves to gain at the most, but for coarse fidelities: a tenth in Laplace's weights, and half a
+#: width. To come nearer takes three times the evaluations where descents are long. And its evaluations.
 TOLERANCE, MOST = 0.1, 2000
-#: Chains start from minima that are so much (and d / 2) above the lowest at the most: others have no mass to speak of.
-WORSE = 10.0
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
 #: The widest axes of a Gaussian that are looked along, and by how much the energy may rise one sd away (it does by a
@@ -29,7 +28,7 @@ AXES, RISE = 20, 2.0
 
 
 def starts_by_descent(rung: RungChains) -> bool:
-    """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients.
+    """Whether its chains are optimized: where warm-up finds the step size, by exact energies with gradients.
 
     An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
     A kernel that keeps a Gaussian distribution begins at draws of that.
@@ -46,7 +45,7 @@ def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[Descent
     rng, d = rung.streams["start"], rung.position.shape[1]
     end = yield from descend(objective_of(rung, scale), rung.position, tolerance=TOLERANCE, most=MOST)
     lowest = int(np.argmin(end.energy))
-    near = end.energy <= end.energy[lowest] + WORSE + 0.5 * d
+    near = end.energy <= end.energy[lowest] + far(d)  # others have no mass to speak of
     chosen = np.flatnonzero(near)
     places = np.where(near, np.arange(len(near)), chosen[rng.integers(len(chosen), size=len(near))])
     yield from _put(rung, end.position[places])
@@ -67,7 +66,7 @@ def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -
 
     A minimum may have next to no mass, as that of a funnel has: chains would have to climb out of it.
     """
-    if rung.bounded:  # of what walls cut off a Gaussian knows nothing
+    if rung.bounded:  # of what bounds cut off a Gaussian knows nothing
         return None
     energies, slopes = rung.reduced_energy(starts.estimate), rung.reduced_gradient(starts.estimate)
     lowest = int(np.argmin(energies))
@@ -105,7 +104,7 @@ def shortened_along_axes(
 
 
 def spread(rung: RungChains) -> EvaluationRequests[None]:
-    """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric tells them.
+    """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric gives them.
 
     A draw whose energy is above that of its minimum by more than one of a Gaussian would be is drawn nearer.
     """

@@ -29,18 +29,18 @@ APART = 4.0
 #: Draws from which variances are learned, all chains together, times d^(1/3), in which a Langevin step relaxes: fewer
 #: only scatter the scales.
 INDEPENDENT = 50
-#: Share of the moves that walls have turned, above which the draws alone tell how wide a target is: gradients do not
-#: know of walls.
+#: Share of the moves that bounds have reflected, above which the draws alone show how wide a target is: gradients do
+#: not know of bounds.
 REFLECTED = 0.05
 
 
 def far(d: int) -> float:
-    """By how much the medians of the reduced energies of one mode of d unknowns differ at the most."""
+    """By how much the medians of the reduced energies of one mode of d unknowns differ at most."""
     return max(10.0, 3.0 * math.sqrt(0.5 * d) + 0.5 * d)
 
 
 class _MetricEstimator(Lasting, ABC):
-    """What is common to lessons for a dense and for a diagonal metric: who teaches."""
+    """What is common to estimates of the metric for a dense and for a diagonal metric: who teaches."""
 
     def __init__(self, length: int, chains: int, d: int) -> None:
         self.dimension = d
@@ -96,7 +96,7 @@ class _MetricEstimator(Lasting, ABC):
         return float(np.median(np.median(self._energies, axis=0)[self.arrived_chains()]))
 
     def falling(self) -> bool:
-        """Whether the chains are still on their way down: then their draws tell no width."""
+        """Whether the chains are still on their way down: then their draws show no width."""
         first, second = (float(np.median(part)) for part in np.array_split(np.array(self._energies), 2))
         return first - second > far(self.dimension)
 
@@ -136,14 +136,14 @@ class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_posit
             self._energies.append(energy.copy())
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
-        """As of all lessons: halves of the chains."""
+        """As of all estimates of the metric: halves of the chains."""
         positions = np.array(self._positions)[:, arrived_chains]
         n = len(positions) // 2
         halves = np.concatenate([positions[:n], positions[-n:]], axis=1)
         return halves.mean(axis=0), halves.var(axis=0), n
 
     def _products(self) -> tuple[Array, Array, Array]:
-        """As of all lessons."""
+        """As of all estimates of the metric."""
         moved, slopes = np.array(self._positions) - self._positions[0].mean(axis=0), np.array(self._gradients)
         return moved.mean(axis=0), slopes.mean(axis=0), (moved * slopes).sum(axis=2).mean(axis=0)
 
@@ -187,12 +187,12 @@ class DiagonalMetricEstimator(
         self._keep(position, gradient)
 
     def _sequences(self, arrived_chains: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
-        """As of all lessons: the chains."""
+        """As of all estimates of the metric: the chains."""
         mean, square = self._sums[:2, arrived_chains] / len(self)
         return mean + self._origin[arrived_chains], square - mean * mean, len(self)
 
     def _products(self) -> tuple[Array, Array, Array]:
-        """As of all lessons."""
+        """As of all estimates of the metric."""
         mean, _, slope, _ = self._sums / len(self)
         apart = self._origin - self._origin.mean(axis=0)
         return mean + apart, slope, self._product / len(self) + (apart * slope).sum(axis=1)

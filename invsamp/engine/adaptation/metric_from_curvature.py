@@ -11,7 +11,7 @@ from invsamp.ladder.preconditioner import Preconditioner
 from invsamp.protocols import Array
 
 #: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
-#: nothing informs is uniform between walls, and must not be stepped over them many times.
+#: nothing informs is uniform between bounds, and must not be stepped over them many times.
 WIDEST = 10.0
 #: Curvatures below this share of the largest, in units of the conditional sds, may be rounding.
 FLAT = 1e-9
@@ -36,7 +36,7 @@ def metric_of(curvature: Array, scale: Array, *, at_minimum: bool = False) -> Me
     """Metric of a mean curvature, (d, d), or (d,) for a diagonal one; None where that is not finite.
 
     Eigenvalues are taken without their signs: a Hessian off the modes is indefinite. ``scale`` (d,) is the spread of
-    the starting points. At a minimum without walls the curvature is believed, however wide it is, where it is not lost
+    the starting points. At a minimum without bounds the curvature is believed, however wide it is, where it is not lost
     to rounding.
     """
     if not np.isfinite(curvature).all():

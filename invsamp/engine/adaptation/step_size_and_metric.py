@@ -1,6 +1,6 @@
 r"""Warm-up of one rung: its preconditioner, its step size, its noise budget.
 
-Where energies are exact the chains are first led down, and the first preconditioner is the inverse of the energy's
+Where energies are exact the chains are first optimized, and the first preconditioner is the inverse of the energy's
 Hessian where they arrive (`invsamp.engine.adaptation.initial_descent`). It is then renewed from the draws of each
 window and their gradients (`invsamp.engine.adaptation.metric_estimation`). On a ladder, and of an unadjusted kernel, it
 comes of the gradients of v alone,
@@ -23,7 +23,7 @@ without momentum), lambda the largest curvature met, by power iteration on diffe
 numbers; or the step that was given, which is one in the metric that is found by then. What chains learn together they
 learn from those whose energies are not far above the others'; and from gradients alone nothing where draws and
 gradients together say that the chains have not arrived (`invsamp.engine.rungs.stationarity.Stationarity`): then
-Hessians tell.
+Hessians are used.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Tuner(
         given = not (self._finds_step or callable(settings.step_size))
         self._holds_back = given and self._finds_metric and not (exact or settings.kernel.adjusted)
         self._metric_estimator: MetricEstimator | None = None
-        #: Whether the metric has come to rest, and the energies with it; what it is judged by.
+        #: Whether the metric has converged, and the energies with it; what it is judged by.
         self.settled, self._median_energy = False, math.inf
         self._reflected = 0
         self._starts: Array | None = None
@@ -129,7 +129,7 @@ class Tuner(
     def begin(self, lead: bool = True) -> EvaluationRequests[None]:
         """Before the first step: a first metric and a first step size, from the spread of the starting points.
 
-        The chains are led down, where they can be, if they are to be.
+        The chains are optimized, where they can be, if they are to be.
         """
         rung, settings = self.rung, self.rung.settings
         unbounded = math.isinf(settings.kernel.longest_step)
@@ -299,7 +299,7 @@ class Tuner(
     def _renew_metric(self) -> EvaluationRequests[None]:
         rung, metric_estimator = self.rung, self._metric_estimator
         old, before = rung.metric, rung.mapped
-        # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
+        # neither bounds nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
         # decides, and the distance between modes must not be in the metric of a ladder
         adjusted = rung.settings.kernel.adjusted
         turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
@@ -366,7 +366,7 @@ class Tuner(
             found = yield from (self._row_norms(rows) if self._diagonal else self._mean_hessian(rows))
             metric = metric_of(found, self._scale)
             if metric is None:
-                return  # the rung diverges: no metric helps, and the failed solves will tell
+                return  # the rung diverges: no metric helps, and the failed solves will show it
             rung.metric = metric
 
     def _mean_hessian(self, rows: npt.NDArray[np.intp]) -> EvaluationRequests[Array]:

@@ -49,7 +49,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_r
     fidelities : sequence of str
         Of these rungs.
     split, drawable : bool
-        Whether the problem tells prior and misfit apart, and whether its prior can be drawn from.
+        Whether the problem separates prior and misfit, and whether its prior can be drawn from.
     warmup : int
         Steps of all rounds together.
     shortest : int

@@ -45,14 +45,14 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
         Placed, each at its start (`begin`) or where it was (`restore`).
     exchange : Exchange or None
     steps : int
-        Length of warm-up, at the most.
+        Length of warm-up, at most.
     preconditioner : None, "diagonal", "dense", Given or LearnedMap
     do : callable
         What comes of some generators that ask and do not depend on each other (`Engine.do`).
     windows : sequence of float
         `WINDOWS`, or `HALVES`.
     may_stop : bool
-        Whether it ends once energies and metric have come to rest; with one rung that is led down, and adjusted.
+        Whether it ends once energies and metric have converged; with one rung that is optimized, and adjusted.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
     def begin(self, warm_starts: Sequence[WarmStart] = (), *, lead: bool = True) -> None:
         """Before the first step; ``warm_starts`` are what the rungs go on from, where there was a warm-up before.
 
-        Otherwise the chains are led down, if they are to be.
+        Otherwise the chains are optimized, if they are to be.
         """
         for rung in self._rungs:
             rung.warming = True
@@ -176,7 +176,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
 
 
 def _alone(rungs: Sequence[RungChains]) -> bool:
-    """Whether draws tell how wide the target is; not where swaps or jumps bring them from mode to mode."""
+    """Whether draws show how wide the target is; not where swaps or jumps bring them from mode to mode."""
     return len(rungs) == 1 and not isinstance(rungs[0].settings.kernel, ModeJumps)
 
 

@@ -146,7 +146,8 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
                 coded(
                     "IV-BUDGET",
                     f"sampling stopped after {kept} of {self._plan.draws} draws, as the budget of {self.budget:,} "
-                    "evaluations was spent. Allow for more (evaluations=), of a run in a directory by invsamp.resume.",
+                    "evaluations was spent. Raise evaluations=. A run in a directory continues with "
+                    "iv.resume(directory, evaluations=...).",
                 )
             )
         return found

@@ -18,11 +18,11 @@ from invsamp.ladder import Rung, Sampler
 from invsamp.modes.field_modes import FieldModes, field_reference, search_field, starts_of_field
 from invsamp.protocols import Reference
 
-#: Descents at the most, and energy that they leave to gain.
+#: Descents at most, and energy that they leave to gain.
 STARTS, TOLERANCE = 8, 1e-3
-#: Directions of a Gaussian at the most, and of the unknowns: where data inform more, nothing is of low rank.
+#: Directions of a Gaussian at most, and of the unknowns: where data inform more, nothing is of low rank.
 DIRECTIONS, SHARE = 400, 0.5
-#: Evaluations of a warm-up, and steps of it at the least: all chains together find one step size.
+#: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
 WARM_UP, LEAST = 800, 25
 #: Steps of a path, about.
 PATH = 7
@@ -65,11 +65,11 @@ def warm_up_steps(chains: int) -> int:
 
 
 def _judged(found: FieldModes, prior: Reference, most: int, said: str) -> FieldSelection:
-    descents = f"Newton descents from the prior ({said})"
+    descents = f"Newton optimizations from the prior ({said})"
     if len(found.modes) != 1 or found.unfinished or found.unsolved:
         return FieldSelection(
             None,
-            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} came to no end, and "
+            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} did not converge, and "
             f"{found.unsolved} could not be solved: the general search follows",
         )
     gaussian = found.modes[0].gaussian

@@ -135,15 +135,15 @@ class KernelSelection(
         that there is more mass around the starts than at all minima.
         """
         minima, heavy = found.minima, found.heavy
-        descents = f"{found.descents} descents from {self._from}{where} ({evaluations:,} evaluations)"
+        descents = f"{found.descents} optimizations from {self._from}{where} ({evaluations:,} evaluations)"
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
             run = diverged(found, names) if len(names) == len(found.away) else []
             along = f", along {', '.join(run[:4])}" if run else ""
             self.decisions.append(
-                f"{found.endless} of {descents} diverge{along}: the posterior is improper there, or has a "
-                f"spike; chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
+                f"{found.endless} of {descents} diverged{along}: the posterior may be improper or unbounded there; "
+                f"chains begin at {self._points}, not at minima, with one kernel, {self._kernel}"
             )
         elif not len(heavy):
             self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
@@ -168,8 +168,8 @@ class KernelSelection(
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.decisions.append(
-            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
-            f"chains pass between them, by {self._kernel}"
+            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: a pilot run shows "
+            f"whether chains pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:
@@ -188,14 +188,14 @@ class KernelSelection(
             if self.pilot is None:
                 self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": WORTH}
                 self.decisions.append(
-                    f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
+                    f"a pilot run of {steps} steps passed: R-hat {worst:.3f}, ESS per draw {min(worth, 1.0):.2g}"
                 )
             if not any(steps < look <= self._draws // 2 for look in LOOKS):
                 self._settle()
             return True
-        failed = f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+        failed = f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
         if self.pilot is not None:
-            failed = f"the first {steps} draws were worth less than the trial promised: R-hat {worst:.3f}, {worth:.2g}"
+            failed = f"the first {steps} draws fell short of the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.decisions.append(
@@ -214,7 +214,7 @@ class KernelSelection(
 
     def stop(self, budget: int) -> None:
         """Take this stage as it is: the budget leaves no evaluations for its warm-up, or its trial."""
-        cut = f"a trial was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
+        cut = f"a pilot run was cut short after {self.steps} steps" if self.steps else "warm-up was cut short"
         if self.pilot is None:
             self.decisions.append(f"{cut} by the budget of {budget:,} evaluations: {self._kernel}, untested")
         self._settle()
@@ -249,7 +249,7 @@ class KernelSelection(
     def report(self) -> list[str]:
         """What was chosen, and why."""
         return (
-            [*self.decisions, f"a trial is under way, {self.steps} steps of it by now"]
+            [*self.decisions, f"a pilot run is under way, {self.steps} steps of it by now"]
             if self.steps and self.pilot is None
             else list(self.decisions)
         )

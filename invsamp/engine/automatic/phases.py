@@ -47,7 +47,7 @@ from invsamp.tempering.contours import Contour
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
 #: apart those of stages are.
 ROUNDS, STAGES = 2**30, 2**10
-#: Steps in which a ladder that nobody asked for is found, at the least.
+#: Steps in which a ladder that no one asked for is found, at least.
 LEAST_SEARCH = 1500
 
 
@@ -243,7 +243,7 @@ class Phases(
         self.ensemble.assemble(self._composition, self._streams)
 
     def _choose_field(self, positions: Array | None) -> bool:
-        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if nobody said where."""
+        """Whether a kernel about one mode's Gaussian is chosen, where chains begin then if no one said where."""
         if self.choice is None:
             return False
         rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 2,)))
@@ -318,7 +318,7 @@ class Phases(
 
     @property
     def _led_alone(self) -> bool:
-        """Whether one rung of the posterior begins where descents end, and finds all that is told in positions."""
+        """Whether one rung of the posterior begins where descents end, and finds all that is learned in positions."""
         rungs, metric = self.ensemble.rungs, self._preconditioner
         finds = isinstance(metric, LearnedMap) or metric in ("diagonal", "dense")
         cold = rungs[0].settings
@@ -364,7 +364,7 @@ class Phases(
         if metric is None or self.search is not None:
             self._warm_up.begin(lead=led and metric is None)
             return
-        # not led down: where something is centered the density may grow without end as a scale goes to 0
+        # not optimized: where something is centered the density may grow without end as a scale goes to 0
         rungs = self.ensemble.rungs
         for rung in rungs:
             rung.metric = metric

@@ -21,9 +21,9 @@ from invsamp.storage import manifest as manifests
 from invsamp.storage.contents import constants, described, groups_of, versions
 from invsamp.storage.directory import RunDirectory
 
-#: Seconds between checkpoints, about: what a kill costs at the most is the double of it.
+#: Seconds between checkpoints, about: what a kill costs at most is the double of it.
 SECONDS = 30.0
-#: Bytes of draws in a segment, at the most; but if draws are large, so many of them all the same.
+#: Bytes of draws in a segment, at most; but if draws are large, so many of them all the same.
 BYTES, FEWEST = 2 * 2**20, 16
 #: The first checkpoints come sooner: the time of a step is not known yet.
 FIRST_SECONDS = 1.0
@@ -204,7 +204,7 @@ def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
 
 
 def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
-    """Draws of a segment as the user said, and at the most."""
+    """Draws of a segment as the user said, and at most."""
     segment = directory.header.about["segment"]
     chains, d = engine.rungs[0].position.shape
     rungs = engine.sampler.ladder.max_rungs if engine.sampler.ladder else len(engine.rungs)

@@ -158,7 +158,7 @@ class Engine(
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run: at the most, while it warms up."""
+        """Steps of the whole run: at most, while it warms up."""
         # what was chosen first may have failed, and another warm-up have followed
         warmup = max(self.plan.warmup, self.done + 1) if self.warmed is None else self.warmed
         return warmup + self.plan.draws * self.plan.thin

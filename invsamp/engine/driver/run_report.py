@@ -48,7 +48,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
         "exact_energies": [r.estimator.exact for r in rungs],
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
-        "execution": ["Python"] * len(rungs) if ensemble.compiled is None else ensemble.compiled.execution,
+        "execution": ensemble.execution,
         "ensemble_size": ensemble_size([r.settings.kernel for r in rungs], len(rungs[0].position)),
         "step_sizes": [mean_step_size(r) for r in rungs],
         "step_size_source": [_step_size_source(r) for r in rungs],

@@ -48,7 +48,7 @@ class Interrupts:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.received = self.received or number
-        if number == signal.SIGHUP:  # nobody is there to read
+        if number == signal.SIGHUP:  # no one is there to read
             return
         self._restore(but=signal.SIGHUP)
         if self._notice and os.getpid() == self._process:  # not in a fork, such as a worker of a pool that is ended

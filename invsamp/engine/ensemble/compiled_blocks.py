@@ -8,7 +8,7 @@ from typing import Protocol
 
 from invsamp.engine.exchange.compiled_meetings import LadderMeetings
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs.compiled_steps import CompiledSteps, Meetings, Recorded, alike, obstacle
+from invsamp.engine.rungs.compiled_steps import CompiledSteps, Meetings, Recorded, alike, compile_error, obstacle
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import done
 
@@ -46,8 +46,8 @@ class CompiledBlocks:
         self._groups: list[tuple[list[int], CompiledSteps | None]] | None = None
         self._pace = 0.0  # seconds of a step
         self._python = 0
-        #: How the steps of each rung are made: `COMPILED`, or by Python and why.
-        self.execution = [f"Python: less than {PATIENCE:g} s of draws so far"] * len(rungs)
+        #: How the steps of each rung are made: `COMPILED`, or by Python and why. None: Python makes them so far.
+        self.execution: list[str] | None = None
 
     def ready(self) -> bool:
         """Whether the next steps are to be made here."""
@@ -90,15 +90,31 @@ class CompiledBlocks:
         """Rungs that go together, with the loops of those that have one; empty if none has."""
         rungs, exchange = self._rungs, self._exchange
         groups = [[0]] if exchange is None else exchange.groups
-        reasons, meetings = [obstacle(rung) for rung in rungs], Meetings()
-        if exchange is not None and (largest := max(groups, key=len))[1:]:
-            together, meetings = _together(largest, rungs, reasons), LadderMeetings(exchange)
-            reasons = [reason or together for reason in reasons]
-        self.execution = [COMPILED if reason is None else f"Python: {reason}" for reason in reasons]
+        reasons = [
+            reason or compile_error(rung) for rung, reason in zip(rungs, obstacles(rungs, exchange), strict=True)
+        ]
+        meetings = Meetings() if max(map(len, groups)) == 1 or exchange is None else LadderMeetings(exchange)
+        if isinstance(meetings, LadderMeetings) and any(reasons):
+            reasons = [next(filter(None, reasons))] * len(reasons)
+        self.execution = executions(reasons)
         if all(reasons):
             return []
         chosen = [({k: rungs[k] for k in group}, any(reasons[k] for k in group)) for group in groups]
         return [(list(some), None if python else CompiledSteps(some, meetings)) for some, python in chosen]
+
+
+def obstacles(rungs: Sequence[RungChains], exchange: Exchange | None) -> list[str | None]:
+    """Why no loop can make the steps of each rung; None where one can."""
+    reasons = [obstacle(rung) for rung in rungs]
+    if exchange is not None and (largest := max(exchange.groups, key=len))[1:]:
+        together = _together(largest, rungs, reasons)
+        reasons = [reason or together for reason in reasons]
+    return reasons
+
+
+def executions(reasons: Sequence[str | None], otherwise: str = COMPILED) -> list[str]:
+    """What is reported of rungs, by the reasons why Python makes their steps."""
+    return [otherwise if reason is None else f"Python: {reason}" for reason in reasons]
 
 
 def _together(group: Sequence[int], rungs: Sequence[RungChains], reasons: Sequence[str | None]) -> str | None:

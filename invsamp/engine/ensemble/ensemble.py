@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from invsamp.engine.ensemble.compiled_blocks import CompiledBlocks, Recorder
+from invsamp.engine.ensemble.compiled_blocks import PATIENCE, CompiledBlocks, Recorder, executions, obstacles
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.mode_search.mode_occupancy import ModeOccupancy
@@ -22,7 +22,7 @@ from invsamp.kernels.prior_sampler import PriorDraws
 from invsamp.ladder import Sampler
 from invsamp.protocols import Array
 
-#: Steps that rungs make at the most, and seconds that these may take, before all of them stand at the same one: the
+#: Steps that rungs make at most, and seconds that these may take, before all of them stand at the same one: the
 #: signal that ends a run waits for that.
 AHEAD, LONGEST = 16, 0.25
 #: Is given the number of a rung, and how many steps it has made, after each but the last of some.
@@ -139,6 +139,14 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         if self.compiled is None:
             self.compiled = CompiledBlocks(self.rungs, self.exchange)
         return self.compiled.move(most, drawn, thin, recorder) if self.compiled.ready() else 0
+
+    @property
+    def execution(self) -> list[str]:
+        """How the steps of each rung's draws are made: in compiled loops, or by Python and why."""
+        if self.compiled is not None and self.compiled.execution is not None:
+            return self.compiled.execution
+        soon = f"Python: the draws took less than {PATIENCE:g} s, or each step is looked at"
+        return executions(obstacles(self.rungs, self.exchange), soon)
 
     def move_on(self, queue: Queue, most: int, keep: Keep) -> int:
         """As many steps as rungs make before they attempt swaps, each at its own pace, and these attempts: how many.

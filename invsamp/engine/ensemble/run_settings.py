@@ -21,9 +21,9 @@ class Plan:
         Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
         asked of later (`dataclasses.replace`) keeps them.
     stops_early : bool
-        Whether warm-up may end before, once what it learns has come to rest: then ``warmup`` is the most.
+        Whether warm-up may end before, once what it learns has converged: then ``warmup`` is the most.
     check_gradient : bool
-        Whether gradients are held against energies before the first step.
+        Whether gradients are compared with energies before the first step.
     evaluations : int, optional
         Budget of evaluations of all fidelities. Default: estimated, for a notice and for warm-up alone
         (`invsamp.engine.evaluation_budget`).
@@ -55,5 +55,5 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run, at the most."""
+        """Steps of the whole run, at most."""
         return self.warmup + self.draws * self.thin

@@ -12,7 +12,7 @@ from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
 from invsamp.engine.mode_search.search_points import Region
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.modes.minima import Minima
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
 
 #: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
@@ -56,11 +56,11 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale",
             self._counts += np.bincount(nearest(minima, self._scale, part), minlength=len(self._counts))
 
     def report(self, problem: Problem) -> FoundModes | None:
-        """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
+        """Modes with their weights and visits, in plain types; None if no one looked, or there is none."""
         result = self.mode_search_result
         if result is None:
             return None
-        minima, names = result.minima, labels(problem.shapes)
+        minima, names = result.minima, labels_of(problem)
         named = len(names) == len(self._scale)
         wandered = np.flatnonzero(self._reach > WANDERED) if named else ()
         return {
@@ -99,7 +99,7 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
 
 def searched_region(problem: Problem, result: ModeSearchResult) -> dict[str, list[float]]:
     """The box that descents have searched without a prior: lower and upper end by parameter; empty if there is none."""
-    names = labels(problem.shapes)
+    names = labels_of(problem)
     if result.region is None or len(names) != len(result.region.low):
         return {}
     ends = np.sort(problem.to_theta(np.stack(result.region)), axis=0)
@@ -114,7 +114,7 @@ def described_region(region: Mapping[str, Sequence[float]]) -> str:
 
 
 def _guessed(problem: Problem, region: Region | None) -> bool:
-    """Whether nobody said where the mass may lie, and some of the domain was not searched."""
+    """Whether no one said where the mass may lie, and some of the domain was not searched."""
     if not isinstance(problem, MayGuessStarts) or not problem.starts_guessed:
         return False
     if region is None:

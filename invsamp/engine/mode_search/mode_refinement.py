@@ -1,4 +1,4 @@
-"""Where a kernel jumps to once the target is another: the modes that it knows, led down again."""
+"""Where a kernel jumps to once the target is another: the modes that it knows, optimized again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.domains.contract import Domain
-from invsamp.engine.mode_search.multistart import PATIENCE, TOLERANCE
+from invsamp.engine.adaptation.initial_descent import TOLERANCE
+from invsamp.engine.mode_search.multistart import PATIENCE
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
+from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
 from invsamp.evaluate.requests import EvaluationRequests, Request, Result, Rows, watched
@@ -23,30 +24,26 @@ from invsamp.stored import stored
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
-#: The share of the prior that leads to minima which nobody has seen is about that of the descents which came to theirs
+#: The share of the prior that leads to minima which no one has seen is about that of the descents which came to theirs
 #: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger and less than half of them came to the lowest, or one
-#: alone did, there are more descents, so many at the most in all; where steps are curved, and descents cheap, in any
+#: alone did, there are more descents, so many at most in all; where steps are curved, and descents cheap, in any
 #: case where less than half came to the lowest.
 UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
-#: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
-#: width: to come nearer takes three times the evaluations where descents are long.
-TOLERANCE = 0.1
 #: Of coarse fidelities, which lead near the finest one's minima only: their gradients may be rough.
 COARSE_TOLERANCE = 1.0
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
-#: Evaluations of one descent in one fidelity; and after how many one that lies far above where others have come to an
-#: end is given up.
-MOST, PATIENCE = 2000, 300
+#: Evaluations after which a descent that lies far above where others have come to an end is given up.
+PATIENCE = 300
 #: In a coarse fidelity those that come last are left to the finer one after so many times the others' evaluations.
 LAGGING = 2.0
-#: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.
+#: Parameters up to which Hessians give modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
 #: Unknowns up to which more prior points are looked at: in more dimensions what is narrower than others is not met by
-#: chance. Points at the most; the share of the points that is looked at in any case, not only where there are several
+#: chance. Points at most; the share of the points that is looked at in any case, not only where there are several
 #: modes.
 MOST_SEARCHED, MOST_POINTS, FIRST_LOOK = 6, 10_000, 1.0 / 16.0
-#: Evaluations that are left for each of these descents at the least; otherwise there are fewer.
+#: Evaluations that are left for each of these descents at least; otherwise there are fewer.
 LEAST_MORE = 50
 #: Scales that some parameter comes from its start in a descent without end.
 AWAY = 30.0
@@ -66,7 +63,7 @@ class ModeSearchResult(NamedTuple):
 
     minima: Minima
     descents: int
-    evaluations: int  # of them, and of what tells their ends apart
+    evaluations: int  # of them, and of what distinguishes their ends
     looks: int  # evaluations of what was looked at beside them, and of the descents from there
     unfinished: int
     endless: int  # of these, those that have come far below all minima and still fall
@@ -103,10 +100,10 @@ def search_modes(
 
     The ``first`` of them, and of many unknowns the others, where these say that there is more to see. In few dimensions
     ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin at those that are
-    lower than all near them; the other points follow where there are several minima by then, of whatever weight. A
+    lower than all near them. The other points follow where there are several minima by then, of whatever weight. A
     narrow mode among wide ones is mostly met so, or not at all. Without a prior ``within`` gives points in and around a
     box, about ``count`` in all, and further descents begin around the modes that are known. All descents together take
-    about ``budget`` evaluations at the most; Hessians come on top. Where all fidelities are ``curved``, steps are by
+    about ``budget`` evaluations at most; Hessians come on top. Where all fidelities are ``curved``, steps are by
     their Gauss-Newton matrices.
     """
     d, looks = starts.shape[1], more is not None and starts.shape[1] <= MOST_SEARCHED
@@ -141,7 +138,7 @@ def search_modes(
 
 
 def _look(search: _Search, more: Callable[[float], Array], budget: int) -> EvaluationRequests[None]:
-    """Lead down what lies low among points of the prior; all of them where there are several modes."""
+    """Optimize what lies low among points of the prior; all of them where there are several modes."""
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK):
         minima = search.minima
         if not minima.gaussian or not len(minima.energies) or (search.searched and len(minima.energies) < 2):
@@ -182,7 +179,7 @@ def _explore(search: _Search, within: Within, budget: int, count: int) -> Evalua
 
 
 class _Search:
-    """Descents so far, and their ends told apart."""
+    """Descents so far, and their ends distinguished."""
 
     minima: Minima
     end: Descent
@@ -196,13 +193,13 @@ class _Search:
         self.far, self.searched = far(d), 0
 
     def points(self, points: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
-        """Lead down those points (n, d) that lie low."""
+        """Optimize those points (n, d) that lie low."""
         d, self.searched = points.shape[1], self.searched + len(points)
         name, *finer = self._basins
         energies = yield from self.spent.counted(of_fidelity(name, False)(points))
         left = self.left(budget)
         low = lowest_near(points / self._scale, energies.energy)
-        if not finer:  # what a coarse fidelity says is not held against the fine one's Gaussians
+        if not finer:  # what a coarse fidelity says is not compared with the fine one's Gaussians
             low = np.union1d(low, below_known(points, energies.energy, self.minima, self._scale))
             low = low[np.argsort(energies.energy[low], kind="stable")]
         low = low[: max(0, left // LEAST_MORE)]
@@ -226,7 +223,7 @@ class _Search:
         return budget - (self.spent.rows - self.searched)
 
     def add(self, starts: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
-        """Lead these down, too, by about so many evaluations at the most, and tell all ends apart."""
+        """optimize these, too, by about so many evaluations at most, and distinguish all ends."""
         before = self.spent.rows
         on = yield from self.spent.counted(
             _led(self._basins, starts, self._scale if scale is None else scale, self.domain, budget, self._curved)
@@ -257,15 +254,15 @@ class _Search:
 
     @property
     def unsure(self) -> bool:
-        """Whether there is more to see, for all that these tell."""
+        """Whether there is more to see, as far as these show."""
         count, by = len(self.starts), self.lowest_by
         many = self._curved or lone(self.minima, self.end, self.worse) > UNSEEN * count
         return by == 1 or (2 * by < count and many)
 
     def affordable(self, budget: int) -> int:
-        """How many more there may be: within the budget, and with all that tells their ends apart within two.
+        """How many more there may be: within the budget, and with all that distinguishes their ends within two.
 
-        All ends are told apart once more.
+        All ends are distinguished once more.
         """
         apart, count = self.spent.rows - self.led, len(self.starts)
         by_descents = (budget - self.led) * count / self.led
@@ -274,7 +271,7 @@ class _Search:
 
 
 def starts_of(problem: Problem, rng: np.random.Generator, placed: Array, most: int) -> tuple[Array, Array]:
-    """Where descents may begin (n, d), ``most`` at the most, and their scale (d,).
+    """Where descents may begin (n, d), ``most`` at most, and their scale (d,).
 
     Those are the problem's starts, or where chains stand if it has none.
     """
@@ -327,7 +324,7 @@ def _led(
         # a finer one is there to lead them on
         if more >= LEAST_MORE and not (coarse and end.converged.any()):
             spent += _replace(end, rows, (yield from down(end.position[rows], most=more)))
-    # so far away that a step is nothing: what has stopped there has come to no end
+    # so far away that a step is nothing: what has stopped there has not converged
     lost = (np.abs(end.position - position) > LOST * scale).any(axis=1)
     return end._replace(converged=end.converged & ~lost)
 

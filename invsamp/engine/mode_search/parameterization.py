@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.diagnostics.report import CenteringReport
-from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE, WORSE
+from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
+from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.metric_from_curvature import metric_of
 from invsamp.engine.mode_search.multistart import MOST_GAUSSIAN, ModeSearchResult
 from invsamp.engine.rungs.bound_problem import BoundProblem, Recentering
@@ -105,7 +106,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
             return rung.position
         energies = np.where(end.converged, end.energy, np.inf)
         lowest = int(np.argmin(energies))
-        near = energies <= energies[lowest] + WORSE + 0.5 * self._bound.dimension
+        near = energies <= energies[lowest] + far(self._bound.dimension)
         position = np.where(near[:, None], end.position, end.position[lowest])
         yield from self._choose(end.position[lowest], scale, None)
         return self.taken(position) if self.moved else position

@@ -12,7 +12,7 @@ from invsamp.modes.minima import Minima
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
-#: Points that are lower than their neighbors, at the most.
+#: Points that are lower than their neighbors, at most.
 MOST_MORE = 64
 #: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
 FAR_BELOW, FEW_MORE = 3.0, 4

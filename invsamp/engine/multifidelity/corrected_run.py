@@ -23,7 +23,7 @@ from invsamp.warning_codes import coded
 
 #: Exchanges in the warm-up of the fine rung, and the most steps that they take.
 EXCHANGES, LONGEST = 20, 1000
-#: Coarse positions that are kept of each draw at the most, and numbers in them.
+#: Coarse positions that are kept of each draw at most, and numbers in them.
 BETWEEN, MOST_BETWEEN = 10, 10_000
 
 

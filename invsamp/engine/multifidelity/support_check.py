@@ -12,7 +12,7 @@ from invsamp.evaluate.requests import EvaluationRequests, Request
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
-#: Moves that the coarse model is tried on, and fine solves where it fails, at the most.
+#: Moves that the coarse model is tried on, and fine solves where it fails, at most.
 MOVES, SOLVES = 400, 25
 #: A share of the posterior that may lie where the coarse model fails.
 LOST = 0.01

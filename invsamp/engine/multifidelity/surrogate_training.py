@@ -41,7 +41,7 @@ from invsamp.surrogates.learning import (
 )
 from invsamp.surrogates.pairs import KINDS
 
-#: Steps of the coarse side after its warm-up, whose draws are judged, and how often so many more are made at the most.
+#: Steps of the coarse side after its warm-up, whose draws are judged, and how often so many more are made at most.
 STEPS, MOST_ROUNDS = 300, 5
 #: The coarse chains agree below this R-hat.
 AGREED = 1.05

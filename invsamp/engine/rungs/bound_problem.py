@@ -20,7 +20,7 @@ from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
-from invsamp.posing.expressions.variable_names import check_names, labels
+from invsamp.posing.expressions.variable_names import check_names, labels_of
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, Centerable, DrawablePrior, Problem, Reference, SplitPotential
 from invsamp.tempering.target_distribution import TargetDistribution
@@ -43,7 +43,7 @@ class BoundProblem:
     potentials : mapping of fidelities to CountedPotential, optional
         Those of another run, of which this one is a part. Default: made here.
     dispatch : Dispatch, optional
-        Who evaluates, if somebody does for another run already.
+        Who evaluates, if a user does for another run already.
 
     Attributes
     ----------
@@ -75,14 +75,14 @@ class BoundProblem:
         potentials: dict[str, CountedPotential] | None = None,
         dispatch: Dispatch | None = None,
     ) -> None:
-        check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve may be expensive
+        check_names(problem.shapes)  # of problems that another user wrote, too: the first solve may be expensive
         self.problem, self.boundary = problem, as_boundary(sampler.boundary)
         #: As it was asked for, and whether this is a part of another run.
         self.asked, self.part = problem, potentials is not None
         self.sampled = self.boundary.apply(problem)
         self.domain = self.sampled.sampling_domain
         self.dimension, self.fidelities = problem.dimension, problem.fidelities
-        self.names, self.has_prior = labels(problem.shapes), isinstance(problem, DrawablePrior)
+        self.names, self.has_prior = labels_of(problem), isinstance(problem, DrawablePrior)
         self.stages: tuple[Sampler, ...] = (sampler,)
         if isinstance(sampler, Automatic):
             bounded = not isinstance(self.domain, Unbounded)
@@ -110,7 +110,7 @@ class BoundProblem:
     def check_drawable(self) -> None:
         """`ValueError` unless problem and boundary let a kernel draw from the prior."""
         if not isinstance(self.boundary, Reflect | Ignore):
-            raise ValueError(f"prior_draws() knows no boundary but 'reflect' and 'ignore', got {self.boundary}")
+            raise ValueError(f"prior_draws() supports only the boundaries 'reflect' and 'ignore', got {self.boundary}")
         if not isinstance(self.sampled, DrawablePrior):
             raise ValueError(
                 "prior_draws() needs a problem whose prior can be drawn from (sample_prior), got a "

@@ -81,7 +81,7 @@ def check_kernels(sampler: Sampler, domain: Domain, chains: int) -> None:
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(
-                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no bounds. "
+                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps leave bounds. "
                 "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
             )
         if isinstance(rung.kernel, DelayedAcceptance) and len(sampler.rungs) > 1:

@@ -16,7 +16,7 @@ from invsamp.kernels.compiled.row_products import NO_MATRIX, RowMatrix
 from invsamp.kernels.compiled.swaps import SwapPlan, no_swaps
 from invsamp.kernels.contract import NOTHING, CompilableKernel, Info, Point
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, Metric
-from invsamp.posing.compiled.energy_pointer import EnergyPointer, NotCompiled
+from invsamp.posing.compiled.energy_pointer import EnergyPointer, EnergySource, NotCompiled
 from invsamp.protocols import AnyArray, Array, CompiledPotential
 from invsamp.tempering.linear_targets import Tempered
 
@@ -53,10 +53,13 @@ Record = Callable[[int, Recorded | None], None]
 def obstacle(rung: RungChains) -> str | None:
     """Why no compiled loop can make a rung's steps; None if one can."""
     kernel, potential = rung.settings.kernel, rung.potential.potential
-    if rung.shared:
-        return "other processes, or an evaluator of your own, evaluate"
     if not isinstance(potential, CompiledPotential):
         return f"the energy is a {type(potential).__name__}, which is no compiled function"
+    source: EnergySource | NotCompiled = potential.compiled_energy()
+    if isinstance(source, NotCompiled):
+        return source.reason
+    if rung.shared:
+        return "other processes, or an evaluator of your own, evaluate"
     if not isinstance(kernel, CompilableKernel) or not type(kernel).__module__.startswith("invsamp."):
         return f"the kernel {kernel.name} has no compiled loop"
     if type(rung.settings.estimator) is not Exact:
@@ -64,15 +67,19 @@ def obstacle(rung: RungChains) -> str | None:
     if not isinstance(rung.target, Tempered):
         return f"the target {rung.target} is not the density at a temperature"
     if rung.bounded:
-        return "the domain has walls"
+        return "the domain has bounds"
     if rung.mapped is not None:
         return "steps are made in the coordinates of a transport map"
     if rung.gradients is not True or not isinstance(rung.step_size, float):
         return "chains have step sizes of their own, or another rung needs prior and misfit apart"
-    if isinstance(found := _matrices(rung.metric, len(rung.position), rung.position.shape[1]), str):
-        return found
-    compiled: EnergyPointer | NotCompiled = potential.compiled_energy()
-    return compiled.reason if isinstance(compiled, NotCompiled) else None
+    found = _matrices(rung.metric, len(rung.position), rung.position.shape[1])
+    return found if isinstance(found, str) else None
+
+
+def compile_error(rung: RungChains) -> str | None:
+    """Compile the energy of a rung that has no `obstacle`; why that failed, if it did."""
+    found = _pointer(rung)
+    return found.reason if isinstance(found, NotCompiled) else None
 
 
 def alike(rungs: Sequence[RungChains]) -> bool:
@@ -97,9 +104,9 @@ class CompiledSteps:
     def __init__(self, rungs: dict[int, RungChains], meetings: Meetings) -> None:
         self._numbers, self._rungs, self._meetings = list(rungs), list(rungs.values()), meetings
         first = self._rungs[0]
-        potential = first.potential.potential
-        assert isinstance(potential, CompiledPotential)  # nothing is in the way
-        self._pointer: EnergyPointer = potential.compiled_energy()
+        pointer = _pointer(first)
+        assert isinstance(pointer, EnergyPointer)  # nothing is in the way
+        self._pointer = pointer
         kernels = [rung.settings.kernel for rung in self._rungs]
         self._kernels = [kernel for kernel in kernels if isinstance(kernel, CompilableKernel)]  # all are
         chains, d = first.position.shape
@@ -211,6 +218,13 @@ class CompiledSteps:
             block.log_ratios[k, kept] if self._kernels[0].adjusted else None,
             block.swaps.replicas[k, kept] if block.swaps.replicas.shape[2] else None,
         )
+
+
+def _pointer(rung: RungChains) -> EnergyPointer | NotCompiled:
+    potential = rung.potential.potential
+    assert isinstance(potential, CompiledPotential)  # nothing is in the way
+    source: EnergySource = potential.compiled_energy()
+    return source.compiled()
 
 
 def _temperature(rung: RungChains) -> float:

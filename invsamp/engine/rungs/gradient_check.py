@@ -16,7 +16,7 @@ from invsamp.estimators.contract import BoundEstimator
 from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.requests import answered
 from invsamp.posing.checks.directional_derivative_test import Mistake, Probe, balanced, blame
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 from invsamp.warning_codes import InvsampWarning, coded
 
@@ -24,7 +24,7 @@ from invsamp.warning_codes import InvsampWarning, coded
 STARTS, TRIES = 2, 6
 #: Draws of the problem's starts that show the scale of each coordinate.
 SCALE_DRAWS = 64
-#: Numbers that these draws have at the most, unless there are very many parameters.
+#: Numbers that these draws have at most, unless there are very many parameters.
 SCALE_NUMBERS = 2_000_000
 WHAT_TO_DO = (
     "posterior.check_gradient() shows more. Derivatives that are approximate on purpose say so by derivative_error, a "
@@ -93,7 +93,7 @@ def check(
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
         solves[name], mistake = check_one(bound.problem, bound.sampled, name, potential, rungs[k].position, rng)
-        # of an estimator the noise is known, and without acceptance nobody asks for energies
+        # of an estimator the noise is known, and without acceptance no one asks for energies
         known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
         if mistake is not None and not (mistake.noisy and known):
             mistakes[name] = mistake
@@ -206,7 +206,7 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
 def _wrong(
     problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
 ) -> str:
-    name = labels(problem.shapes)[column]
+    name = labels_of(problem)[column]
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (

@@ -13,7 +13,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, Rows, answered
 from invsamp.kernels.gaussian_reference import AboutReference
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.priors.joint_prior import by_name, packed
 from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
 
@@ -62,7 +62,7 @@ def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -
         chain, column = map(int, np.argwhere(endless)[0])
         raise ValueError(
             f"{word} must lie within the ends of supports that are infinitely far where samplers move, as by a logit, "
-            f"got {labels(problem.shapes)[column]}={float(theta[chain, column])!r}, which is one"
+            f"got {labels_of(problem)[column]}={float(theta[chain, column])!r}, which is one"
         )
     inside = domain.contains(position)
     if not inside.all():

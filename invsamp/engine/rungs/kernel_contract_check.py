@@ -1,6 +1,6 @@
 """The steps of a rung's kernel are looked at as they are made: what is asked for, and what they return.
 
-Of the package's own kernels the first steps alone, as later ones are to be cheap; of somebody's own each.
+Of the package's own kernels the first steps alone, as later ones are to be cheap; of a user's own each.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Whether energies are functions of the position: they are evaluated again alone, 
 model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
 energies differ by :math:`\delta` from one evaluation to another, the mean of a quantity q is off by
 :math:`-Cov(q, \delta)` to first order: in standard deviations of q, by the standard deviation of :math:`\delta` over
-the posterior at the most. A difference that is the same everywhere does nothing.
+the posterior at most. A difference that is the same everywhere does nothing.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _finite(pairs: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
 
 
 def _failed(pairs: Sequence[tuple[Array, Array]]) -> int:
-    """Positions with an energy one time and none the other, at the most."""
+    """Positions with an energy one time and none the other, at most."""
     return max(int((np.isfinite(one) != np.isfinite(other)).sum()) for one, other in pairs)
 
 

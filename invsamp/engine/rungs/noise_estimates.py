@@ -19,7 +19,7 @@ class Samples(NamedTuple):
 
     position: Array  # (n, d)
     energy: Array  # (n,)
-    gradient: Array | None  # (n, *shape); None where nobody takes it out
+    gradient: Array | None  # (n, *shape); None where no one takes it out
     degrees_of_freedom: int
 
 

@@ -625,7 +625,7 @@ class _ActiveRung:
     def __init__(self, of: RungChains) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
-        # one of somebody's own that is derived from `Exact` may say something else
+        # one of a user's own that is derived from `Exact` may say something else
         self.contains, self.solve = of.domain.contains, of.solve
         spends = of.settings.gradient_noise is not None and not of.estimator.exact
         self.gradient_noise = self._gradient_noise if spends else _no_noise
@@ -642,7 +642,7 @@ class _ActiveRung:
 
     @property
     def reference(self) -> Whitened:
-        """A Gaussian distribution to hold proposals against."""
+        """A Gaussian distribution for comparison with proposals."""
         assert self._of.bound is not None  # an engine's rungs have it
         return self._of.bound.reference(self.target, self._of.settings.kernel)
 

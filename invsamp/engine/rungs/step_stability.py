@@ -29,7 +29,7 @@ from invsamp.modes.objective import Objective
 from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
 
-#: Chains whose positions are used, iterations for the largest curvature, and evaluations of a descent at the most.
+#: Chains whose positions are used, iterations for the largest curvature, and evaluations of a descent at most.
 POSITIONS, ITERATIONS, MAX_EVALUATIONS = 4, 8, 300
 #: Energy that a descent may leave to gain.
 TOLERANCE = 0.1

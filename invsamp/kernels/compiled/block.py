@@ -36,7 +36,7 @@ class Geometry(NamedTuple):
 
 
 class StepBlock(NamedTuple):
-    """Steps that a loop is to make of the chains of some rungs, n at the most, with the swaps after them.
+    """Steps that a loop is to make of the chains of some rungs, n at most, with the swaps after them.
 
     Attributes
     ----------

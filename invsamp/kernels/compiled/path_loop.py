@@ -106,7 +106,7 @@ def at_constant_speed(normal: Array, out: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def microcanonical_kick(velocity: Array, gradient: Array, half: Array, work: Array) -> None:
-    """Turn velocities (chains, d) against the gradient, over times ``half`` (chains,), and tell the work (chains,)."""
+    """Turn velocities (chains, d) against the gradient over times ``half`` (chains,); return the work (chains,)."""
     d = velocity.shape[1]
     speed = math.sqrt(d)
     for i in range(velocity.shape[0]):
@@ -135,7 +135,7 @@ def microcanonical_kick(velocity: Array, gradient: Array, half: Array, work: Arr
 
 @njit(cache=True, error_model="numpy")
 def hamiltonian_kick(velocity: Array, gradient: Array, half: Array, work: Array) -> None:
-    r"""Take ``half`` (chains,) times the gradient from momenta, and tell the change of :math:`|r|^2 / 2` (chains,)."""
+    r"""Take ``half`` (chains,) times the gradient from momenta; return the change of :math:`|r|^2 / 2` (chains,)."""
     for i in range(velocity.shape[0]):
         total = 0.0
         for j in range(velocity.shape[1]):
@@ -164,7 +164,7 @@ def look_for_cliffs(
 def before_cliffs(log_ratio: Array, first: npt.NDArray[np.intp], smooth: Array, out: Array) -> int:
     """Log ratios into ``out``, those of a path's part before a cliff where it met one after its first step; how many.
 
-    A path that meets one at once tells as much as one that is refused: its step may be too long. -1: no path was bad
+    A path that meets one at once shows as much as one that is refused: its step may be too long. -1: no path was bad
     enough to ask.
     """
     worst = np.inf

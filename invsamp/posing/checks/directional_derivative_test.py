@@ -1,11 +1,11 @@
 r"""Whether a gradient is that of its energy, by few solves: the one judge, of runs and of `check_gradient`.
 
-Along a direction v the gradient claims the slope :math:`g \cdot v`. It is held against central differences
+Along a direction v the gradient claims the slope :math:`g \cdot v`. It is compared with central differences
 
 .. math:: D(h) = \frac{U(x + h v) - U(x - h v)}{2 h}
 
 over many lengths h. An honest gradient meets them at some h at least, whatever curvature and rounding do at the others.
-A mistake is told only where it shows beyond doubt: where the differences have settled on another slope over three
+A mistake is reported only where it shows beyond doubt: where the differences have settled on another slope over three
 decades of h. Noise, jumps and kinks settle on nothing.
 """
 
@@ -63,7 +63,7 @@ class Comparison(NamedTuple):
     claimed: float
     error: float  # the least that the claimed slope misses, relative to the size; inf if no difference is finite
     met: bool  # whether it is that of the energy at some length
-    mistake: Mistake | None  # what is wrong beyond doubt; None if nothing is, or nothing can be told
+    mistake: Mistake | None  # what is wrong beyond doubt; None if nothing is, or nothing can be said
 
 
 class Probe:
@@ -187,7 +187,7 @@ class Probe:
         return np.where(np.isfinite(energies), energies, np.nan).reshape(-1, 2)
 
     def _reproducible(self, direction: Array) -> bool:
-        """Whether the same position gives the same again: what is random has no slope to be held against."""
+        """Whether the same position gives the same again: what is random has no slope to be compared with."""
         energy, gradient = self._at_position()
         self.solves += 1
         return bool(energy == self.energy and gradient @ direction == self.gradient @ direction)

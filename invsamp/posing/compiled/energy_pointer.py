@@ -54,11 +54,10 @@ def jitted(function: object) -> bool:
     return bool(is_jitted(function))
 
 
-@lru_cache(maxsize=32)
-def energy_pointer(function: Any, gradient: Any, sign: float, by_row: bool) -> Compiled:
-    """The energy ``sign`` times a jitted function of theta, with its gradient.
+class EnergySource(NamedTuple):
+    """The energy ``sign`` times a jitted function of theta, with its gradient; not compiled yet.
 
-    Parameters
+    Attributes
     ----------
     function : jitted function
         theta (n, d) -> values (n,); with ``by_row`` theta (d,) -> a number.
@@ -69,6 +68,19 @@ def energy_pointer(function: Any, gradient: Any, sign: float, by_row: bool) -> C
     by_row : bool
         Whether they take one theta.
     """
+
+    function: Any
+    gradient: Any
+    sign: float
+    by_row: bool
+
+    def compiled(self) -> Compiled:
+        """As a compiled function; again the same for the same functions."""
+        return _compiled(*self)
+
+
+@lru_cache(maxsize=32)
+def _compiled(function: Any, gradient: Any, sign: float, by_row: bool) -> Compiled:
     whole = _pair(function, gradient)
     fill = _by_row(whole, sign) if by_row else _of_batch(whole, sign)
 

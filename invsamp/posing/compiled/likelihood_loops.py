@@ -17,6 +17,8 @@ from invsamp.protocols import Array
 GAUSSIAN, LOG_NORMAL, STUDENT_T = 0, 1, 2
 #: From here on without a scale.
 POISSON, NEGATIVE_BINOMIAL, BINOMIAL = 3, 4, 5
+#: Of a model that gives the log-likelihood itself.
+GIVEN = 6
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -69,6 +71,8 @@ def _count(family: int, y: float, k: float, auxiliary: float, parameter: float) 
     The parameter is the dispersion of negative binomial counts, the trials of binomial ones; ``auxiliary`` is log(k!),
     or the logarithm of the binomial coefficient.
     """
+    if family == GIVEN:
+        return y, 1.0, 0.0
     if y < 0.0 or (y == 0.0 and k > 0.0):
         return -np.inf, 0.0, 0.0
     log_y = math.log(y) if y != 0.0 else 0.0

@@ -88,7 +88,7 @@ class Distribution(ABC):
 
     @property
     def logarithmic(self) -> bool:
-        """Whether it is a law of the logarithm, in which a position moves then although the support has two ends."""
+        """Whether it is a distribution of the logarithm: a position moves in it although the support has two ends."""
         return False
 
     @property
@@ -137,7 +137,7 @@ class Distribution(ABC):
 class Standard(NamedTuple):
     """How a family comes about from a standard member: theta, or log(theta), is location + scale * u.
 
-    ``location`` and ``scale`` are formulas of the family's parameters; ``values`` the parameters of the law of u. That
+    ``location`` and ``scale`` are formulas of the family's parameters; ``values`` those of the distribution of u. That
     is a member of the family, which shares the other parameters, such as degrees of freedom; or, where theta's
     logarithm is shifted and stretched, of the family ``log``.
     """
@@ -294,7 +294,7 @@ def check_scale(location: tuple[str, Array], spread: tuple[str, Array]) -> None:
         if bad.any():
             raise ValueError(
                 f"{name} must be {right}, got {float(sizes[bad][0]):g}: squares of others are no double precision "
-                "numbers. Let the parameter be told in other units"
+                "numbers. Give the parameter in other units"
             )
     near = np.spacing(np.abs(center))
     if (coarse := width < RESOLVED * near).any():

@@ -27,9 +27,9 @@ _APART = (
 
 @dataclass(frozen=True)
 class Ordered(Distribution):
-    """Independent numbers of one law, in increasing order: what tells the components of a mixture apart.
+    """Independent numbers of one distribution, in increasing order: what distinguishes the components of a mixture.
 
-    Sampled as the first number and the logarithms of the gaps, without walls.
+    Sampled as the first number and the logarithms of the gaps, without bounds.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Ordered(Distribution):
     Raises
     ------
     ValueError
-        If it has another shape, or entries of different laws.
+        If it has another shape, or entries of different distributions.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Ordered(Distribution):
 class Dirichlet(Distribution):
     """Shares of a whole: K positive numbers that add up to 1, of which the parameter holds all but the last.
 
-    `whole` adds it. Sampled as logarithms of their ratios to the last, without walls.
+    `whole` adds it. Sampled as logarithms of their ratios to the last, without bounds.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class LKJ(Distribution):
     """Correlation matrices R of density proportional to det(R) ** (concentration - 1).
 
     The parameter holds the entries below the diagonal, row by row; `matrix` makes the whole. Sampled as inverse
-    hyperbolic tangents of partial correlations, without walls.
+    hyperbolic tangents of partial correlations, without bounds.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class LKJ(Distribution):
 
 @dataclass(frozen=True)
 class Flat(Distribution):
-    """Uniform on a bounded domain: walls of a posterior, at which moves are reflected.
+    """Uniform on a bounded domain: bounds of a posterior, at which moves are reflected.
 
     The density is 1 inside, whatever the volume: it is not normalized.
 

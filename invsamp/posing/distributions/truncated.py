@@ -51,7 +51,7 @@ class Truncated(Distribution):
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the distribution is a law of the logarithm, and both ends are positive."""
+        """Whether the distribution is a distribution of the logarithm, and both ends are positive."""
         ends = np.concatenate([np.ravel(end) for end in self.support])
         return bool(self.distribution.logarithmic and (ends > 0.0).all())
 

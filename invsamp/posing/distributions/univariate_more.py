@@ -380,7 +380,7 @@ class Triangular(ScalarFamily):
 
 
 class _Folded:
-    """The absolute value of a symmetric law about 0, with what `Truncated` asks of it."""
+    """The absolute value of a symmetric distribution about 0, with what `Truncated` asks of it."""
 
     def __init__(self, whole: FrozenDistribution) -> None:
         self._whole = whole

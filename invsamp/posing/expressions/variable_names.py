@@ -1,14 +1,25 @@
-"""Names of parameters and of their entries: what files, tables and figures can tell apart."""
+"""Names of parameters and of their entries: what files, tables and figures can distinguish."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import product
+from typing import Protocol
 
 import numpy as np
 
 from invsamp.arguments import mapping
-from invsamp.protocols import Observed, Predicts, TellsLikelihood
+from invsamp.protocols import AxisLabels, LabelsAxes, Observed, Predicts, TellsLikelihood
+
+
+class Named(Protocol):
+    """What has parameters."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> shape of every parameter."""
+
 
 #: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
 DIMENSIONS = ("chain", "draw", "rung")
@@ -28,18 +39,35 @@ def check_statistics(owner: str, statistics: object) -> None:
             raise ValueError(f"statistics[{name!r}] of {owner} must be float, int or bool, got {kind!r}")
 
 
-def labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
-    return _labels(tuple(shapes.items()))
+def labels(shapes: Mapping[str, tuple[int, ...]], axes: Mapping[str, AxisLabels] | None = None) -> tuple[str, ...]:
+    """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``.
+
+    Entries of a parameter whose ``axes`` have labels are called by these, as ArviZ calls them: ``clearance[Ann]``.
+    """
+    known = axes or {}
+    ends = {name: tuple(tuple(map(str, end)) for end in known[name].values()) for name in shapes if name in known}
+    return _labels(tuple((name, shape, ends.get(name, ())) for name, shape in shapes.items()))
+
+
+def labels_of(problem: Named) -> tuple[str, ...]:
+    """Name of every column of a problem's theta, by the labels of its axes where it knows these."""
+    return labels(problem.shapes, problem.axis_labels if isinstance(problem, LabelsAxes) else None)
 
 
 @lru_cache(maxsize=4)  # a million names take most of a second, and a run asks for them at many places
-def _labels(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[str, ...]:
-    return tuple(
-        name if not shape else f"{name}[{', '.join(map(str, index))}]"
-        for name, shape in shapes
-        for index in np.ndindex(*shape)
-    )
+def _labels(blocks: tuple[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...]], ...]) -> tuple[str, ...]:
+    return tuple(label for block in blocks for label in _entries(*block))
+
+
+def _entries(name: str, shape: tuple[int, ...], ends: tuple[tuple[str, ...], ...]) -> list[str]:
+    """Names of the entries of an array: by labels that tell all of them apart, or else by numbers."""
+    if not shape:
+        return [name]
+    if tuple(map(len, ends)) == tuple(shape):
+        found = [f"{name}[{', '.join(each)}]" for each in product(*ends)]
+        if len(set(found)) == len(found):
+            return found
+    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
 def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -96,10 +124,10 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
 
 
 def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """`ValueError` unless something tells the likelihood of each datum, and has the parameters of a run."""
+    """`ValueError` unless something gives the likelihood of each datum, and has the parameters of a run."""
     if not isinstance(posterior, TellsLikelihood):
         raise ValueError(
-            f"posterior must tell the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
+            f"posterior must give the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
         )
     check_shapes(posterior.shapes, shapes)
 

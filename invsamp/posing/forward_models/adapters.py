@@ -168,15 +168,13 @@ class TorchModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        import torch
-
+        torch = _torch()
         with torch.no_grad():
             return self._numbers(self.function(self._tensor(theta)))
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product by reverse-mode differentiation."""
-        import torch
-
+        torch = _torch()
         leaf = self._tensor(theta).requires_grad_()
         y = self.function(leaf)
 
@@ -189,8 +187,7 @@ class TorchModel:
         return self._numbers(y.detach()), vjp
 
     def _tensor(self, theta: Array) -> Tensor:
-        import torch
-
+        torch = _torch()
         held = torch.from_numpy(np.array(theta))
         try:
             return held.to(device=self.device, dtype=getattr(torch, self.dtype))
@@ -341,7 +338,7 @@ def from_torch(
     parameters : names, optional
         As in `with_jacobian`.
     dtype : "float64" or "float32"
-        Of the tensor. Derivatives in single precision are held to what it can tell.
+        Of the tensor. Derivatives in single precision are checked to its precision.
     device : str
         Where the tensor is, such as "cuda": what the function uses has to be there too.
 
@@ -361,6 +358,10 @@ def from_torch(
     """
     one_of("dtype", dtype, ("float64", "float32")), text("device", device)
     return TorchModel(arguments.function("function", function), parameter_names(parameters), dtype, device)
+
+
+def _torch() -> Any:
+    return arguments.needed("from_torch needs", "torch", "torch")
 
 
 def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:

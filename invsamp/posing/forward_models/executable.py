@@ -70,7 +70,7 @@ def executable(
     Raises
     ------
     ValueError
-        If the program is not found, a template has a place that names no parameter or a file is missing; if a parameter
+        If the program is not found, a template has a place that names no parameter or a file is missing. If a parameter
         has no place in templates and command though others have; or if there are neither places nor ``parameters``.
 
     Examples

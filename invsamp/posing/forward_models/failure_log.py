@@ -10,7 +10,7 @@ KINDS = ("raised", "not_finite", "timed_out", "died")
 
 
 class Failures:
-    """Counts by kind, the last words, and the mean time of a row; may be told by several threads."""
+    """Counts by kind, the last words, and the mean time of a row; may be updated by several threads."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(KINDS, 0)
@@ -41,7 +41,7 @@ class Failures:
 
 
 class CountsFailures:
-    """A forward model that tells of its failed rows."""
+    """A forward model that reports its failed rows."""
 
     _failures: Failures
 

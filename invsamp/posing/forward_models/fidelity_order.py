@@ -24,7 +24,7 @@ _QUANTITIES = {"fidelity", "resolution", "accuracy"}
 
 
 def check_fidelities(argument: str, names: Iterable[object], costs: Mapping[str, float] | None = None) -> None:
-    """`ValueError` unless fidelities have names of text, in the order that these and the costs of a solve tell."""
+    """`ValueError` unless fidelities have names of text, in the order that these and the costs of a solve state."""
     order = [text(f"every name in {argument}", name) for name in names]
     ranks = [(name, rank) for name in order if (rank := _rank(name)) is not None]
     for (before, one), (after, other) in pairwise(ranks):

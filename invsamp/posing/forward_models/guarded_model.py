@@ -350,7 +350,7 @@ def real_array(value: object, what: str) -> Array:
 
 
 def own_array(value: object, what: str) -> Array:
-    """The same as an array that nobody else has: whoever made the value may use its memory again."""
+    """The same as an array that no one else has: whoever made the value may use its memory again."""
     if type(value) is np.ndarray and value.dtype is FLOAT:
         return value.copy()
     return np.array(real_array(value, what))

@@ -18,7 +18,7 @@ from invsamp.protocols import Array, Plain, VectorJacobianProduct
 from invsamp.warning_codes import InvsampWarning
 
 SINGLE = (
-    "JAX computes in single precision: energies and gradients are held to what it can tell, and differences of large "
+    "JAX computes in single precision: energies and gradients are checked to its precision, and differences of large "
     'energies are lost. Turn double precision on before anything else of JAX: jax.config.update("jax_enable_x64", True)'
 )
 
@@ -33,9 +33,7 @@ class JaxModel:
     @cached_property
     def single(self) -> bool:
         """Whether JAX computes in single precision."""
-        import jax
-
-        return not jax.config.jax_enable_x64
+        return not _jax().config.jax_enable_x64
 
     @property
     def derivative_error(self) -> float:
@@ -73,8 +71,7 @@ class JaxModel:
     def _scalar(self, columns: int) -> bool:
         """Whether the function gives one number."""
         if columns not in self._sizes:
-            import jax
-
+            jax = _jax()
             kind = jax.numpy.float32 if self.single else jax.numpy.float64
             found = jax.eval_shape(self._row, jax.ShapeDtypeStruct((columns,), kind))
             self._sizes[columns] = found.size
@@ -86,32 +83,26 @@ class JaxModel:
         return {}
 
     def _row(self, theta: Any) -> Any:
-        import jax
-
-        return jax.numpy.ravel(self.function(theta))
+        return _jax().numpy.ravel(self.function(theta))
 
     @cached_property
     def _solve(self) -> Callable[[Array], Any]:
-        import jax
-
+        jax = _jax()
         return jax.jit(jax.vmap(self._row))
 
     @cached_property
     def _value_and_slope(self) -> Callable[[Array], Any]:
-        import jax
-
+        jax = _jax()
         return jax.jit(jax.vmap(jax.value_and_grad(lambda theta: self._row(theta)[0])))
 
     @cached_property
     def _linearize(self) -> Callable[[Array], Any]:
-        import jax
-
+        jax = _jax()
         return jax.jit(lambda theta: jax.vjp(jax.vmap(self._row), theta))
 
     @cached_property
     def _pull_back(self) -> Callable[[Any, Array], Any]:
-        import jax
-
+        jax = _jax()
         return jax.jit(lambda residuals, weights: residuals(weights)[0])
 
 
@@ -161,6 +152,10 @@ def from_jax(function: Callable[[Any], Any], parameters: Iterable[str] | None = 
     if "jax" in sys.modules and made.single:  # who has a function in JAX has imported it
         warnings.warn(SINGLE, InvsampWarning, stacklevel=2)
     return made
+
+
+def _jax() -> Any:
+    return arguments.needed("from_jax needs", "jax", "jax")
 
 
 def _padded(theta: Array) -> Array:

@@ -12,7 +12,8 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
 from invsamp.errors import ModelError, WrongShapeError
-from invsamp.posing.compiled.energy_pointer import Compiled, NotCompiled, energy_pointer, jitted
+from invsamp.posing.compiled import likelihood_loops
+from invsamp.posing.compiled.energy_pointer import EnergySource, NotCompiled, jitted
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.forward_models.adapters import (
     FiniteDifferenceModel,
@@ -23,7 +24,7 @@ from invsamp.posing.forward_models.adapters import (
     product,
 )
 from invsamp.posing.forward_models.guarded_model import real_array
-from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.base import CompiledNoise
 from invsamp.protocols import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
 
 NO_GRADIENT = (
@@ -55,7 +56,7 @@ class LogDensity:
         leave-one-out cross-validation (`Run.loo`). The gradient may be that of the sum, (batch, p), or of each datum,
         (batch, \*data, p), which minibatches need.
     dimension : int, optional
-        Number of parameters p, where neither a prior nor the names of a `Target` tell.
+        Number of parameters p, where neither a prior nor the names of a `Target` give it.
     parameters : names, optional
         Parameters of the prior that make up theta's columns, in that order. Default: all.
 
@@ -166,7 +167,7 @@ class LogDensity:
         values, vjp = self.linearize(position)
         return -values.sum(axis=1), -vjp(np.ones(values.shape))
 
-    def compiled_energy(self) -> Compiled:
+    def compiled_energy(self) -> EnergySource | NotCompiled:
         """As a compiled function, where numba compiles all that it is made of; see `CompiledPotential`."""
         function, gradient = self.function, None if self.gradient is True else self.gradient
         if self.no_derivatives is not None or self.data is not None:
@@ -176,7 +177,7 @@ class LogDensity:
             function, gradient = function.function, getattr(gradient, "function", None)
         if not jitted(function) or not (gradient is None or jitted(gradient)):
             return NotCompiled("the log density and its gradient are no functions of numba.njit")
-        return energy_pointer(function, gradient, -1.0, by_row)
+        return EnergySource(function, gradient, -1.0, by_row)
 
     def _values(self, found: object, theta: Array) -> Array:
         batch = len(theta)
@@ -187,7 +188,7 @@ class LogDensity:
             )
         values = real_array(found, "the log density")
         if values.shape not in ((batch, *self.shape), (batch, self.n_observations)):
-            each = "" if self.data is not None else "; a value for each datum is told by LogDensity(..., data=shape)"
+            each = "" if self.data is not None else "; a value for each datum is given by LogDensity(..., data=shape)"
             raise WrongShapeError(f"the log density must have shape {(batch, *self.shape)}, got {values.shape}{each}")
         values = values.reshape(batch, self.n_observations)
         if (values == np.inf).any():
@@ -227,12 +228,10 @@ class _WithAxis:
         return self.function(theta).reshape(len(theta), -1)
 
 
-class GivenLikelihood(Noise):
+class GivenLikelihood(CompiledNoise):
     """The noise of a posterior whose model predicts log likelihoods themselves."""
 
-    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        """The log likelihoods, and 1."""
-        return y, np.ones_like(y)
+    family = likelihood_loops.GIVEN
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Refuses: a likelihood does not say what else might have been seen."""

@@ -73,7 +73,7 @@ class Population:
         store(self, members=integer("members", self.members, least=1))
         found = getattr(self.model, "parameters", None)
         if found is None:
-            raise ValueError(f"model must say its parameters, got {self.model!r}, which does not")
+            raise ValueError(f"model must have `parameters`, the names of its inputs, got {self.model!r} without")
         own = arguments.names("own", [self.own] if isinstance(self.own, str) else self.own)
         if unknown := [name for name in own if name not in found]:
             raise ValueError(f"own must hold parameters of the model, {list(found)}, got {unknown}")

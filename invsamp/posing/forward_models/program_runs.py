@@ -202,7 +202,7 @@ class Executable(CountsFailures):
 
 
 class _AtWork:
-    """Programs that run at the moment, which are killed where nobody waits for them any more."""
+    """Programs that run at the moment, which are killed where no one waits for them any more."""
 
     def __init__(self) -> None:
         self._processes: set[subprocess.Popen[bytes]] = set()

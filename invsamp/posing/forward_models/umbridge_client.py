@@ -37,10 +37,10 @@ def from_umbridge(
 ) -> UmbridgeFunction | LogDensity:
     """Forward model, or log density, of an UM-Bridge server.
 
-    Theta's columns are the model's input vectors one after the other; the observations are its output vectors one after
+    Theta's columns are the model's input vectors one after the other. The observations are its output vectors one after
     the other. The rows of a batch are evaluated one by one. A row is NaN if the server answers with an error, not in
-    time, with anything but numbers, or at far greater length than these take, or if the connection is lost on the way;
-    it is counted.
+    time, with anything but numbers, or at far greater length than these take, or if the connection is lost on the way.
+    It is counted.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def from_umbridge(
     Raises
     ------
     ValueError
-        If the settings are out of range; if no server of protocol 1.0 answers at the address within ten seconds; if it
-        has no model of that name, or none that can be evaluated; if it refuses the configuration; if a density has
+        If the settings are out of range. If no server of protocol 1.0 answers at the address within ten seconds. If it
+        has no model of that name, or none that can be evaluated. If it refuses the configuration. If a density has
         more than one output.
 
     Notes
@@ -99,7 +99,7 @@ def from_umbridge(
     try:
         kind, inputs, outputs = _pose(server, url, name, chosen)
     except (RuntimeError, TimeoutError, ConnectionError) as error:
-        raise ModelError(f"{url} does not tell about its model {name!r}: {error}") from None
+        raise ModelError(f"{url} gives no information about its model {name!r}: {error}") from None
     model = kind(server, name, chosen, inputs, outputs, names, connections)
     if not density:
         return model

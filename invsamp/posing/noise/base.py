@@ -76,7 +76,7 @@ class Noise(ABC):
         return self.evaluate(y, data, *values)[0]
 
     def replicate(self, rng: np.random.Generator, y: Array, data: Array, *values: Array) -> Array:
-        """Data that might have been observed instead, (batch, m): as `sample` unless the data tell of the noise.
+        """Data that might have been observed instead, (batch, m): as `sample` unless the data inform about the noise.
 
         NaN among the data is missing.
         """
@@ -86,9 +86,9 @@ class Noise(ABC):
         r"""Cumulant generating function of a datum's misfit, for data that come with this noise.
 
         :math:`\log E\, e^{r D}` at rates r (n,), +inf where there is no such mean. D is the datum's log-likelihood at a
-        ``y`` that equals it, less that at the noise-free y. None where the law of D depends on y or on `quantities`,
-        or is not known: then nobody can say whether a model fits its data. That of m data is m times it; of data
-        that depend on each other, it has to be.
+        ``y`` that equals it, less that at the noise-free y. None where the distribution of D depends on y or on
+        `quantities`, or is not known: then no one can say whether a model fits its data. That of m data is m times it;
+        of data that depend on each other, it has to be.
         """
         return None
 

@@ -13,6 +13,7 @@ from invsamp.errors import ModelError
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import LARGEST
 from invsamp.posing.noise.base import CompiledNoise, Noise
+from invsamp.posing.noise.contract_check import check_noise, checked_terms
 from invsamp.posing.noise.expected_misfit import expected
 from invsamp.posing.noise.noise_parameter_per_output import as_quantity
 from invsamp.posing.noise.per_output import Outputs
@@ -200,7 +201,7 @@ class BoundNoise:
         return found
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What the misfit of these data should be; None where a part of the noise does not tell, or is unknown."""
+        """What the misfit of these data should be; None where a part of the noise does not say, or is unknown."""
         parts = self._parts
         if any(quantity.known is None for part in parts for quantity in part.quantities):
             return None
@@ -217,7 +218,7 @@ class BoundNoise:
     def sample(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
         """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite.
 
-        Of what the data tell of the noise itself, as they tell it.
+        Of what the data inform about the noise itself.
         """
         return self._drawn(theta, y, lambda part, seen, values: part.noise.replicate(rng, seen, part.data, *values))
 
@@ -248,6 +249,7 @@ class _Part:
     """One noise with the data that it explains and where they are among the observations."""
 
     def __init__(self, label: str, noise: Noise, data: Array, places: Indices, prior: Prior) -> None:
+        check_noise(noise)
         good = np.isnan(data) | noise.accepts(data)
         if not good.all():
             index = tuple(int(i) for i in np.argwhere(~good)[0])
@@ -331,7 +333,9 @@ class _Part:
         seen = np.ascontiguousarray(np.atleast_2d(y))
         with np.errstate(all="ignore"):
             found = [quantity.evaluate(theta, seen, rows, index) for quantity in self.quantities]
-            value, by_y, *slopes = self.noise.evaluate(seen, self.data[index], *(quantity[0] for quantity in found))
+            known, names = self.data[index], list(self._unbound.quantities)
+            terms = self.noise.evaluate(seen, known, *(quantity[0] for quantity in found))
+            value, by_y, *slopes = checked_terms(self._unbound, terms, seen, known, names)
             by_theta = []
             for slope, (_, by_name, by_observation) in zip(slopes, found, strict=True):
                 by_theta += [(columns, (slope * factor).reshape(y.shape)) for columns, factor in by_name]

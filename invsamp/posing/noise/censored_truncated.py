@@ -37,7 +37,7 @@ class _Limited(Noise):
         try:
             ordered = bool(np.all(np.asarray(self.lower) < np.asarray(self.upper)))
         except ValueError:
-            ordered = True  # shapes that do not fit are told with the data's
+            ordered = True  # shapes that do not fit are reported with the data's
         if not ordered:
             raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
 
@@ -75,7 +75,7 @@ class _Limited(Noise):
 class CensoredNoise(_Limited):
     """Noise of data that are recorded as a limit where they lie beyond it: of detection, of a scale's end.
 
-    A datum at ``lower`` or below tells that much, and so does one at ``upper`` or above.
+    A datum at ``lower`` or below says that much, and so does one at ``upper`` or above.
 
     Parameters
     ----------

@@ -261,7 +261,7 @@ class StudentTNoise(ScaleFamily):
         return y + scale * rng.standard_t(self.degrees_of_freedom, y.shape)
 
     def cumulant(self, rate: Array) -> Array:
-        """That of (nu + 1)/2 log(1 + z^2/nu): 1 / (1 + z^2/nu) has a beta law."""
+        """That of (nu + 1)/2 log(1 + z^2/nu): 1 / (1 + z^2/nu) has a beta distribution."""
         nu = float(self.degrees_of_freedom)
         shape = 0.5 * (nu - rate * (nu + 1.0))
         inside = np.where(shape > 0.0, shape, 1.0)

@@ -15,9 +15,9 @@ from invsamp.protocols import Array
 
 
 def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    """Names of the entries of the data's last axis; None if nobody tells as many, each its own.
+    """Names of the entries of the data's last axis; None if nothing gives as many, each its own.
 
-    A table of data tells them by its columns, `Outputs` by the names of its noises, a forward model by ``series``: the
+    A table of data names them by its columns, `Outputs` by the names of its noises, a forward model by ``series``: the
     first that does counts.
 
     Raises

@@ -136,7 +136,7 @@ class BinomialNoise(_Counts):
         """Which of the data are integers from 0 to the number of trials."""
         try:
             return super().accepts(data) & (data <= np.asarray(self.trials))
-        except ValueError:  # of shapes that do not fit, which is told where trials are read
+        except ValueError:  # of shapes that do not fit, which is reported where trials are read
             return super().accepts(data)
 
     def auxiliary(self, data: Array, value: Array) -> Array:

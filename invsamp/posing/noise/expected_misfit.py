@@ -1,10 +1,10 @@
 r"""What misfit data have that come with the noise as it is stated: no solve is needed to say so.
 
-Where a datum's misfit less its least, :math:`D = \log p(y \mid y) - \log p(y \mid f)`, has the same law for every
-noise-free observation f (a location and a known scale), so has the sum over the data: chi-squared over two for Gaussian
-noise. Let theta be a draw of the prior, the data one of the model, and :math:`\bar D` the mean of D over the posterior.
-As a draw of the posterior and the data have the same joint law as theta and the data have, Jensen's inequality bounds
-every exponential moment of :math:`\bar D` by that of D, and Markov's the tails: for any r > 0
+Where a datum's misfit less its least, :math:`D = \log p(y \mid y) - \log p(y \mid f)`, has the same distribution for
+every noise-free observation f (a location and a known scale), so has the sum over the data: chi-squared over two for
+Gaussian noise. Let theta be a draw of the prior, the data one of the model, and :math:`\bar D` the mean of D over the
+posterior. As a draw of the posterior and the data have the same joint distribution as theta and the data have, Jensen's
+inequality bounds every exponential moment of :math:`\bar D` by that of D, and Markov's the tails: for any r > 0
 
 .. math:: P(\bar D \ge t) \le e^{K(r) - r t}, \qquad K(r) = \log E\, e^{r D},
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from invsamp.protocols import Array, ExpectedMisfit
 
-#: How often a right model is below its range, and above it, at the most: together once in a thousand runs.
+#: How often a right model is below its range, and above it, at most: together once in a thousand runs.
 RATE = 5e-4
 #: Any rate gives a bound; the best of these is taken.
 _SMALL, _LARGE = np.geomspace(1e-8, 0.5, 800), 1.0 - np.geomspace(1e-8, 0.5, 800)[:-1]

@@ -11,7 +11,7 @@ from invsamp.protocols import Array
 
 #: Moves of the one half or the other: so many for each coordinate, but not fewer nor more than these.
 MOVES, FEWEST_MOVES, MOST_MOVES = 20, 100, 1000
-#: Walkers for each coordinate, at the least.
+#: Walkers for each coordinate, at least.
 FEWEST_WALKERS = 4
 #: Length of the first interval of a slice, in units of the density's spread without the domain; too long costs little.
 WIDTH = 100.0
@@ -26,8 +26,8 @@ def walk(
 
     Hit and run by slices: each move is one of a slice sampler along a random line, whose interval shrinks until a point
     of the slice inside is found. One half of the walkers moves along differences of two of the other half, or anywhere,
-    then the other half: they find their way along a domain that is narrow in any direction. The restricted law is
-    invariant; after finitely many moves, from where they start, the walkers follow it nearly. That is enough for
+    then the other half: they find their way along a domain that is narrow in any direction. The restricted distribution
+    is invariant; after finitely many moves, from where they start, the walkers follow it nearly. That is enough for
     starting points.
 
     Parameters

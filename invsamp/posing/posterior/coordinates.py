@@ -14,8 +14,8 @@ from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Log
 def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
     """The transform of every column: as ``chosen`` by name, else the logarithm of what is bounded below only.
 
-    And of what has a law of its logarithm, which may have two ends. Vectors whose entries constrain each other have
-    coordinates of their own. Columns that the domain constrains are sampled as themselves.
+    And of what has a distribution of its logarithm, which may have two ends. Vectors whose entries constrain each other
+    have coordinates of their own. Columns that the domain constrains are sampled as themselves.
 
     Raises
     ------

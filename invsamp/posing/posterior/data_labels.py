@@ -28,7 +28,7 @@ class _Axis(NamedTuple):
 def data_labels(
     data: object, model: object, series: Sequence[str] | None, shape: tuple[int, ...], taken: Collection[str] = ()
 ) -> AxisLabels:
-    """Labels of each axis of the data, by its name and in order; none where nobody knows anything.
+    """Labels of each axis of the data, by its name and in order; none where no one knows anything.
 
     An axis without labels counts from 0, and one without a name is ``data_dim_0`` and so on. What a DataFrame, a Series
     or an xarray DataArray says counts before what the forward model says.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, integer, optional, store
-from invsamp.posing.compiled.energy_pointer import Compiled, NotCompiled, energy_pointer, jitted
+from invsamp.posing.compiled.energy_pointer import EnergySource, NotCompiled, jitted
 from invsamp.protocols import Array, Gradients, Parts, Terms
 
 
@@ -29,11 +29,11 @@ class FunctionPotential:
     function: Callable[[Array], tuple[Array, Array]]
     dimension: int
 
-    def compiled_energy(self) -> Compiled:
+    def compiled_energy(self) -> EnergySource | NotCompiled:
         """As a compiled function, where it is one of numba's; see `invsamp.protocols.CompiledPotential`."""
         if not jitted(self.function):
             return NotCompiled("the energy is no function of numba.njit")
-        return energy_pointer(self.function, None, 1.0, False)
+        return EnergySource(self.function, None, 1.0, by_row=False)
 
     def __post_init__(self) -> None:
         arguments.function("function", self.function)

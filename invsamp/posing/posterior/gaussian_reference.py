@@ -1,4 +1,4 @@
-"""A Gaussian law to hold proposals against: the prior's own in positions where that is one, or one with its moments."""
+"""A Gaussian for comparison with proposals: the prior's own in positions, or one with its moments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from invsamp.posing.priors.joint_prior import Prior, Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log
 from invsamp.protocols import Array, DrawablePrior, GaussianReference, Problem, Reference
 
-#: Draws, or numbers in them, from which medians and quartiles are taken where a law is not Gaussian.
+#: Draws, or numbers in them, from which medians and quartiles are taken where a distribution is not Gaussian.
 DRAWS, NUMBERS = 4000, 10_000_000
 
 
@@ -58,7 +58,7 @@ def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates)
 
 
 def moments(draws: Array) -> Reference:
-    """Medians and quartiles as of a Gaussian: a Cauchy law has no moments."""
+    """Medians and quartiles as of a Gaussian: a Cauchy distribution has no moments."""
     with np.errstate(invalid="ignore"):
         low, middle, high = np.nanquantile(np.where(np.isfinite(draws), draws, np.nan), (0.25, 0.5, 0.75), axis=0)
     sd = (high - low) / 1.349

@@ -121,7 +121,7 @@ def noise_of(
 
 
 def check_count(fidelity: str, model: object, size: int, shape: tuple[int, ...]) -> None:
-    """`ValueError` unless the model predicts so many data, arranged so, if it tells; ``shape`` is that of all data."""
+    """`ValueError` unless the model predicts so many data, if it states that; ``shape`` is that of all data."""
     count = getattr(model, "n_observations", None)
     if count is not None and count != size:
         raise ValueError(

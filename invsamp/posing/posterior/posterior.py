@@ -22,7 +22,7 @@ from invsamp.domains.contract import Domain
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import labels, labels_of
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
 from invsamp.posing.forward_models.population import Population
@@ -58,7 +58,7 @@ class Posterior:
     .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
 
     A sampler moves in *positions*. A parameter whose support is bounded below only, or that is log-uniform, is sampled
-    as its logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). One whose
+    as its logarithm, any other as itself; finite ends are reflecting bounds (see ``sampling_domain``). One whose
     distribution names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply
     then. A column that ``domain`` constrains is always sampled as itself.
 
@@ -85,7 +85,8 @@ class Posterior:
     costs : mapping from fidelity to float > 0, optional
         What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
         moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each
-        fidelity is taken for ten times as dear as the one before. Nothing is timed, so that a seed fixes the draws.
+        fidelity is taken for ten times as expensive as the one before. Nothing is timed, so that a seed fixes the
+        draws.
     simulations : path, optional
         Folder of a database of the models' runs (`invsamp.simulations.stored`): each is recorded as soon as it is
         finished, and is never run again, whatever the data, the noise and the prior are. Of a mapping of models each
@@ -108,9 +109,9 @@ class Posterior:
     Raises
     ------
     ValueError
-        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
-        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
-        does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
+        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs. If a
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one. If a transform
+        does not fit its parameter's support or conflicts with ``domain``. If neither ``forward``, ``data`` and
         ``noise`` are given nor ``log_likelihood``, or both are.
 
     Examples
@@ -214,8 +215,8 @@ class Posterior:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One name per column of theta."""
-        return self.prior.labels
+        """One name per column of theta; entries of a population's parameters are called by its members' labels."""
+        return labels_of(self)
 
     @property
     def axes(self) -> Plain:
@@ -309,9 +310,9 @@ class Posterior:
         return free
 
     def with_walls(self) -> Posterior:
-        """The same posterior, with walls at the ends of its prior's supports that logits send to infinity.
+        """The same posterior, with bounds at the ends of its prior's supports that logits send to infinity.
 
-        The law is the same; a maximum may lie on a wall, where in logits it would be infinitely far.
+        The distribution is the same; a maximum may lie on a bound, where in logits it would be infinitely far.
         """
         default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
         pairs = zip(self.coordinates.transforms, default, strict=True)
@@ -327,7 +328,7 @@ class Posterior:
         Parameters
         ----------
         data : array_like
-            In the shape of the data that are there; what is missing is told as for a new posterior.
+            In the shape of the data that are there; what is missing is given as for a new posterior.
 
         Raises
         ------
@@ -480,7 +481,7 @@ class Posterior:
         return self.to_theta(self._prior_positions(rng, n))
 
     def reference(self) -> Reference:
-        """The prior's Gaussian law in positions, or one with its medians and quartiles where it is another.
+        """The prior's Gaussian distribution in positions, or one with its medians and quartiles where it is another.
 
         Exact where normal parameters are sampled as themselves and log-normal ones as logarithms; the domain is not
         part of it.
@@ -496,13 +497,13 @@ class Posterior:
         Raises
         ------
         ValueError
-            If there is no such point, or none is found; if nobody can draw from the prior.
+            If there is no such point, or none is found; if no one can draw from the prior.
         """
         generator("rng", rng), integer("n", n, least=0)
         try:
             return self._prior_positions(rng, n)
         except ValueError as error:
-            if isinstance(error.__cause__, NotImplementedError):  # a prior that nobody can draw from
+            if isinstance(error.__cause__, NotImplementedError):  # a prior that no one can draw from
                 raise
             inside = point_inside(self.sampling_domain, self.dimension, rng)
             if inside is None:
@@ -528,7 +529,7 @@ class Posterior:
                 f"positions must lie inside the domain, where the prior has a density, got none of {len(positions)}"
             )
         start = inside[rng.integers(len(inside), size=n)]
-        # coordinates without walls need not begin where the others do
+        # coordinates without bounds need not begin where the others do
         without = ~self.sampling_domain.constrains(self.dimension)
         start[:, without] = free[rng.integers(len(free), size=n)][:, without]
         return walk(rng, start, self.log_prior_at, self.sampling_domain, high - low)
@@ -596,8 +597,8 @@ class Posterior:
     ) -> Array:
         """Data as the model has them come about at theta, shape (batch, *data.shape), whatever was observed.
 
-        NaN where the solve failed. With `sample_prior` these are draws of the joint law, which calibration needs;
-        predictions of a posterior are those of `sample_noise`, where the data may tell of the noise.
+        NaN where the solve failed. With `sample_prior` these are draws of the joint distribution, which calibration
+        needs; predictions of a posterior are those of `sample_noise`, where the data may inform about the noise.
         """
         generator("rng", rng)
         points, name = self._theta(theta), self._fidelity(fidelity)
@@ -759,7 +760,7 @@ class Posterior:
     def _observe(self, data: Array, *, unseen: bool = False) -> None:
         """Bind the noise to data."""
         self._data_shape = data.shape
-        for name, model in self.forward.items():  # before the noise: of data that are not its own it tells riddles
+        for name, model in self.forward.items():  # before the noise: of data that are not its own its messages mislead
             if getattr(model, "data_indices", None) is None:
                 check_count(name, model, data.size, data.shape)
         self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)

@@ -2,7 +2,7 @@ r"""A posterior's energy at one position, with products of the misfit's Gauss-Ne
 
 With the observations y, their derivatives J by the positions, and W the second derivatives of the misfit by them, a
 product with a vector v is :math:`J^T W J v`: one tangent and one adjoint solve, with the factors of the solve for y.
-What the unknowns of the noise add is a small block; see `invsamp.posing.posterior.gauss_newton`.
+What the unknowns of the noise add is a small block. See `invsamp.posing.posterior.gauss_newton`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Target:
     Where there is a prior, and a likelihood beside it, `Posterior` is the better choice: starts are drawn from the
     prior, likelihoods can be tempered, and parameters have names and coordinates.
 
-    A target has no prior that tells the scale of its parameters. Without ``start``, chains and the first descents begin
+    A target has no prior that gives the scale of its parameters. Without ``start``, chains and the first descents begin
     at standard normal draws, whatever the scale is. Where no sampler is chosen, further descents then search boxes
     around the modes found so far until none is new; ``run.report["modes"]["region"]`` has the box that was searched.
     Modes far outside, and narrow ones inside, may be missed: give a ``start`` that covers where the mass may lie.
@@ -192,7 +192,7 @@ class Target:
         """Starting positions inside the domain, shape (n, dimension).
 
         Where the default, standard normal draws, hardly ever lies there, uniform draws of a bounded domain, or else
-        points about as the restricted normal law, by walks from one that is inside.
+        points about as the restricted normal distribution, by walks from one that is inside.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Target:
         return self.sample_inside(rng, n, inside[None])
 
     def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
-        """Points, shape (n, dimension), about as a standard normal law in the domain, by walks from some inside.
+        """Points, shape (n, dimension), about as a standard normal in the domain, by walks from some inside.
 
         Raises
         ------

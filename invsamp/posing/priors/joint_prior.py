@@ -83,7 +83,7 @@ class Prior:
     Raises
     ------
     ValueError
-        If there is no parameter, a value is not a distribution, or draws could not be stored by these names; if a
+        If there is no parameter, a value is not a distribution, or draws could not be stored by these names. If a
         distribution names what is not in the prior, or some depend on each other in a circle.
 
     Examples
@@ -163,7 +163,7 @@ class Prior:
         table : DataFrame, or mapping from name to mapping
             A row for each parameter, labeled by its name or with it in the column ``name``; ``lower`` and ``upper``,
             the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
-            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells; other columns do not
+            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells. Other columns do not
             count.
 
         Raises
@@ -415,7 +415,7 @@ def _drawn(name: str, distribution: Distribution, rng: np.random.Generator, n: i
     except NotImplementedError as error:
         raise ValueError(
             f"the prior of {name} must be one that can be drawn from, as starts and scales are, got "
-            f"{type(distribution).__name__}, whose sample says: {error or 'not implemented'}. If nobody can, sample "
+            f"{type(distribution).__name__}, whose sample says: {error or 'not implemented'}. If no one can, sample "
             "all of it as a density: Target(LogDensity(function, gradient), start=...), with ladders of temperatures"
         ) from error
 

@@ -91,7 +91,7 @@ class Slot:
 
     @property
     def free(self) -> bool:
-        """Whether nobody holds it."""
+        """Whether no one holds it."""
         return self._holder() is None
 
     def lend(self, holder: PetscFactors) -> None:

@@ -1,7 +1,7 @@
 """From a plain ``rhs(t, x, p)`` to compiled functions of pointers, with derivatives by whichever way is open.
 
 What traces is compiled from its trace. What does not, for instance because it branches or interpolates a table, is
-compiled as it stands; its derivatives come from a Jacobian that the caller gives, or from the complex step
+compiled as it stands. Its derivatives come from a Jacobian that the caller gives, or from the complex step
 ``Im f(x + ih v) / h`` (Squire and Trapp 1998), which has no rounding error however small h is.
 """
 
@@ -116,7 +116,7 @@ def prepare_sensitivities(
 
 @lru_cache(maxsize=256)
 def parameters_read(rhs: Rhs, n: int, q: int) -> frozenset[int]:
-    """Parameters that a right-hand side depends on, as far as that can be told; all if it does not trace."""
+    """Parameters that a right-hand side depends on, as far as that is known; all if it does not trace."""
     try:
         traced = trace_graph(rhs, n, q)
     except ValueError:
@@ -244,6 +244,7 @@ def _edition() -> str:
         "adjoint_products",
         "numpy_substitutes",
         "rebind_globals",
+        "taylor_series",
     )
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 

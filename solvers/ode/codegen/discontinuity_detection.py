@@ -1,6 +1,6 @@
 """Right-hand sides that jump where a state or parameter crosses a threshold: their sensitivities leave something out.
 
-They take the time of the jump for fixed. What they leave out is the shift of that time, and no tolerance tells.
+They take the time of the jump for fixed. What they leave out is the shift of that time, and no tolerance shows it.
 """
 
 from __future__ import annotations

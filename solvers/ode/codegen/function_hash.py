@@ -19,7 +19,7 @@ _KNOWN = ("builtins", "cmath", "math", "numpy")
 
 
 class _Unknown(Exception):
-    """A value whose content cannot be told."""
+    """A value whose content cannot be determined."""
 
 
 def fingerprint(function: Callable[..., object]) -> str | None:

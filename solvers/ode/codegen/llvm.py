@@ -20,7 +20,7 @@ _DOUBLE = ir.DoubleType()
 #: Operations in a function: what LLVM needs grows faster than their number.
 _MOST_OPERATIONS = 600
 #: Operations that are written out, at some 0.1 ms of LLVM's time each; more of them are loops over tables, of so many
-#: entries at the most, which stand on the stack.
+#: entries at most, which stand on the stack.
 _MOST_WRITTEN_OUT, _MOST_IN_TABLES = 8000, 30_000
 #: Which argument of a function, its position there, and the node that is written to it.
 Wanted = tuple[int, int, int]
@@ -154,7 +154,7 @@ def _function(module: Llvm, graph: Graph, wanted: Sequence[Wanted], written_out:
     function.linkage = "internal"
     function.attributes.add("noinline" if apart else "alwaysinline")
     if not written_out:
-        looped(module, function, graph, wanted, _operation)
+        looped(module, function, graph, wanted, operation)
         return function
     builder = ir.IRBuilder(function.append_basic_block())
     inputs = {"t": function.args[0], "y": function.args[1], "p": function.args[2]}
@@ -180,13 +180,13 @@ def _emit(builder: Llvm, graph: Graph, inputs: dict[str, Llvm], wanted: Sequence
         elif name in inputs:
             values[index] = builder.load(place(inputs[name], operands[0]))
         else:
-            values[index] = _operation(builder, name, [values[k] for k in operands])
+            values[index] = operation(builder, name, [values[k] for k in operands])
     # read all, then write: the arrays need not lie apart
     for target, k, node in wanted:
         builder.store(values[node], place(target, k))
 
 
-def _operation(builder: Llvm, name: str, operands: Sequence[Llvm]) -> Llvm:
+def operation(builder: Llvm, name: str, operands: Sequence[Llvm]) -> Llvm:
     """The value of an operation on values."""
     if name in _LLVM:
         return getattr(builder, _LLVM[name])(*operands)

@@ -1,6 +1,6 @@
 """Machine code of a large graph as loops over tables of operands: LLVM's time does not grow with the operations.
 
-Operations of one kind that need nothing of each other, at one depth of the graph, are one loop; a hundred thousand of
+Operations of one kind that need nothing of each other, at one depth of the graph, are one loop. A hundred thousand of
 them, as of a dense matrix of 200 states, are some hundred loops. The numbers are those of the operations written out.
 """
 

@@ -1,6 +1,6 @@
 """Tracing of right-hand sides: a graph of operations without repetitions, and its derivatives.
 
-An operation is a row of a table, which finds common subexpressions as they arise; derivatives are taken backwards from
+An operation is a row of a table, which finds common subexpressions as they arise. Derivatives are taken backwards from
 each output, so that their cost is proportional to what the output depends on; and LLVM gets the operations themselves,
 without a detour by Python (`invsamp.solvers.ode.codegen.llvm`).
 """
@@ -126,7 +126,7 @@ class Node:
     def __float__(self) -> float:
         raise TypeError("a number was asked for")
 
-    # whoever asks for the answer is told by __bool__
+    # whoever asks for the answer gets it from __bool__
     def __lt__(self, other: object) -> Node:
         return _compared("<", self, other)
 
@@ -161,7 +161,7 @@ class Traced(NamedTuple):
 def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True, name: str = "rhs") -> Traced:
     """Run a right-hand side of n states and q parameters on nodes, and differentiate it.
 
-    ``whole`` says that it has to have one value per state; another function of (t, x, p), which errors call ``name``,
+    ``whole`` says that it has to have one value per state. Another function of (t, x, p), which errors call ``name``,
     has as many as it likes, and may return a number in place of a sequence.
 
     Raises

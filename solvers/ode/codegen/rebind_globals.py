@@ -83,7 +83,7 @@ def with_long_tuples(code: types.CodeType) -> types.CodeType:
     """The same instructions, with tuples made at once.
 
     Python makes a tuple of more than 30 entries from a list that it fills one by one, which numba does not take. What
-    else is done with a list, or is not told apart, stays as it is.
+    else is done with a list, or is not distinguished, stays as it is.
     """
     instructions, changed = bytearray(code.co_code), False
     for each in _filled_lists(code):

@@ -1,4 +1,4 @@
-"""A first call of a user's function ``f(t, x, p)`` with numbers, so that a wrong one is told in words at once."""
+"""A first call of a user's function ``f(t, x, p)`` with numbers, so that a wrong one is reported at once."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class _Checked:
         found = super().__getitem__(key)  # type: ignore[misc]  # of arrays
         return float(found) if isinstance(found, np.floating) else found
 
-    def __iter__(self) -> Iterator[float]:  # plain numbers, of which a division by zero is told
+    def __iter__(self) -> Iterator[float]:  # plain numbers, of which a division by zero is reported
         return iter(np.asarray(self).tolist())
 
     def __getattr__(self, key: str) -> object:

@@ -43,7 +43,7 @@ def with_own_breakpoints(
     p, start, times : arrays
         Parameters (batch, q), initial times (batch,), output times (1 or batch, n_times).
     most : int
-        Pauses of one trajectory at the most.
+        Pauses of one trajectory at most.
     own : tuple of int
         The parameters by which the states are differentiated.
     """

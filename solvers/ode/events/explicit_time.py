@@ -44,7 +44,7 @@ class ExplicitTime:
     """What of a right-hand side depends on time and parameters alone, as a table of operations and places in it.
 
     A switch has the places of a condition or step, of what crosses zero (or a whole number) there, and of the slopes of
-    that by time and parameters; a pulse those of a localized function, and of the condition on which it is used. A
+    that by time and parameters. A pulse those of a localized function, and of the condition on which it is used. A
     place is -1 where there is none: of a derivative that is zero, or of a condition that always holds.
     """
 

@@ -34,7 +34,7 @@ def shallow_quantity(name: str, value: object) -> Quantity:
 
 
 def check_quantity(name: str, value: object, parameters: tuple[str, ...]) -> Quantity:
-    """The quantity, if it is one; a function is called and differentiated once, so that a wrong one is told at once.
+    """The quantity, if it is one; a function is called and differentiated once, so that a wrong one is reported.
 
     Raises
     ------

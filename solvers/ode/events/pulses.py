@@ -1,8 +1,8 @@
 """Times before and after pulses: where a function of time becomes active, and where it comes to rest.
 
 A function that may make a pulse is looked at over intervals that are halved where its bounds are furthest apart, until
-its values at their ends tell what it does within: a pulse of any width is found in a number of intervals that goes with
-the logarithm of its width. It is *idle* where it changes by less than `_IDLE` of its range; the integration pauses
+its values at their ends show what it does within: a pulse of any width is found in a number of intervals that goes with
+the logarithm of its width. It is *idle* where it changes by less than `_IDLE` of its range. The integration pauses
 where it becomes active and where it comes to rest, so that the stages of a step fall into a pulse, or none does.
 """
 
@@ -24,7 +24,7 @@ Integers = npt.NDArray[np.int64]
 _RESOLVED, _IDLE = 0.5, 1e-3
 #: Part of the horizon above which what is active is no pulse: no two stages of a step are further apart.
 _LONG = 0.5
-#: Intervals of one function at the most, and the shortest as part of the horizon.
+#: Intervals of one function at most, and the shortest as part of the horizon.
 MOST_INTERVALS, _SHORTEST = 1024, 1e-13
 
 

@@ -1,7 +1,7 @@
 r"""Trajectories by an adaptive one-step method, compiled once for every right-hand side.
 
 The starting step and the controller are those of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
-section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is told as in their codes
+section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is detected as in their codes
 (Hairer and Wanner, Solving Ordinary Differential Equations II, section IV.2, eq. (2.26)).
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.amplification import amplify
-from invsamp.solvers.ode.integrators.dense_output import first_event, inside, is_finite, locate, value, writer
+from invsamp.solvers.ode.integrators.dense_output import first_event, inside, is_finite, locate, value
 from invsamp.solvers.ode.integrators.event_handling import (
     Events,
     approach,
@@ -43,22 +43,22 @@ OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
 STIFF, TOO_MANY_EVENTS = 6, 7
 #: Events on the way to a failure from which on they are what it comes from, if there is one in so many steps.
 _MANY_EVENTS, _STEPS_PER_EVENT = 100, 10
-#: Steps in a row at the edge of stability that tell stiffness, and within it that take the word back.
+#: Steps in a row at the edge of stability that indicate stiffness, and within it that take the word back.
 _STIFF_STEPS, _OTHER_STEPS = 15, 6
 #: Every so many steps the edge of stability is looked for.
 _LOOK_EVERY = 50
 # rows of the work array
 _Y, _NEXT, _K = 0, 1, 2
 #: What `march` gives to the templates below, beside a method: whether there are pauses; events or a stopping function.
-_PAUSED = _EVENTFUL = True
+_PAUSED = _EVENTFUL = _HAS_EDGE = True
 _order = _stages = _last = _rows = _powers = _extra = 0
-_exponent = _stable = 0.0
+_exponent = 0.0
 _workspace: Jitted = None
 _begin: Jitted = None
 _attempt: Jitted = None
 _interpolate: Jitted = None
 _finish: Jitted = None
-_before_last: Jitted = None
+_edge: Jitted = None
 _write: Jitted = None
 
 
@@ -94,12 +94,13 @@ def march(method: Stepper, paused: bool, eventful: bool) -> Jitted:
     kind = f"{method.name}{'_eventful' if eventful else '_paused' if paused else ''}_{_edition()}"
     scope: dict[str, object] = {"_PAUSED": paused, "_EVENTFUL": eventful}
     scope |= {f"_{name}": value for name, value in method._asdict().items()}
-    scope["_write"] = writer(method.powers)
-    for template in (_look, _stretch, _march_rows):
+    scope["_HAS_EDGE"] = method.edge is not None
+    for template in (_stretch, _march_rows):
         name = template.__name__
         outermost = template is _march_rows
         options: dict[str, bool | str] = {**({} if outermost else INNER), "nogil": True, "error_model": "numpy"}
         options["cache"] = outermost
+        options["_nrt"] = outermost
         scope[name] = bound(template, scope, options, f"{name}_{kind}")
     return scope["_march_rows"]
 
@@ -124,8 +125,8 @@ def _march_rows(
     last: int,
 ) -> None:
     m, e, n, stop, events = initial.shape[1], len(course.events.roots), control.n_states, course.stop, course.events
-    work, space = np.empty((_K + _rows, m)), _workspace(control, m)
-    q, growth, scratch = np.empty((_powers + 1, m)), np.empty(m), np.empty((1, 1))
+    work, space = np.zeros((_K + _rows, m)), _workspace(control, m)
+    q, growth, scratch = np.zeros((_powers + 1, m)), np.empty(m), np.empty((1, 1))
     sides, speeds = np.empty((2, e)), np.empty((2, e))
     y = work[_Y]
     for row in range(first, last):
@@ -296,7 +297,7 @@ def _stretch(
             if not interpolated:
                 _interpolate(rhs, t, h, lower, upper, y, p, k, z, q)
                 evaluations += _extra
-            _write(first, done, t, h, times, y, q, out)
+            _write(control, absolute, first, done, t, h, lower, upper, times, y, p, z, q, space, out)
         steps += 1
         if _EVENTFUL:
             if fired >= 0:
@@ -311,12 +312,17 @@ def _stretch(
             keep(speeds)
             if status == STOPPED:
                 return status, done, evaluations, steps, last, side, -1
-        if _stable > 0.0 and (stiff > 0 or steps % _LOOK_EVERY == 0):
-            stiff, other = _look(n, len(absolute), h, int(stiff), int(other), work, q)
+        if _HAS_EDGE and (stiff > 0 or steps % _LOOK_EVERY == 0):
+            if _edge(control, h, y, z, k, q, space) > 1:
+                stiff, other = stiff + 1, 0
+            elif stiff == 0 or other + 1 >= _OTHER_STEPS:
+                stiff = other = 0
+            else:
+                other += 1
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
-        if len(y) == n:  # with sensitivities, tolerances are known
+        if len(y) == n or control.states_lead:  # where sensitivities come later, tolerances are known
             amplify(n, y, z, k[0], k[_last], rtol, absolute, own.growth, own.needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**_exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
@@ -327,24 +333,3 @@ def _stretch(
             peaks[i] = max(peaks[i], abs(z[i]))
             k[0, i] = k[_last, i]
     return OK, done, evaluations, steps, t, side, -1
-
-
-def _look(n: int, count: int, h: float, stiff: int, other: int, work: Array, q: Array) -> tuple[int, int]:
-    """Steps at the edge of stability, in a row but for ``other``: h |lambda| from the last two stages of a step.
-
-    From the states, or where they rest from the sensitivities, which have the same Jacobian.
-    """
-    y, z, k = work[_Y], work[_NEXT], work[_K:]
-    _before_last(0, 0.0, h, 0.0, 0.0, y, y, k, q[0], q)
-    above = below = 0.0
-    for i in range(count):
-        if i == n and below > 0.0:
-            break
-        change, distance = k[_last, i] - k[_last - 1, i], z[i] - q[0, i]
-        above += change * change
-        below += distance * distance
-    if below > 0.0 and h * math.sqrt(above / below) > _stable:
-        return stiff + 1, 0
-    if stiff == 0 or other + 1 >= _OTHER_STEPS:
-        return 0, 0
-    return stiff, other + 1

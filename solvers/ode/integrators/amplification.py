@@ -7,7 +7,7 @@ kinds of growth are followed: from an initial value other than zero to the large
 
 From a trough G is accumulated over the steps. From y to z it is multiplied by that of |z / y| and
 :math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the
-exact derivative of z with respect to y; the former excludes rates that pass through zero. G starts at 1 when a state
+exact derivative of z with respect to y. The former excludes rates that pass through zero. G starts at 1 when a state
 falls for the first time, and again when it falls below the last trough, changes its sign, or has been so large that the
 relative tolerance rules, r |x| > a. Until then a state that starts at zero grows from what flows into it, which
 amplifies nothing.
@@ -15,11 +15,13 @@ amplifies nothing.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING
 
 Array = npt.NDArray[np.float64]
 
@@ -30,7 +32,7 @@ MOST_AMPLIFIED = 30.0
 LEAST_ATOL = 1e-100
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def amplify(
     n: int, y: Array, z: Array, before: Array, after: Array, rtol: float, absolute: Array, growth: Array, needed: Array
 ) -> None:
@@ -59,33 +61,53 @@ def amplify(
             needed[i] = min(needed[i], max(LEAST_ATOL, rtol * new / growth[i]))
 
 
-def first_tolerances(atol: float, rtol: float, initial: Array) -> Array:
-    """Absolute tolerances (batch, n) to begin with: relative to initial values (batch, n) that are below ``atol``.
+@njit(cache=True, error_model="numpy")
+def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
+    """Absolute tolerances (batch, n) to begin with: relative to initial values that are below ``atol``.
 
-    At ``atol`` they would be lost in the first steps, and nothing would tell that they grow.
+    These are the first n of ``initial`` (batch, m). At ``atol`` they would be lost in the first steps, and nothing
+    would show that they grow.
     """
-    start = np.abs(initial)
-    return np.where((start > 0.0) & (start < atol), np.maximum(LEAST_ATOL, rtol * start), atol)
+    first = np.empty((len(initial), n))
+    for row in range(len(initial)):
+        for i in range(n):
+            first[row, i] = _first(atol, rtol, abs(initial[row, i]))
+    return first
 
 
+@njit(**BORROWING)
+def _first(atol: float, rtol: float, start: float) -> float:
+    return max(LEAST_ATOL, rtol * start) if 0.0 < start < atol else atol
+
+
+@njit(cache=True, error_model="numpy")
 def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array) -> Array:
     """Absolute tolerances at which no amplified error counts; those of the solve where none does.
 
     Parameters
     ----------
     atol, rtol : float
-    initial, needed, peaks : arrays, shape (batch, n)
-        Initial values, the tolerances that `amplify` found, and the largest values on the way.
+    initial, needed, peaks : arrays, shape (batch, m), (batch, n), (batch, m)
+        Initial values, the tolerances that `amplify` found, and the largest values on the way; m >= n.
 
     Returns
     -------
     array, shape (batch, n)
         States that start at zero have the smallest of their trajectory's: what grows from a small value feeds them, as
-        in an epidemic that begins with one infected and nobody exposed.
+        in an epidemic that begins with one infected and no one exposed.
     """
-    start = np.abs(initial)
-    grown = (start > 0.0) & (peaks * atol > MOST_AMPLIFIED * start * (atol + rtol * peaks))
-    regrown = needed < first_tolerances(atol, rtol, initial)
-    needed = np.where(grown, np.minimum(needed, np.maximum(LEAST_ATOL, rtol * start)), needed)
-    least = np.where(grown | regrown, needed, np.inf).min(axis=1, keepdims=True)
-    return np.where((start == 0.0) & (peaks > atol), np.minimum(needed, least), needed)
+    found = needed.copy()
+    for row in range(len(needed)):
+        least = math.inf
+        for i in range(needed.shape[1]):
+            start, peak = abs(initial[row, i]), peaks[row, i]
+            grown = start > 0.0 and peak * atol > MOST_AMPLIFIED * start * (atol + rtol * peak)
+            regrown = needed[row, i] < _first(atol, rtol, start)
+            if grown:
+                found[row, i] = min(found[row, i], max(LEAST_ATOL, rtol * start))
+            if grown or regrown:
+                least = min(least, found[row, i])
+        for i in range(needed.shape[1]):
+            if initial[row, i] == 0.0 and peaks[row, i] > atol:
+                found[row, i] = min(found[row, i], least)
+    return found

@@ -73,6 +73,9 @@ def integrate(
     def rows(first: int, last: int) -> None:
         kernel(rhs, *arguments, first, last)
 
+    if kernel.overloads and (control.threads == 1 or batch == 1):
+        rows(0, batch)
+        return outcome
     with told_if_compiled(kernel):
         if control.threads == 1 or batch == 1:
             rows(0, batch)
@@ -85,8 +88,8 @@ def integrate(
 
 @contextmanager
 def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
-    """Tells a person, after some seconds, that the first trajectories of all wait for the compiler."""
-    if kernel.signatures or not _is_watched():
+    """Informs a person, after some seconds, that the first trajectories of all wait for the compiler."""
+    if kernel.overloads or not _is_watched():
         yield
         return
     notice = threading.Timer(after, print, ("\n" + COMPILING,), {"file": sys.stderr, "flush": True})

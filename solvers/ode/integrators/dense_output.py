@@ -34,8 +34,10 @@ _Y, _NEXT = 0, 1
 
 
 def writer(powers: int) -> Jitted:
-    """Compiled ``write(first, last, t, h, times, y, q, out)``: the interpolant at output times."""
-    return function_of("first, last, t, h, times, y, q, out", _write(powers), {})
+    """Compiled ``write(...)`` of a `Stepper`: the interpolant at output times."""
+    return function_of(
+        "control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out", _write(powers), {}
+    )
 
 
 @njit(**INNER)

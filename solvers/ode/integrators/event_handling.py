@@ -39,7 +39,7 @@ class Events(NamedTuple):
     changes: Integers  # (events + resets at given times,): out = (g, g_t, g_x, g_p); 0: no change
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def look_around(events: Events, t: float, x: Array, p: Array, sides: Array) -> None:
     """Values of the events' functions to ``sides`` (events,)."""
     out = np.empty((1, 1))
@@ -122,7 +122,7 @@ def crosses(before: float, after: float) -> bool:
 def happen(rhs: int, n: int, events: Events, e: int, t: float, p: Array, sides: Array, work: Array) -> int:
     """Event ``e`` at y = work[0], with the derivative before it in work[2]; evaluations of the right-hand side.
 
-    Or -1 if the function moves the other way there: events have come too close to each other to be told apart.
+    Or -1 if the function moves the other way there: events have come too close to each other to be distinguished.
     """
     y, before = work[0], work[2]
     columns, q = len(y) // n - 1, len(p)
@@ -141,7 +141,7 @@ def happen(rhs: int, n: int, events: Events, e: int, t: float, p: Array, sides: 
     return _settle(rhs, n, events, e, t, t, p, shift, sides, work)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def leave(
     rhs: int,
     n: int,
@@ -173,7 +173,7 @@ def leave(
     return _settle(rhs, n, events, none, t, t + inset(t), p, shift, sides, work) + int(moves)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=True)
 def inset(t: float) -> float:
     """How far from a pause the right-hand side is evaluated: some roundings, as in ``t - dose_time < duration``."""
     return 8 * (np.nextafter(abs(t), math.inf) - abs(t))
@@ -197,7 +197,7 @@ def _settle(
     for _ in range(_MOST_AT_ONCE if len(events.roots) > 0 else 0):
         look_around(events, t, y, p, sides[1])
         if fired >= 0 and abs(sides[1, fired]) <= 2 * abs(sides[0, fired]):
-            # the change left it at its zero: on which side it is from now on, its slope tells
+            # the change left it at its zero: on which side it is from now on, its slope shows
             call(rhs, after, y, p, work[2:], 0)
             slope = _speed(n, events.gradients[fired], t, y, work[2], p, np.empty((1, 2 + n + len(p))))
             sides[0, fired] = sides[1, fired] = math.copysign(1e-300, slope)

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
-from invsamp.solvers.ode.integrators.function_pointers import INNER, bound
+from invsamp.solvers.ode.integrators.dense_output import writer
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, bound
 from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
@@ -55,6 +56,9 @@ def stepper(name: str, table: Tableau) -> Stepper:
         "_stages": program(stages),
         "_errors": program([Sum(("q", e), None, "h", row) for e, row in enumerate(table.errors)]),
         "_ESTIMATORS": len(table.errors),
+        "_before_last": program([Sum(("z", 0), ("y", 0), "h", table.stages[last - 1])]),
+        "_LAST": last,
+        "_STABLE": table.most_stable,
     }
     return Stepper(
         name=name,
@@ -64,14 +68,14 @@ def stepper(name: str, table: Tableau) -> Stepper:
         last=last,
         rows=count,
         powers=powers,
-        stable=table.most_stable,
         workspace=_workspace,
         begin=_begin,
         attempt=bound(_attempt, scope),
         interpolate=program([*extra, *(Sum(("q", r), None, "h", row) for r, row in enumerate(table.interpolant))]),
         extra=len(extra) // 2,
         finish=_finish,
-        before_last=program([Sum(("z", 0), ("y", 0), "h", table.stages[last - 1])]),
+        write=writer(powers),
+        edge=bound(_edge, scope),
     )
 
 
@@ -80,7 +84,7 @@ def sparse(values: Given) -> Row:
     return {int(s): float(values[s]) for s in np.flatnonzero(values)}
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**BORROWING)
 def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: Array) -> float:
     """Root mean square of the error in units of the tolerance, the largest over blocks of n of ``count`` components.
 
@@ -108,9 +112,11 @@ def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: 
 
 
 # what a table gives to the templates below
-_ESTIMATORS = 0
+_ESTIMATORS = _LAST = 0
+_STABLE = 0.0
 _stages: Jitted = None
 _errors: Jitted = None
+_before_last: Jitted = None
 
 
 @njit(**INNER)
@@ -118,7 +124,7 @@ def _workspace(control: Control, m: int) -> Array:
     return np.empty(1)
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
     q: Array, space: Array,
@@ -126,7 +132,7 @@ def _begin(
     return math.inf
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     return
 
@@ -144,3 +150,19 @@ def _attempt(
             part = q[e, i] / scale
             q[e, i] = part * part
     return error_norm(_ESTIMATORS, control.n_states, h, len(absolute), control.weight, q)
+
+
+def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Array) -> float:
+    """From the last two stages of a step: of the states, or where they rest of the sensitivities.
+
+    The latter have the same Jacobian. Hairer and Wanner, Solving Ordinary Differential Equations II, eq. (IV.2.26).
+    """
+    _before_last(0, 0.0, h, 0.0, 0.0, y, y, k, q[0], q)
+    above = below = 0.0
+    for i in range(len(y)):
+        if i == control.n_states and below > 0.0:
+            break
+        change, distance = k[_LAST, i] - k[_LAST - 1, i], z[i] - q[0, i]
+        above += change * change
+        below += distance * distance
+    return h * math.sqrt(above / below) / _STABLE if below > 0.0 else 0.0

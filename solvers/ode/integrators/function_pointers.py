@@ -22,7 +22,14 @@ INNER: dict[str, bool | str] = {
     "error_model": "numpy",
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "_nrt": True,  # not left to who calls them
 }
+#: The same for those that make no arrays: nothing counts references to the arrays that they are given, which takes
+#: longer than a step of a small system.
+BORROWING: dict[str, bool | str] = {**INNER, "_nrt": False}
+
+
+_GENERATED: dict[str, bool | str] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def _call(
@@ -57,17 +64,17 @@ def bound(
 ) -> Jitted:
     """A function, compiled with other values of some of its globals, which are constants to it.
 
-    With the option ``cache`` the ``name`` has to tell what they are: numba finds stored code by it.
+    With the option ``cache`` the ``name`` has to identify them: numba finds stored code by it.
     """
     function = python_types.FunctionType(
         template.__code__, {**template.__globals__, **scope}, name or template.__name__
     )
     function.__qualname__, function.__module__ = function.__name__, template.__module__
-    return njit(**({"nogil": True, "error_model": "numpy"} if options is None else options))(function)
+    return njit(**(_GENERATED if options is None else options))(function)
 
 
 def function_of(arguments: str, lines: Sequence[str], scope: Mapping[str, Jitted]) -> Jitted:
     """Function with these lines of source, which find in ``scope`` what they call; compiled on first use."""
     names, body = dict(scope), "\n    ".join(lines)
     exec(f"def generated({arguments}):\n    {body}\n", names)
-    return njit(nogil=True, error_model="numpy")(names["generated"])
+    return njit(**_GENERATED)(names["generated"])

@@ -14,7 +14,7 @@ from invsamp.solvers.ode.integrators.function_pointers import INNER, call
 Array = npt.NDArray[np.float64]
 
 #: Decades below the length of a stretch in which it is asked what moves the slopes by themselves, and how many of the
-#: shortest tell that nothing does.
+#: shortest show that nothing does.
 _DECADES, _ENOUGH = 12, 4
 #: In units of the tolerance, what states have to be moved by in a moment for it to count; and the share of the fastest
 #: change by which it is still under way.
@@ -66,9 +66,10 @@ def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> fl
 def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
     """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
 
-    States at rest tell of no time, and a pulse that is over within the first step would be passed by in silence. What
-    changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more; infinite where
-    nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written to.
+    States at rest give no time scale, and a pulse that is over within the first step would be passed by in silence.
+    What changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more. Infinite
+    where nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written
+    to.
     """
     rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
     rates, fastest, moving = np.zeros(_DECADES), 0.0, False

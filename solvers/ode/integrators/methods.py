@@ -23,6 +23,7 @@ from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.integrators.rosenbrock import RODAS
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.taylor import TAYLOR
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 
@@ -75,7 +76,7 @@ def lsoda(
 
 
 def with_fallback(
-    solved: Callable[[str, npt.NDArray[np.intp]], Outcome],
+    solved: Callable[[str, npt.NDArray[np.intp] | slice], Outcome],
     methods: Sequence[str],
     batch: int,
     switched: npt.NDArray[np.bool_] | None,
@@ -85,7 +86,7 @@ def with_fallback(
     Parameters
     ----------
     solved : callable
-        From the name of a method and some rows to their outcome.
+        From the name of a method and some rows, or all of them as a slice, to their outcome.
     methods : sequence of str
         Their names, in the order in which they are tried.
     batch : int
@@ -99,7 +100,10 @@ def with_fallback(
         Which rows another method solved. Where all fail it is the first one's failure, if there is one.
     """
     known = np.zeros(batch, dtype=bool) if switched is None else switched
-    first = solved(methods[0], np.flatnonzero(~known))
+    every = switched is None or not known.any()
+    first = solved(methods[0], slice(None) if every else np.flatnonzero(~known))
+    if every and len(methods) == 1:
+        return first, known.copy()
     failed = known.copy()
     failed[~known] = ~_got_through(first)
     if len(methods) == 1 or not failed.any():
@@ -132,6 +136,7 @@ INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Contro
     "LSODA": lsoda,
     "RK45": partial(integrate, stepper("RK45", FIVE)),
     "Rodas5P": partial(integrate, RODAS),
+    "Taylor": partial(integrate, TAYLOR),
 }
 
 

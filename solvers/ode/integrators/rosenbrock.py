@@ -22,8 +22,9 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.ode.integrators.dense_output import writer
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, call, function_of
 from invsamp.solvers.ode.integrators.sparse_factors import (
     Pattern,
     factorize_sparse,
@@ -73,7 +74,7 @@ def _workspace(control: Control, m: int) -> Workspace:
     )
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _begin(
     rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
     q: Array, space: Workspace,
@@ -93,14 +94,14 @@ def _begin(
     return math.inf
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _finish(n: int, h: float, k: Array, q: Array) -> None:
     """Rates of change at the end of a step, by its interpolant."""
     for i in range(n):
         k[_LAST, i] = (q[0, i] + 2.0 * q[1, i] + 3.0 * q[2, i] + 4.0 * q[3, i]) / h
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _interpolation_errors(
     rhs: int,
     linear: Linear,
@@ -114,8 +115,8 @@ def _interpolation_errors(
     k: Array,
     q: Array,
     space: Workspace,
-) -> Array:
-    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step.
+) -> None:
+    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step, to ``space.extra[0]``.
 
     They are the defect there, :math:`(1 / (h \gamma) - J)^{-1} (f(\eta) - \eta')`. Components that are slaved to others
     come out right at the end of however long a step, and the method's own estimate is about that: within the step it
@@ -129,10 +130,9 @@ def _interpolation_errors(
     for i in range(m):
         right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
     _solve_stage(linear, n, min(max(t, lower), upper), 0.0, p, space)
-    return right
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
     """1 / (h gamma) - J as L U, the diagonal inverted; with partial pivoting where it is dense."""
     slopes, factors, pivots = space.slopes, space.factors, space.pivots
@@ -166,7 +166,7 @@ def factorize(n: int, h: float, pattern: Pattern, space: Workspace) -> None:
                     factors[i, k] -= factor * factors[j, k]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _solve(n: int, first: int, factors: Array, pivots: Integers, b: Array) -> None:
     """Solve for the block b[first : first + n], in place."""
     for j in range(n):
@@ -185,7 +185,7 @@ def _solve(n: int, first: int, factors: Array, pivots: Integers, b: Array) -> No
         b[first + i] = total * factors[i, i]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def solve_factors(n: int, pattern: Pattern, space: Workspace, b: Array) -> None:
     """Solve for b (n,), in place."""
     if len(pattern.starts) > 0:
@@ -194,7 +194,7 @@ def solve_factors(n: int, pattern: Pattern, space: Workspace, b: Array) -> None:
         _solve(n, 0, space.factors, space.pivots, b)
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def solve_transposed(n: int, pattern: Pattern, space: Workspace, b: Array) -> None:
     """Solve with the transposed matrix for b (n,), in place."""
     if len(pattern.starts) > 0:
@@ -217,7 +217,7 @@ def solve_transposed(n: int, pattern: Pattern, space: Workspace, b: Array) -> No
             b[i], b[other] = b[other], b[i]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers, b: Array) -> None:
     """The same for four blocks at once, of which the last begins at ``last`` at most."""
     second, third, fourth = min(first + n, last), min(first + 2 * n, last), min(first + 3 * n, last)
@@ -248,7 +248,7 @@ def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers,
         b[third + i], b[fourth + i] = v2 * inverse, v3 * inverse
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _solve_stage(linear: Linear, n: int, begin: float, weight: float, p: Array, space: Workspace) -> None:
     """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
     right, moved, direction, pattern = space.extra[0], space.extra[1], space.direction, linear.pattern
@@ -269,7 +269,7 @@ def _solve_stage(linear: Linear, n: int, begin: float, weight: float, p: Array, 
                 _solve_four(n, first, m - n, space.factors, space.pivots, right)
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _finish_stage(
     linear: Linear, n: int, begin: float, weight: float, p: Array, k: Array, stage: int, space: Workspace
 ) -> None:
@@ -282,7 +282,7 @@ def _finish_stage(
         k[stage, i] = right[i]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _accept(control: Control, absolute: Array, y: Array, z: Array, errors: Array, q: Array) -> float:
     """Norm of the errors of a step from y to z."""
     squares = q[_SQUARES:]
@@ -320,8 +320,8 @@ def _attempt() -> Jitted:
         "    for i in range(m):",
         "        b0, b1, b2 = q[0, i], q[1, i], q[2, i]",
         "        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
-        "    within = errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
-        "    error = max(error, _accept(control, absolute, y, z, within, q))",
+        "    errors_within(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)",
+        "    error = max(error, _accept(control, absolute, y, z, space.extra[0], q))",
         "return error",
     ]
     scope["coefficients"] = program([Sum(("q", r), None, "1", _row(row)) for r, row in enumerate(H)])
@@ -342,12 +342,12 @@ RODAS = Stepper(
     last=_LAST,
     rows=STAGES + 2,
     powers=4,
-    stable=0.0,
     workspace=_workspace,
     begin=_begin,
     attempt=_attempt(),
     interpolate=program([]),  # it is done where its error is asked for
     extra=0,
     finish=_finish,
-    before_last=None,
+    write=writer(4),
+    edge=None,
 )

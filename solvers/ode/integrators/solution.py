@@ -20,7 +20,7 @@ class Solution(NamedTuple):
     evaluations: Integers  # (batch,), calls of the right-hand side
     steps: Integers  # (batch,), accepted steps
     ended: Array  # (batch,), time reached: of the event where the status is STOPPED
-    switched: BoolArray  # (batch,), whether Rodas5P or LSODA took over from the explicit method: ``method="auto"``
+    switched: BoolArray  # (batch,), whether another method took over from the first: ``method="auto"``
 
 
 class SensitiveSolution(NamedTuple):

@@ -15,7 +15,7 @@ import scipy.sparse
 from numba import njit
 from scipy.sparse.linalg import splu
 
-from invsamp.solvers.ode.integrators.function_pointers import INNER
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ def _columns_below(matrix: scipy.sparse.csc_array) -> list[Integers]:
     return below
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def factorize_sparse(pattern: Pattern, shift: float, entries: Array, first: int, values: Array, w: Array) -> None:
     """Factors of shift - J to ``values``, from J's entries in the first row from ``first`` on; ``w`` (n,) is scratch.
 
@@ -129,7 +129,7 @@ def factorize_sparse(pattern: Pattern, shift: float, entries: Array, first: int,
             values[e] = w[indices[e]]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def solve_sparse(pattern: Pattern, values: Array, w: Array, b: Array, first: int) -> None:
     """Solve for the block b[first : first + n], in place; ``w`` (n,) is scratch."""
     _, _, order, starts, diagonal, indices, _ = pattern
@@ -147,7 +147,7 @@ def solve_sparse(pattern: Pattern, values: Array, w: Array, b: Array, first: int
         b[first + order[i]] = w[i]
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def solve_sparse_transposed(pattern: Pattern, values: Array, w: Array, b: Array) -> None:
     """Solve with the transposed matrix, in place; b and ``w`` (n,)."""
     _, _, order, starts, diagonal, indices, _ = pattern

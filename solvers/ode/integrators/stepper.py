@@ -21,7 +21,6 @@ class Stepper(NamedTuple):
     last: int  # row of k with the slope at the step's end, after `finish`
     rows: int  # of k
     powers: int  # of the interpolant
-    stable: float  # h |lambda| at the edge of stability; 0 for methods that have none
     workspace: Jitted  # (control, m) -> what is kept for a trajectory
     begin: (
         Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on the step; before any from y
@@ -30,4 +29,7 @@ class Stepper(NamedTuple):
     interpolate: Jitted  # (rhs, t, h, lower, upper, y, p, k, z, q): coefficients q of an accepted step
     extra: int  # evaluations that it takes
     finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]
-    before_last: Jitted  # (as before): argument of the stage before the last, to z; where `stable` is not 0
+    write: (
+        Jitted  # (control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out): at output times
+    )
+    edge: Jitted  # (control, h, y, z, k, q, space) -> h |lambda| in units of the edge of stability; None: there is none

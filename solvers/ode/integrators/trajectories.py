@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators.event_handling import Events
-from invsamp.solvers.ode.integrators.sparse_factors import Pattern, dense_pattern
+from invsamp.solvers.ode.integrators.sparse_factors import Pattern
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -69,18 +69,11 @@ class Course(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Addresses of the functions of `codegen.rosenbrock_jacobians.Linearized`, and the pattern of J.
-
-    0 where the method is explicit.
-    """
+    """Addresses of the functions of `codegen.rosenbrock_jacobians.Linearized`, and the pattern of J."""
 
     jacobian: int
     tangents: int
     pattern: Pattern
-
-
-#: That of explicit methods.
-EXPLICIT = Linear(0, 0, dense_pattern((), ()))
 
 
 class Control(NamedTuple):
@@ -96,7 +89,10 @@ class Control(NamedTuple):
         0  # address from which `.lsoda_jacobian.state_jacobian` has the Jacobian; 0: LSODA takes differences
     )
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
-    linear: Linear = EXPLICIT  # what Rodas5P needs
+    linear: Any = None  # a `Linear`, which Rodas5P needs; not an option, as compiled code has one type for each
     max_step: float = math.inf  # bound on the length of a step
+    series: int = 0  # what Taylor's method needs: address of the function of `codegen.taylor_series`,
+    order: int = 0  # its order,
+    states_lead: bool = False  # and whether steps are those of the states alone, also where there are sensitivities
     trail: Array = np.empty((1, 0, HEAD))  # (rows, kept, HEAD + n): steps are written there: see `.backward_sweep`
     rows: Integers = np.empty(0, dtype=np.int64)  # (batch,): to which rows of the trail; none writes nothing

@@ -24,7 +24,8 @@ _MOST_KEPT = 2**27
 def has_adjoint(model: OdeSolver) -> bool:
     """Whether the steps of a model have an adjoint: see `solve_with_adjoint`."""
     n, q = len(model.states), len(model.parameters)
-    plain = model.jacobian is None and model.method != "LSODA" and model.moves_no_times
+    stepped = model.method_used not in ("LSODA", "Taylor")
+    plain = stepped and model.jacobian is None and model.moves_no_times
     return plain and has_pullback(model.rhs, n, q)
 
 

@@ -107,9 +107,9 @@ class OdeObservation(ObservedTrajectories):
 
     @property
     def solver(self) -> str:
-        """Which method solves, and how many of the trajectories so far it left to an implicit one."""
+        """Which method solves, and how many of the trajectories so far it left to another one."""
         switched, solved = self._switched
-        left = f", but an implicit one for {switched} of {solved} trajectories" if switched else ""
+        left = f", but another one for {switched} of {solved} trajectories" if switched else ""
         return f"{self.model.method}{left}"
 
     def __call__(self, theta: Array) -> Array:
@@ -205,7 +205,7 @@ class OdeObservation(ObservedTrajectories):
         """A cheaper fidelity with the same unknowns: looser tolerances, or a part of the times.
 
         A part of the times predicts a part of the data, and the energy is that of this part, without a factor for
-        what is missing; `data_indices` tells a posterior which it is.
+        what is missing; `data_indices` informs a posterior which it is.
 
         Parameters
         ----------

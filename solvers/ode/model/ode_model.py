@@ -34,15 +34,19 @@ class OdeModel(OdeSolver):
         compile it as it stands. What it captures is read once, when it is compiled.
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
-    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
-        "RK45" and "DOP853", for problems that are not stiff: the pairs of Dormand and Prince of orders 5(4) and
-        8(5, 3) with dense output, compiled. For those that are: "Rodas5P", linearly implicit of order 5(4) with dense
+    method : {"auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"}
+        For problems that are not stiff: "RK45" and "DOP853", the pairs of Dormand and Prince of orders 5(4) and
+        8(5, 3) with dense output, compiled; and "Taylor", steps along the Taylor series of the solution, of an order
+        that follows from ``rtol`` (Jorba and Zou 2005), for a ``rhs`` that traces and makes no choice by its states
+        (``np.where``, ``abs``, ``%``). For those that are stiff: "Rodas5P", linearly implicit of order 5(4) with dense
         output (Steinebach 2023), compiled, for a ``rhs`` that traces, with sparse factors of 1 / (h gamma) - J where
-        these save work; "LSODA", Adams and BDF with automatic switching
-        (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
-        not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse
-        factors, and else or after that by LSODA, which the solution's ``switched`` says. It switches as soon as a
-        trajectory is stiff and would take 1000 more explicit steps (``max_steps`` where there is no Rodas5P).
+        these save work; "LSODA", Adams and BDF with automatic switching (ODEPACK).
+        "auto", the default: "RK45" where ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and
+        there are fewer than 50 states and parameters, else "DOP853", which also follows where "Taylor" does not get
+        through. A trajectory that these do not get through is solved by Rodas5P where ``rhs`` traces and has at most
+        100 states or a Jacobian with sparse factors, and else or after that by LSODA. The solution's ``switched`` says
+        so. An explicit method is left as soon as a trajectory is stiff and would take 1000 more explicit steps
+        (``max_steps`` where there is no Rodas5P).
     rtol, atol : float, > 0
         Relative and absolute tolerance of the local error of the states, that of one step: errors at the end are
         larger where the system amplifies them. A state that grows from a value so small that ``atol`` would lose it
@@ -86,7 +90,9 @@ class OdeModel(OdeSolver):
     Notes
     -----
     Sensitivities are integrated together with the states once more, with steps of their own, and the states given are
-    those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not.
+    those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not. Taylor's method
+    integrates them once: its steps are those of the states, and sensitivities divide a step in which their error would
+    be more than half a tolerance.
 
     The error test takes the largest of the weighted norms of the states and of each column of sensitivities (LSODA
     takes maxima, the others root mean squares). The column of a parameter :math:`p_j` has the relative tolerance
@@ -102,7 +108,7 @@ class OdeModel(OdeSolver):
     have no error at any step, and sensitivities diverge where explicit steps exceed the bound of stability.
 
     An error of ``atol`` is not negligible where a state grows in proportion to itself from a value that is not much
-    larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`; a
+    larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`. A
     trajectory in which an error of ``atol`` is amplified to more than 30 tolerances, from an initial value or from a
     trough, is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have
     the tolerances of their states. Evaluations and steps count all solves. See

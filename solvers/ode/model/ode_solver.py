@@ -35,6 +35,7 @@ from invsamp.solvers.ode.codegen.rosenbrock_jacobians import (
     prepare_linearized,
 )
 from invsamp.solvers.ode.codegen.signature_check import probe
+from invsamp.solvers.ode.codegen.taylor_series import prepare_series, taylor_obstacle
 from invsamp.solvers.ode.events.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.events.doses_and_events import (
     Dose,
@@ -52,9 +53,10 @@ from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
+from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import tell_disagreement
-from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate
+from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, settled
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +66,7 @@ class OdeSolver:
     rhs: Rhs
     states: tuple[str, ...]
     parameters: tuple[str, ...]
-    method: Literal["auto", "RK45", "DOP853", "Rodas5P", "LSODA"] = "auto"
+    method: Literal["auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"] = "auto"
     rtol: float = 1e-6
     atol: float = 1e-9
     max_steps: int = 10_000
@@ -87,6 +89,10 @@ class OdeSolver:
                 "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
                 "method='LSODA' takes others"
             )
+        if self.method == "Taylor" and self.jacobian is not None:
+            raise ValueError("method='Taylor' has the derivatives of rhs from its series: leave jacobian= out")
+        if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
+            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 
@@ -185,10 +191,9 @@ class OdeSolver:
         p, x0, grid, start = self._check(parameters, initial, times, t0)
         columns = self.state_indices("initial_states", initial_states)
         q = len(self.parameters)
-        seed = np.zeros((q + len(columns), len(self.states)))
-        seed[range(q, len(seed)), columns] = 1.0
-        seeds = np.broadcast_to(seed, (len(x0), *seed.shape))
-        return self.solve_from(p, x0, seeds, np.concatenate([p, x0[:, columns]], axis=1), grid, start)
+        seeds = _seeds(len(self.states), q, columns)[None].repeat(len(x0), axis=0)
+        quantities = np.concatenate([p, x0[:, columns]], axis=1) if columns else p
+        return self.solve_from(p, x0, seeds, quantities, grid, start)
 
     def solve_from(
         self,
@@ -215,19 +220,63 @@ class OdeSolver:
             The only parameters whose columns are wanted, and not known to be zero: `seeds`, `quantities` and the
             result have these columns alone. All by default.
         """
-        n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
+        n, q = len(self.states), len(self.parameters)
         own = tuple(range(q)) if own is None else own
-        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
         if not self.events and not self.breakpoints:
             at_states, at_others = may_jump(self.rhs, n, q)
             if at_states:
                 names = (*self.states, *self.parameters)
                 set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        states, switched, atol, _ = self.integrated(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
-        absolute = np.tile(atol, 1 + columns)
-        absolute[:, n:] /= np.repeat(sizes, n, axis=1)
+        arguments = p, y0, sizes, quantities, grid, start, own
+        happens = self.stop is not None or any(event.when is not None for event in self.events)
+        if self.method_used != "Taylor" or happens:
+            return self._after_states(*arguments)
+        found = self._with_states(*arguments)
+        if found.status.any():
+            failed = np.flatnonzero(found.status)
+            rows = grid if len(grid) == 1 else grid[failed]
+            some = p[failed], y0[failed], sizes[failed], quantities[failed], rows, start[failed], own
+            for entries, others in zip(found, self._after_states(*some), strict=True):
+                entries[failed] = others
+        return found
+
+    def _with_states(
+        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+    ) -> SensitiveSolution:
+        """States and sensitivities by steps of Taylor's method that are those of the states alone.
+
+        Rows in which sensitivities need others fail.
+        """
+        n, columns = len(self.states), sizes.shape[1]
+        found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
+        if settled(found, n, absolute, self.rtol, self.error_control == "full"):
+            slopes = found.values[:, :, n:].reshape(len(p), -1, columns, n).swapaxes(2, 3)
+            return SensitiveSolution(found.values[:, :, :n], slopes, *found[1:5], switched)
+        states = found._replace(values=found.values[:, :, :n])
+
+        def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
+            if factor == 1.0:
+                return found if len(rows) == len(p) else Outcome._make(each[rows] for each in found)
+            common = grid if len(grid) == 1 else grid[rows]
+            tolerances = self.rtol * factor, absolute[rows] * factor
+            rhs = self._variations(columns, own)
+            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
+
+        floor = self._floor(absolute)
+        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
+        given = states.values, slopes.swapaxes(2, 3), status, evaluations, steps, states.ended, switched
+        return SensitiveSolution(*given)
+
+    def _after_states(
+        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+    ) -> SensitiveSolution:
+        """The states alone, then sensitivities together with them once more, by steps of their own."""
+        n, columns = len(self.states), sizes.shape[1]
+        rhs = self._variations(columns, own)
+        states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
+        absolute = _with_columns(atol, sizes)
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows] * factor
@@ -237,8 +286,7 @@ class OdeSolver:
                 tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
             return found
 
-        full = self.error_control == "full"
-        floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
+        floor = self._floor(absolute)
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
         return SensitiveSolution(
@@ -250,6 +298,18 @@ class OdeSolver:
             states.ended,
             switched,
         )
+
+    def _variations(self, columns: int, own: tuple[int, ...]) -> int:
+        """Address of the right-hand side of states and sensitivities."""
+        n, q = len(self.states), len(self.parameters)
+        return prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
+
+    def _floor(self, absolute: Array) -> Array | None:
+        """Size of a sensitivity (batch, columns, n) below which it does not count, if it is controlled."""
+        n = len(self.states)
+        if self.error_control != "full":
+            return None
+        return np.asarray((absolute[:, n:] / self.rtol).reshape(len(absolute), -1, n))
 
     def with_tolerances(self, rtol: float | None, atol: float | None) -> Self:
         """The same with other tolerances; itself if there are none."""
@@ -299,35 +359,53 @@ class OdeSolver:
         return self.integrated(p, x0, times, start)[0].values
 
     def integrated(
-        self, p: Array, x0: Array, times: Array, start: Array, trail: Array | None = None
+        self,
+        p: Array,
+        y0: Array,
+        times: Array,
+        start: Array,
+        trail: Array | None = None,
+        sizes: Array | None = None,
+        own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray, Array, Integers]:
-        """Trajectories, which an implicit method made, absolute tolerances (batch, n), and steps of the last solves.
+        """Trajectories, which an implicit method made, absolute tolerances (batch, m), and steps of the last solves.
 
         They are solved again with smaller tolerances for as long as an error is amplified beyond the tolerance; the
-        first steps of the last solve are written to ``trail``. Arguments are not checked.
+        first steps of the last solve are written to ``trail``. With ``sizes`` (batch, columns) of what they are
+        differentiated by, the first of it the parameters ``own``, ``y0`` (batch, m) goes on with sensitivities, and
+        Taylor's method integrates them by the steps of the states. Arguments are not checked.
         """
-        rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
-        absolute = first_tolerances(self.atol, self.rtol, x0)
-        outcome, switched = self._integrate(rhs, p, x0, times, start, self.rtol, absolute, trail=trail)
+        n = len(self.states)
+        rhs = prepare_states(self.rhs, n, len(self.parameters)).compiled.address
+        atol = first_tolerances(self.atol, self.rtol, n, y0)
+        absolute = atol if sizes is None else _with_columns(atol, sizes)
+        joint = sizes is not None
+        outcome, switched = self._integrate(
+            rhs, p, y0, times, start, self.rtol, absolute, own=own, trail=trail, states_lead=joint
+        )
         last = outcome.steps.copy()
         while True:
-            needed = amplified(self.atol, self.rtol, x0, outcome.needed, outcome.peaks)
-            rows = np.flatnonzero((needed < absolute).any(axis=1))
-            if not len(rows):
+            needed = amplified(self.atol, self.rtol, y0, outcome.needed, outcome.peaks)
+            smaller = needed < atol
+            if not smaller.any():
                 return outcome, switched, absolute, last
-            absolute = needed
+            rows = np.flatnonzero(smaller.any(axis=1))
+            atol = needed
+            absolute = atol if sizes is None else _with_columns(atol, sizes)
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
                 rhs,
                 p[rows],
-                x0[rows],
+                y0[rows],
                 common,
                 start[rows],
                 self.rtol,
                 absolute[rows],
                 switched[rows],
-                trail=trail,
-                trail_rows=rows,
+                own,
+                trail,
+                rows,
+                joint,
             )
             last[rows] = again.steps
             again.evaluations[:] += outcome.evaluations[rows]
@@ -348,6 +426,7 @@ class OdeSolver:
         own: tuple[int, ...] = (),
         trail: Array | None = None,
         trail_rows: npt.NDArray[np.intp] | None = None,
+        states_lead: bool = False,
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
@@ -355,25 +434,31 @@ class OdeSolver:
         way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
-        methods = self._methods(rtol)
+        methods = ("Taylor",) if states_lead else self._methods(rtol)
         longest = math.inf if self.max_step is None else self.max_step
         patience = _patience(methods, self.max_steps)
         # with no control at all they would diverge where states rest: any step is right for those, and few are stable
         weight = 1.0 if self.error_control == "full" else math.sqrt(self.rtol)
         control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
 
-        def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
-            settings = control._replace(absolute=absolute[rows])
+        def solved(method: str, rows: npt.NDArray[np.intp] | slice) -> Outcome:
+            address, settings = rhs, control if isinstance(rows, slice) else control._replace(absolute=absolute[rows])
             if trail is not None:
-                own_rows = rows if trail_rows is None else trail_rows[rows]
+                own_rows = (np.arange(len(p)) if trail_rows is None else trail_rows)[rows]
                 settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
             if method == "Rodas5P":
                 settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
+            if method == "Taylor":
+                series = prepare_series(self.rhs, n, q, y0.shape[1] // n - 1, own)
+                settings = settings._replace(series=series.address, order=order_of(rtol), states_lead=states_lead)
+                address = prepare_states(self.rhs, n, q).compiled.address
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
-            return INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
+            if isinstance(rows, slice):
+                return INTEGRATORS[method](address, p, y0, times, start, way, settings)
+            return INTEGRATORS[method](address, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
 
@@ -393,6 +478,13 @@ class OdeSolver:
         when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
         return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
 
+    @property
+    def _has_series(self) -> bool:
+        """Whether Taylor's method can be had, and is no slower than the adjoint of another one."""
+        n, q = len(self.states), len(self.parameters)
+        few = n + q < MOST_SERIES and self.jacobian is None
+        return few and taylor_obstacle(self.rhs, n, q) is None
+
     def _methods(self, rtol: float) -> tuple[str, ...]:
         """Methods in the order in which they are tried."""
         if self.method != "auto":
@@ -400,17 +492,22 @@ class OdeSolver:
         n = len(self.states)
         implicit = is_traced(self.rhs, n, len(self.parameters)) and _has_factors(self.rhs, n, len(self.parameters))
         smooth = self.stop is None and all(event.when is None for event in self.events)
+        tight = rtol < LEAST_RTOL_OF_ORDER_5
         return (
-            "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45",
+            *(("Taylor",) if tight and self._has_series else ()),
+            "DOP853" if tight else "RK45",
             *(("Rodas5P",) if implicit else ()),
             *(("LSODA",) if smooth and not (implicit and n > MOST_DENSE) else ()),
         )
 
 
-#: Evaluations of a step, and the order with whose root of the tolerance its length goes.
-_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5)}
-#: Below this relative tolerance the method of order 8 needs less time than that of order 5.
+#: Evaluations of a step, and the order with whose root of the tolerance its length goes; of Taylor's method what takes
+#: as long.
+_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (38, 15)}
+#: Below this relative tolerance Taylor's method, or that of order 8, needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
+#: With so many states and parameters in all, observations may have their gradients by the adjoint: no series then.
+MOST_SERIES = 50
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
 #: cube, and up to so many LSODA follows it, whose factors are.
 MOST_IMPLICIT, MOST_DENSE = 100, 1000
@@ -429,6 +526,20 @@ def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> L
     return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
 
 
+@lru_cache(maxsize=256)
+def _seeds(n: int, q: int, columns: tuple[int, ...]) -> Array:
+    """Derivatives (q + columns, n) of the initial values by the parameters, then by some of them."""
+    seeds = np.zeros((q + len(columns), n))
+    seeds[range(q, len(seeds)), columns] = 1.0
+    return seeds
+
+
+def _with_columns(atol: Array, sizes: Array) -> Array:
+    """Absolute tolerances (batch, m) of states and of sensitivities to quantities of some sizes (batch, columns)."""
+    absolute = np.concatenate([atol[:, None], atol[:, None] / sizes[:, :, None]], axis=1)
+    return np.asarray(absolute.reshape(len(atol), -1))
+
+
 def _has_factors(rhs: Rhs, n: int, q: int) -> bool:
     """Whether the matrices of the implicit method are factorized at little cost."""
     return n <= MOST_IMPLICIT or len(_pattern(rhs, n, q).starts) > 0
@@ -438,7 +549,7 @@ def _patience(methods: Sequence[str], max_steps: int) -> int:
     """That of the first method with what would follow."""
     if len(methods) == 1:
         return -1
-    return _MOST_EXPLICIT if methods[1] == "Rodas5P" else max_steps
+    return _MOST_EXPLICIT if "Rodas5P" in methods else max_steps
 
 
 def _check_settings(model: OdeSolver) -> None:
@@ -453,7 +564,7 @@ def _check_settings(model: OdeSolver) -> None:
         if getattr(model, name) is not None:
             function(name, getattr(model, name), f"{name}(t, x, p)")
     if model.stop is not None and model.method == "LSODA":
-        raise ValueError("stop needs method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+        raise ValueError("stop needs method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
     store(
         model,
         **given,
@@ -467,7 +578,7 @@ def _check_settings(model: OdeSolver) -> None:
         events=check_events(model.events, len(given["states"]), given["parameters"]),
     )
     if model.method == "LSODA" and any(event.when is not None for event in model.events):
-        raise ValueError("events with when= need method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
+        raise ValueError("events with when= need method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
 
 
 def _has_entries(value: object) -> bool:

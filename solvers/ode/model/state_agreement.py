@@ -17,8 +17,8 @@ from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 
 Array = npt.NDArray[np.float64]
 
-#: Difference that is told, in units of the tolerances of the states and of what moves them as much as a relative change
-#: of a parameter by the tolerance does.
+#: Difference that is reported, in units of the tolerances of the states and of what moves them as much as a relative
+#: change of a parameter by the tolerance does.
 MOST = 1e3
 
 _told: WeakSet[Rhs] = WeakSet()

@@ -1,4 +1,4 @@
-"""A first guess of states that nobody observed: the model run along the data, pulled to them at each of their times.
+"""A first guess of states that no one observed: the model run along the data, pulled to them at each of their times.
 
 What is observed drives what is not: where the rest of the system forgets how it began, as Lorenz' does when x is
 given, it comes to follow the truth (Pecora and Carroll 1990, "Synchronization in chaotic systems"). Where it does not,

@@ -70,7 +70,7 @@ class ShootingFit:
         return self.chi_square / max(self.degrees_of_freedom, 1)
 
     def warnings(self) -> list[str]:
-        """What is wrong about it: that it does not fit, or has come to no end."""
+        """What is wrong about it: that it does not fit, or has not converged."""
         found = []
         if self.misfit > MISFIT:
             found.append(
@@ -80,7 +80,7 @@ class ShootingFit:
             )
         if not self.converged:
             found.append(
-                f"the fit has come to no end in {self.iterations} iterations: either more are needed "
+                f"the fit has not converged in {self.iterations} iterations: either more are needed "
                 f"(max_iterations=), or the data leave something next to undetermined (see `sd`)"
             )
         return found

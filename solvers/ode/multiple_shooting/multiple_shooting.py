@@ -229,7 +229,7 @@ class MultipleShooting(ObservedTrajectories):
         return states.reshape(len(p), -1, starts.shape[2])[:, self._layout.slot_of_time]
 
     def simulate(self, theta: Array, times: Array | None = None) -> Array:
-        """States (batch, n_times, n_states) from the first segment's start alone, to hold against the data.
+        """States (batch, n_times, n_states) from the first segment's start alone, to compare with the data.
 
         ``times`` must not lie before the first segment; the observation times by default. A chaotic system leaves
         the data after some Lyapunov times, however good its parameters.
@@ -250,10 +250,10 @@ class MultipleShooting(ObservedTrajectories):
         """Weighted least squares by Levenberg-Marquardt: the mode under a flat prior, and Laplace's approximation.
 
         Where states are not observed, ``continuity`` ties the starts first loosely, then as it says. Their first guess
-        is the model run along the data, pulled to them; a fit that then misses the data begins again with other
+        is the model run along the data, pulled to them. A fit that then misses the data begins again with other
         parameters, those of many within a factor of 2, then 3, that follow the data best, at last with those that fit
         best so far. A fit that does not fit, or
-        comes to no end, warns.
+        does not converge, warns.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ def _fitted(
     looser: list[float | Array | None] = []
     if shooting.continuity is not None:
         # far off, gaps that must close make the way down long and winding; free starts lead close to its end, but those
-        # of states that nobody saw would lead anywhere
+        # of states that no one saw would lead anywhere
         partly = len(shooting.states or ()) < len(shooting.model.states)
         looser = [factor * np.asarray(shooting.continuity) for factor in LOOSER] if partly else [None]
     iterations = 0

@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from invsamp.solvers.ode.integrators.methods import Status
 from invsamp.solvers.ode.integrators.trajectories import Array, Integers, Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]
+_OK = int(Status.OK)
 #: Largest change at the last tightening of the tolerance, relative to the largest value wanted, at which a sensitivity
 #: is given.
 MOST_CHANGE = 0.1
@@ -104,12 +106,34 @@ def differentiate(
     return Differentiated(slopes, status, evaluations, steps)
 
 
+@njit(cache=True, error_model="numpy")
+def settled(outcome: Outcome, n: int, absolute: Array, rtol: float, controlled: bool) -> bool:
+    """Whether all rows got through, with sensitivities that `differentiate` would give as they are."""
+    values, status, peaks = outcome.values, outcome.status, outcome.peaks
+    for row in range(len(values)):
+        if status[row] != _OK:
+            return False
+        if not controlled:
+            continue
+        last = values.shape[1] - 1
+        for first in range(n, values.shape[2], n):
+            bound = wanted = 0.0
+            for i in range(n):
+                size = peaks[row, i] if peaks[row, i] > 0.0 else 1.0
+                bound = max(bound, peaks[row, first + i] / size)
+                wanted = max(wanted, abs(values[row, last, first + i]) / size)
+                wanted = max(wanted, absolute[row, first + i] / (rtol * size))
+            if not math.sqrt(rtol) * bound <= wanted:
+                return False
+    return True
+
+
 def _refined(
     row: npt.NDArray[np.intp], run: Run, slopes: Array, factor: float, rtol: float, size: Array, least: Array
 ) -> tuple[Array, bool, int, int]:
     """Sensitivities of one row at tolerances that suffice, whether there are such, evaluations and steps."""
     evaluations, steps, change, least_factor = 0, 0, math.inf, LEAST_RTOL / rtol
-    # at least once more can the tolerance be tightened, or else it is held against a looser one
+    # at least once more can the tolerance be tightened, or else it is compared with a looser one
     factor = max(factor, 10.0 * least_factor) if 10.0 * least_factor < 1.0 else 10.0
     while True:
         outcome = run(row, factor)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping
-from functools import lru_cache
-from types import ModuleType
+from functools import lru_cache, partial
 
+from invsamp import arguments
 from invsamp.solvers.foreign import Expression
 
 
@@ -15,28 +13,8 @@ class Unsupported(ValueError):
     """A feature of a file that would be needed, and is not there."""
 
 
-def needed(name: str) -> ModuleType:
-    """A module of the extra ``petab``.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If it is not installed, with what to install; or if a file of its name is found in its place.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        found = sys.modules.get(package)
-        if found is not None and "__path__" not in vars(found):
-            raise ModuleNotFoundError(
-                f"SBML and PEtab need the package {package}, in whose place {found.__file__} is found: "
-                f"rename that file, or move its folder to the end of sys.path",
-                name=error.name,
-            ) from error
-        raise ModuleNotFoundError(
-            f"SBML and PEtab need {package}, which is not installed: pip install 'invsamp[petab]'", name=error.name
-        ) from error
+#: A module of the extra ``petab``, by name; see `invsamp.arguments.needed`.
+needed = partial(arguments.needed, "SBML and PEtab need", "petab")
 
 
 @lru_cache(maxsize=1)

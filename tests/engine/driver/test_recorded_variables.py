@@ -54,7 +54,7 @@ def test_in_place_of_parameters(sampler, draw, monkeypatch):
     run = draw(POSTERIOR, sampler, record=RECORD, keep=False, **LENGTH)
     np.testing.assert_array_equal(run.draws("norm").ravel(), norm(plain.theta.reshape(-1, 3)))
     assert run.shapes == {} and set(run.data.posterior.data_vars) == {"norm", "outer"}
-    assert "prior" not in run.data.groups() and "hot" not in run.data.groups()
+    assert "prior" not in run.data and "hot" not in run.data
     with pytest.raises(ValueError, match=r"keeps no parameters \(keep=False\), but \['norm', 'outer'\]"):
         run.theta  # noqa: B018
     monkeypatch.undo()

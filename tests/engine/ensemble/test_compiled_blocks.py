@@ -195,10 +195,10 @@ def test_says_why_python_makes_the_steps(compiled):
     def why(sampler, domain=(), density=TARGET.potentials):
         return drawn(begun(sampler, Plan(4, 0, 1, 2, 1), iv.Target(density, domain)))[2][0]
 
-    assert "the domain has walls" in why(sgld(0.05), iv.domains.Ball(np.zeros(3), 9.0))
+    assert "the domain has bounds" in why(sgld(0.05), iv.domains.Ball(np.zeros(3), 9.0))
     assert "energies are estimated" in why(sgld(0.05, estimator=iv.estimators.noisy(0.5, 1.0)))
     ladder = parallel_tempering((1.0, 2.0, 4.0), 0.1, fidelities=["finest"] * 3, scheme=adjacent())
     assert why(ladder) == "compiled"
     untyped = numba.njit(lambda x: (x.sum(), undefined_name))  # noqa: F821
-    found = iv.LogDensity(untyped, True, dimension=2).compiled_energy()
+    found = iv.LogDensity(untyped, True, dimension=2).compiled_energy().compiled()
     assert "numba cannot compile the density" in found.reason

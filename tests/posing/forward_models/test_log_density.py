@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from arviz_versions import elpd
 from scipy import stats
 
 import invsamp as iv
@@ -89,8 +90,8 @@ def test_cross_validation_and_what_cannot_be_predicted() -> None:
     posterior = iv.Posterior(PRIOR, log_likelihood=DENSITIES["by datum"])
     run = iv.sample(posterior, draws=200, chains=4, seed=3, progress=False)
     found, wanted = run.loo(posterior), run.loo(POSED)
-    assert found.elpd_loo == pytest.approx(wanted.elpd_loo, rel=1e-10)
-    assert "observed_data" not in run.to_arviz().groups() and "prior" in run.to_arviz().groups()
+    assert elpd(found) == pytest.approx(elpd(wanted), rel=1e-10)
+    assert "observed_data" not in run.to_arviz() and "prior" in run.to_arviz()
     with pytest.raises(
         ValueError, match="must have a forward model, data and noise, got one posed by its log likelihood"
     ):

@@ -76,7 +76,7 @@ def test_a_member_that_fails_is_told() -> None:
     [
         (lambda: iv.Population(ONE, 4, own=("start", "k")), r"own must hold parameters of the model, .*, got \['k'\]"),
         (lambda: iv.Population(ONE, 0, own="start"), "members must be an integer >= 1, got 0"),
-        (lambda: iv.Population(iv.with_jacobian(decay, slopes), 4, own="a"), "model must say its parameters"),
+        (lambda: iv.Population(iv.with_jacobian(decay, slopes), 4, own="a"), "model must have `parameters`"),
         (lambda: iv.Population(decay, 4, own="a"), "model must be a forward model that has derivatives"),
     ],
 )

@@ -122,7 +122,18 @@ def test_members_of_a_population() -> None:
     with pytest.warns(UserWarning):
         run = iv.sample(posterior, iv.mala(0.05), **settings)
     assert run.data.posterior["height"].dims == ("chain", "draw", "patient")
-    assert {"height[Ann]", "height[Bob]"} <= set(run.to_dataframe().columns)
+    names = ["height[Ann]", "height[Bob]", "rate"]
+    assert list(posterior.labels) == run.labels == names
+    assert list(run.summary().index) == list(run.to_dataframe().columns) == names
+    assert "height[Ann]" in repr(run) and "height[Ann]" in repr(posterior)
+    shown = run.plot_marginals(names=["height[Bob]"], truth={"height": [1.0, 2.0]})
+    assert shown.axes[0].get_title(loc="left") == names[1]
+    modes = iv.maximize(posterior, seed=1)
+    profiles = iv.profile(posterior, ["height[Bob]"], modes=modes, max_evaluations=40)
+    assert list(modes.labels) == names and list(profiles.profiles) == names[1:2]
+    assert run.plot_profiles(profiles) is not None
+    with pytest.raises(ValueError, match=r"names must be .*height\[Ann\]"):
+        iv.profile(posterior, ["height[0]"])
     figure = run.plot_predictive(posterior)
     assert {"patient Ann", "patient Bob"} <= {axes.get_title(loc="left") for axes in figure.axes}
     assert figure.axes[-1].get_xlabel() == "hour"

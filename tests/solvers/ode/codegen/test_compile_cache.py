@@ -137,7 +137,7 @@ def test_code_of_others_is_not_run(cache, tmp_path, monkeypatch, temporary, vari
     else:
         theirs.rename(tmp_path / "elsewhere")
         theirs.symlink_to(tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="there is no other folder that this user, and nobody else, can write to"):
+    with pytest.warns(UserWarning, match="there is no other folder that this user, and no one else, can write to"):
         assert compile_cache.folder().parent == temporary
     assert "666" not in compile_cache.store(planted.name, source).read_text()
 

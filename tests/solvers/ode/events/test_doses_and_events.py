@@ -32,7 +32,7 @@ def absorption(t, x, p):
     return -p[0] * x[0], p[0] * x[0] - p[1] * x[1]
 
 
-@pytest.mark.parametrize("method", ["RK45", "DOP853", "Rodas5P", "LSODA"])
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"])
 def test_an_unknown_lag_and_an_unknown_dose(method):
     model = OdeModel(
         absorption, ("gut", "blood"), ("ka", "ke", "lag", "dose"), method, rtol=1e-10, atol=1e-11,
@@ -92,7 +92,9 @@ def bouncing(direction="down", method="DOP853"):
     return OdeModel(lambda t, x, p: (x[1], -p[0]), ("h", "v"), ("g", "r"), method, **settings)
 
 
-@pytest.mark.parametrize(("direction", "method"), [("down", "DOP853"), ("both", "DOP853"), ("down", "Rodas5P")])
+@pytest.mark.parametrize(
+    ("direction", "method"), [("down", "DOP853"), ("both", "DOP853"), ("down", "Taylor"), ("down", "Rodas5P")]
+)
 def test_a_bouncing_ball(direction, method):
     g, r, h = 9.81, 0.8, 1.0
     first = math.sqrt(2 * h / g)

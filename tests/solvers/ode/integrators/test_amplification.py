@@ -8,7 +8,7 @@ import pytest
 from invsamp.solvers.ode import OdeModel, Status
 from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplified, amplify, first_tolerances
 
-METHODS = ["RK45", "DOP853", "Rodas5P", "LSODA"]
+METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"]
 
 
 def logistic(t, x, p):
@@ -140,7 +140,7 @@ class TestAmplify:
 
 
 def test_tolerances_have_a_least():
-    first = first_tolerances(1e-9, 1e-6, np.array([[0.0, 1e-12, -1e-8, 1e-300]]))
+    first = first_tolerances(1e-9, 1e-6, 4, np.array([[0.0, 1e-12, -1e-8, 1e-300]]))
     np.testing.assert_allclose(first, [[1e-9, 1e-18, 1e-9, LEAST_ATOL]], rtol=1e-12)
     again = amplified(1e-9, 1e-6, np.array([[0.0, 1e-12, 1.0]]), np.array([[1e-9, 1e-18, 1e-9]]), np.ones((1, 3)))
     np.testing.assert_allclose(again, [[1e-18, 1e-18, 1e-9]])

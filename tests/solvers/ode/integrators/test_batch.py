@@ -40,12 +40,12 @@ class Notebook(io.StringIO):
 def test_a_person_is_told_what_the_first_call_waits_for(known, stream, told, monkeypatch):
     seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
-    with told_if_compiled(SimpleNamespace(signatures=known), after=0.0):
+    with told_if_compiled(SimpleNamespace(overloads=known), after=0.0):
         for thread in threading.enumerate():
             if isinstance(thread, threading.Timer):
                 thread.join(10.0)
     assert seen.getvalue().count(COMPILING) == told
-    with told_if_compiled(SimpleNamespace(signatures=known), after=60.0):
+    with told_if_compiled(SimpleNamespace(overloads=known), after=60.0):
         pass  # it took less
     assert seen.getvalue().count(COMPILING) == told
 

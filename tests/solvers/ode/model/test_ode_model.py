@@ -258,7 +258,7 @@ def test_without_derivatives_solve_still_works():
         (lambda: model(stop="u"), "stop must be a function .* got 'u'"),
         (
             lambda: model("LSODA", stop=lambda t, x, p: x[0]),
-            "stop needs method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'",
+            "stop needs method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'",
         ),
         (lambda: model(breakpoints=(1.0, math.inf)), r"breakpoints\[1\] must be a finite number, got inf"),
         (lambda: model(doses=((1.0, {"w": 2.0}),)), r"doses must name states .* got \['w'\] at 1.0"),

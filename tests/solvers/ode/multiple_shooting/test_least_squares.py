@@ -136,7 +136,7 @@ class TestFit:
         np.testing.assert_allclose(wide["rho"] - fit.values[1], 3.0 * (start["rho"] - fit.values[1]), rtol=1e-9)
 
     def test_says_when_it_was_stopped(self):
-        with pytest.warns(UserWarning, match="come to no end in 1 iterations"):
+        with pytest.warns(UserWarning, match="not converged in 1 iterations"):
             fit = shoot(segments=4).fit(noisy(), [5.0, 15.0, 1.0], SD, max_iterations=1)
         assert not fit.converged and fit.iterations == 1
         assert fit.warnings()[-1] in str(fit)

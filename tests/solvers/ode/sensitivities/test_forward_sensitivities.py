@@ -63,7 +63,7 @@ def test_van_der_pol(method, mu, initial_states):
     np.testing.assert_allclose(solution.sensitivities[0, -1, :, 0], OSCILLATOR[mu][2:], rtol=0.03)
 
 
-METHODS = ["RK45", "DOP853", "LSODA", "Rodas5P", "auto"]
+METHODS = ["RK45", "DOP853", "Taylor", "LSODA", "Rodas5P", "auto"]
 
 
 @pytest.mark.parametrize("method", METHODS)

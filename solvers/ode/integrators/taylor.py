@@ -1,0 +1,325 @@
+r"""Taylor's method: steps along the Taylor polynomial of the solution, of an order that the tolerance chooses.
+
+Order and step are those of Jorba and Zou (2005), "A software package for the numerical integration of ODEs by means of
+high-order Taylor methods", Experimental Mathematics 14: with the relative tolerance r and coefficients
+:math:`x_{[k]}` of the powers of time, the order is :math:`p = \lceil 1 - \ln(r) / 2 \rceil` and the step
+
+.. math:: h = e^{-2 - 0.7 / (p - 1)} \min_{k = p - 1, p} (r\, \|x_{[k]}\|)^{-1 / k}, \qquad
+          \|x_{[k]}\| = \max_i |x_{i[k]}| / (a_i + r |x_i|)
+
+Their norm has one scale for all components, and a relative or an absolute tolerance; here each component has its own.
+Two checks are added. A step is accepted if the polynomial solves the equation at its end: the defect there times
+h / (p + 1) is the next term of the series. And a trajectory is stiff where :math:`h p |x_{[p]}| / |x_{[p-1]}|`, which
+then tends to h times the largest eigenvalue, is at the edge of stability of the polynomial.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from invsamp.solvers.foreign import Jitted, Llvm
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, call
+from invsamp.solvers.ode.integrators.stepper import Stepper
+from invsamp.solvers.ode.integrators.trajectories import Control
+
+Array = npt.NDArray[np.float64]
+
+#: Highest order: that of the least relative tolerance, 1e-13.
+MOST_ORDER = 16
+_DOUBLE, _SIZE = ir.DoubleType(), ir.IntType(64)
+_LANES = 4
+#: In tolerances, the error of sensitivities at which a step of the states is divided for them; and into how many.
+_MOST_ERROR, _MOST_INNER = 0.5, 1000
+
+
+def order_of(rtol: float) -> int:
+    """Order for a relative tolerance: Jorba and Zou (2005), section on order and step size."""
+    return min(max(math.ceil(1.0 - 0.5 * math.log(rtol)), 3), MOST_ORDER)
+
+
+def _evaluation(slopes: bool) -> Jitted:
+    """Compiled ``evaluate(order, x, y, q, out, count)``: y + sum_r q_r x^(r + 1) of some components, or its slopes."""
+
+    def typed(
+        typingctx: object, order: Llvm, x: Llvm, y: Llvm, q: Llvm, out: Llvm, count: Llvm
+    ) -> Llvm:  # pragma: no cover
+        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
+            order, x, *given, count = values
+            arrays = [
+                context.make_array(kind)(context, builder, value)
+                for kind, value in zip(signature.args[2:5], given, strict=True)
+            ]
+            width = builder.extract_value(arrays[1].shape, 1)
+            function = _evaluate(builder.module, slopes)
+            builder.call(function, [order, x, *(array.data for array in arrays), count, width])
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.float64, y, q, out, types.intp), codegen
+
+    return intrinsic(typed)
+
+
+def _evaluate(module: Llvm, slopes: bool) -> Llvm:
+    """LLVM's function: some components at once, then the rest one by one, with the same bits."""
+    pointer, vector = _DOUBLE.as_pointer(), ir.VectorType(_DOUBLE, _LANES)
+    kinds = [_SIZE, _DOUBLE, *[pointer] * 3, _SIZE, _SIZE]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), module.get_unique_name("polynomial"))
+    function.linkage = "internal"
+    order, x, y, q, out, count, width = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    first = _SIZE(0)
+    for kind, lanes in ((vector, _LANES), (_DOUBLE, 1)):
+        before, head = builder.block, function.append_basic_block("head")
+        body, after = function.append_basic_block("body"), function.append_basic_block("after")
+        builder.branch(head)
+        builder.position_at_end(head)
+        i = builder.phi(_SIZE)
+        i.add_incoming(first, before)
+        builder.cbranch(builder.icmp_signed("<=", builder.add(i, _SIZE(lanes)), count), body, after)
+        builder.position_at_end(body)
+
+        def load(base: Llvm, place: Llvm, kind: Llvm = kind) -> Llvm:
+            at = builder.bitcast(builder.gep(base, [place]), kind.as_pointer())
+            found = builder.load(at)
+            found.align = 8
+            return found
+
+        def spread(value: Llvm, kind: Llvm = kind, lanes: int = lanes) -> Llvm:
+            if lanes == 1:
+                return value
+            undefined = ir.Constant(kind, ir.Undefined)
+            one = builder.insert_element(undefined, value, ir.IntType(32)(0))
+            return builder.shuffle_vector(
+                one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            )
+
+        name = "llvm.fma.f64" if lanes == 1 else f"llvm.fma.v{lanes}f64"
+        fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(kind, [kind] * 3), name)
+        by = spread(x)
+
+        def weighed(value: Llvm, row: Llvm, spread: Llvm = spread) -> Llvm:
+            if not slopes:
+                return value
+            return builder.fmul(spread(builder.sitofp(builder.add(row, _SIZE(1)), _DOUBLE)), value)
+
+        highest = builder.sub(order, _SIZE(1))
+        start = weighed(load(q, builder.add(builder.mul(highest, width), i)), highest)
+        next_row = builder.sub(highest, _SIZE(1))
+        entry, loop, done = builder.block, function.append_basic_block("loop"), function.append_basic_block("done")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        row, total = builder.phi(_SIZE), builder.phi(kind)
+        row.add_incoming(next_row, entry)
+        total.add_incoming(start, entry)
+        coefficient = weighed(load(q, builder.add(builder.mul(row, width), i)), row)
+        following = builder.call(fused, [by, total, coefficient])
+        lower = builder.sub(row, _SIZE(1))
+        row.add_incoming(lower, loop)
+        total.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed(">=", lower, _SIZE(0)), loop, done)
+        builder.position_at_end(done)
+        value = following if slopes else builder.call(fused, [by, following, load(y, i)])
+        stored = builder.store(value, builder.bitcast(builder.gep(out, [i]), kind.as_pointer()))
+        stored.align = 8
+        i.add_incoming(builder.add(i, _SIZE(lanes)), done)
+        builder.branch(head)
+        builder.position_at_end(after)
+        first = i
+    builder.ret_void()
+    return function
+
+
+_values, _slopes = _evaluation(False), _evaluation(True)
+
+
+class Workspace(NamedTuple):
+    """Arrays that a trajectory of n states and m components needs."""
+
+    slopes: Array  # (n,), at a step's end by its polynomial
+    edge: Array  # (2,): how close a step is to the edge of stability, per length, and whether sensitivities divided it
+    inner: Array  # (powers + 1, m), series within a step
+    here: Array  # (m,), where it begins
+    there: Array  # (m,), where it ends
+
+
+@njit(**INNER)
+def _workspace(control: Control, m: int) -> Workspace:
+    width = m if control.states_lead else 0
+    inner, ends = np.zeros((MOST_ORDER + 1, width)), np.zeros((2, width))
+    return Workspace(np.zeros(control.n_states), np.zeros(2), inner, ends[0], ends[1])
+
+
+@njit(**BORROWING, inline="always")
+def _begin(
+    rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
+    q: Array, space: Workspace,
+) -> float:  # fmt: skip
+    """Take the series from y at t; the longest step."""
+    order, n, rtol = control.order, control.n_states, control.rtol
+    q[0, 0] = q[-1, 0] = order
+    call(control.series, min(max(t, lower), upper), y, p, q, 0)
+    before = last = 0.0
+    for first in range(0, n if control.states_lead else len(y), n):
+        one = two = 0.0
+        for i in range(first, first + n):
+            inverse = 1.0 / (absolute[i] + rtol * abs(y[i]))
+            part, other = q[order - 2, i] * inverse, q[order - 1, i] * inverse
+            one += part * part
+            two += other * other
+        weight = control.weight * control.weight if first > 0 else 1.0
+        before, last = max(before, one * weight), max(last, two * weight)
+    before, last = math.sqrt(before / n), math.sqrt(last / n)
+    if not before + last < math.inf:
+        return 0.0
+    # the interval of stability of the exponential's Taylor polynomial is about 1.3 + .37 p
+    space.edge[0] = order * last / (before * 0.7 * (1.3 + 0.37 * order)) if before > 0.0 else 0.0
+    rate = max(math.log(rtol * before) / (order - 1), math.log(rtol * last) / order)
+    return math.exp(-2.0 - 0.7 / (order - 1) - rate)
+
+
+@njit(**BORROWING, inline="always")
+def _attempt(
+    rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
+    k: Array, z: Array, q: Array, space: Workspace,
+) -> float:  # fmt: skip
+    order, n, rtol, slopes = control.order, control.n_states, control.rtol, space.slopes
+    _values(order, h, y, q, z, len(y))
+    call(rhs, min(max(t + h, lower), upper), z, p, k, 1)
+    _slopes(order, h, y, q, slopes, n)
+    total = 0.0
+    for i in range(n):
+        part = (slopes[i] - k[1, i]) / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))
+        total += part * part
+    error = math.sqrt(total / n) * h / (order + 1)
+    if not error < 1:
+        return error
+    space.edge[1] = 0.0
+    if control.states_lead and len(y) > n and not _error_of_slopes(control, absolute, y, z, q, h) < _MOST_ERROR:
+        space.edge[1] = 1.0
+        _walk(control, absolute, t, h, 1.0, lower, upper, y, p, q, space, 0, 0, y, space.inner)
+        for i in range(n, len(y)):
+            z[i] = space.there[i]
+    return 0.0  # the next step's length is that of its own series
+
+
+@njit(**BORROWING)
+def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: Array, x: float) -> float:
+    """Error of sensitivities at x, by the next term of their series, in tolerances: the largest of the columns."""
+    order, n, rtol, worst = control.order, control.n_states, control.rtol, 0.0
+    for first in range(n, len(y), n):
+        before = last = 0.0
+        for i in range(first, first + n):
+            inverse = 1.0 / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))
+            part, other = q[order - 2, i] * inverse, q[order - 1, i] * inverse
+            before += part * part
+            last += other * other
+        # the next term is to the last as that to the one before it, but not more
+        worst = max(worst, last * min(1.0, x * x * last / before) if before > 0.0 else last)
+        if not last < math.inf:
+            return last
+    return control.weight * math.sqrt(worst / n) * x**order
+
+
+@njit(**BORROWING)
+def _walk(
+    control: Control, absolute: Array, t: float, h: float, unit: float, lower: float, upper: float, y: Array, p: Array,
+    q: Array, space: Workspace, first: int, last: int, times: Array, out: Array,
+) -> None:  # fmt: skip
+    """Sensitivities along a step of the states by shorter ones: to ``space.there`` at its end, to out on the way.
+
+    The series q of the whole step has powers of (time / unit). Where too many steps are needed the end is no number.
+    """
+    order, n, m, inner, here, z = control.order, control.n_states, len(y), space.inner, space.here, space.there
+    begin, done = 0.0, first
+    for i in range(m):
+        here[i] = y[i]
+    for r in range(order):
+        scale = unit ** -(r + 1)
+        for i in range(m):
+            inner[r, i] = q[r, i] * scale
+    for _ in range(_MOST_INNER):
+        length = h - begin
+        while True:
+            _values(order, length, here, inner, z, m)
+            error = _error_of_slopes(control, absolute, here, z, inner, length)
+            if error < _MOST_ERROR:
+                break
+            if not error < math.inf or length < 1e-6 * h:
+                z[n] = math.nan
+                return
+            length *= max(0.2, 0.9 * (_MOST_ERROR / error) ** (1.0 / (order + 1)))
+        end = h if length == h - begin else begin + length
+        while done < last and (times[done] - t <= end or end == h):
+            _values(order, times[done] - t - begin, here, inner, out[done], m)
+            _values(order, (times[done] - t) / unit, y, q, out[done], n)
+            done += 1
+        if end == h:
+            return
+        for i in range(n, m):
+            here[i] = z[i]
+        _values(order, end / unit, y, q, here, n)
+        begin = end
+        inner[0, 0] = order
+        call(control.series, min(max(t + begin, lower), upper), here, p, inner, 0)
+    z[n] = math.nan
+
+
+@njit(**BORROWING, inline="always")
+def _interpolate(
+    rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array, q: Array
+) -> None:
+    """From powers of time to those of a part of the step."""
+    factor = h
+    for r in range(int(q[-1, 0])):
+        for i in range(len(y)):
+            q[r, i] *= factor
+        factor *= h
+
+
+@njit(**BORROWING)
+def _finish(n: int, h: float, k: Array, q: Array) -> None:
+    return
+
+
+@njit(**BORROWING, inline="always")
+def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Workspace) -> float:
+    return h * space.edge[0]
+
+
+@njit(**BORROWING, inline="always")
+def _write(
+    control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
+) -> None:  # fmt: skip
+    if space.edge[1] > 0.0:
+        _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
+        return
+    for j in range(first, last):
+        _values(control.order, (times[j] - t) / h, y, q, out[j], len(y))
+
+
+#: Taylor's method.
+TAYLOR = Stepper(
+    name="Taylor",
+    order=5,  # of the first step alone, which is short
+    exponent=-1 / 5,
+    stages=2,
+    last=1,
+    rows=2,
+    powers=MOST_ORDER,
+    edge=_edge,
+    workspace=_workspace,
+    begin=_begin,
+    attempt=_attempt,
+    interpolate=_interpolate,
+    extra=0,
+    finish=_finish,
+    write=_write,
+)
