@@ -13,7 +13,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.protocols import Array
 
-#: Name of the coefficients among what is recorded, and how many of them there are at the most.
+#: Name of the coefficients among what is recorded, and how many of them there are at most.
 NAME, MOST = "informed", 10
 
 
