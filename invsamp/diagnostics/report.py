@@ -217,6 +217,7 @@ class Report(TypedDict, total=False):
     preconditioner_matrices: list[list[object] | None]
     acceptance: list[float | None]
     clipped_noise: list[float | None]
+    reference_eigenvalues: list[list[float] | None]  # of a mode's Gaussian that a kernel moves about, the largest first
     descents: list[Descents | None]
     uncovered_variance: list[float | None]
     stationarity: list[Stationarity | None]

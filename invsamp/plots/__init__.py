@@ -8,6 +8,7 @@ drawn in an Axes of yours; a figure that has others beside its main panel then l
 from invsamp.plots.chains import plot_marginals, plot_trace
 from invsamp.plots.fields import plot_field
 from invsamp.plots.identifiability import plot_identifiability
+from invsamp.plots.informed import plot_informed_directions
 from invsamp.plots.ladder import plot_ladder, plot_swaps
 from invsamp.plots.pairs import plot_pairs
 from invsamp.plots.predictions import plot_phase, plot_predictive
@@ -17,6 +18,7 @@ from invsamp.plots.residuals import plot_residuals
 __all__ = [
     "plot_field",
     "plot_identifiability",
+    "plot_informed_directions",
     "plot_ladder",
     "plot_marginals",
     "plot_pairs",

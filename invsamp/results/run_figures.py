@@ -35,7 +35,9 @@ class Pictures:
         plot_phase = plots.plot_phase
         plot_identifiability = plots.plot_identifiability
         plot_profiles = plots.plot_profiles
+        plot_informed_directions = plots.plot_informed_directions
     else:
         plot_field, plot_trace, plot_marginals, plot_pairs = _Figure(), _Figure(), _Figure(), _Figure()
         plot_swaps, plot_ladder, plot_residuals, plot_predictive = _Figure(), _Figure(), _Figure(), _Figure()
         plot_phase, plot_identifiability, plot_profiles = _Figure(), _Figure(), _Figure()
+        plot_informed_directions = _Figure()

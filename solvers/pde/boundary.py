@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.foreign import DirichletBC, FunctionSpace
+from invsamp.solvers.foreign import Coefficient, DirichletBC, FunctionSpace
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.unknowns import Unknowns
 
@@ -49,6 +49,16 @@ class BoundaryUnknowns:
     def holds(self, k: int) -> bool:
         """Whether part ``k`` of the unknowns is a boundary value."""
         return any(number == k for number, _, _ in self._found)
+
+    def change(self, directions: Sequence[Coefficient], into: Array) -> None:
+        """Write the changes of the owned entries along directions of all parts."""
+        for k, coefficient, dofs in self._found:
+            if access.is_function(coefficient):
+                into[dofs] = directions[k].x.array[dofs]
+            elif np.size(coefficient.value) == 1:
+                into[dofs] = np.ravel(directions[k].value)[0]
+            else:
+                into[dofs] = directions[k].value[dofs % self._block]
 
     def cotangents(self, reaction: Array) -> Iterator[tuple[int, Array]]:
         """Number of each such part, and the cotangent of its entries, from that of the state's owned entries."""

@@ -81,22 +81,26 @@ def partial(form: Form, coefficient: Coefficient, mesh: Domain) -> Partial | Non
     return Partial(*found, load().fem.Function(coefficient.function_space) if is_function else None)
 
 
-def differentiate(form: Form, coefficient: Coefficient, mesh: Domain) -> tuple[Form, Form] | None:
+def differentiate(
+    form: Form, coefficient: Coefficient, mesh: Domain, direction: Coefficient = None
+) -> tuple[Form, Form] | None:
     """The derivative in UFL and the constant that is its direction (None for functions); None where it vanishes.
 
-    It is a linear form for a function; for a constant, the derivative along the direction, a constant of its shape.
+    It is along ``direction``, a function or constant like the coefficient. Without one it is a linear form for a
+    function; for a constant, the derivative along a constant of its shape, which is made.
     """
     fem, ufl = load().fem, load().ufl
     if not depends_on(form, coefficient):
         return None
     if access.is_function(coefficient):
-        derivative = expand(ufl.derivative(form, coefficient, ufl.TestFunction(coefficient.function_space)))
+        along = ufl.TestFunction(coefficient.function_space) if direction is None else direction
+        derivative = expand(ufl.derivative(form, coefficient, along))
         return (derivative, None) if derivative.integrals() else None
     # UFL differentiates to variables, not to constants: each entry becomes a variable
     indices = list(np.ndindex(coefficient.value.shape))
     variables = [ufl.variable(coefficient[index] if index else coefficient) for index in indices]
     varied = ufl.replace(form, {coefficient: _nested(variables, coefficient.value.shape)})
-    direction = fem.Constant(mesh, np.zeros(coefficient.value.shape))
+    direction = fem.Constant(mesh, np.zeros(coefficient.value.shape)) if direction is None else direction
     derivative = None
     for index, variable in zip(indices, variables, strict=True):
         term = (direction[index] if index else direction) * ufl.diff(varied, variable)

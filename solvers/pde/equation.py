@@ -83,6 +83,8 @@ class Equation:
     ----------
     linear : bool
         Whether the residual is affine in the state.
+    residual : ufl.Form
+        With the degrees of quadrature of all that is derived from it.
 
     Raises
     ------
@@ -106,7 +108,7 @@ class Equation:
         for part in unknowns.parts:
             if part.coefficient is state or part.coefficient is previous:
                 raise ValueError(f"{part.names[0]} must not be the state or the previous state, which are solved for")
-        self.state, self.unknowns = state, unknowns
+        self.state, self.unknowns, self.residual = state, unknowns, residual
         given = optional(instance, "newton", newton, NewtonSettings, "a NewtonSettings")
         self.newton: NewtonSettings = given or NewtonSettings()
         self.space, self.comm = state.function_space, state.function_space.mesh.comm
@@ -130,7 +132,7 @@ class Equation:
         dofs = [np.asarray(bc.dof_indices()[0]) for bc in self.bcs]
         self._fixed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *dofs])).astype(np.intp)
         self.owned = access.owned_dofs(self.space)
-        self._fixed_owned = self._fixed[self._fixed < self.owned]
+        self.fixed_owned = self._fixed[self._fixed < self.owned]
 
     def operator(self) -> Operator:
         """A new matrix and solver for the derivative to the state."""
@@ -189,7 +191,7 @@ class Equation:
             return False
         right = self._right.x.array
         right[: self.owned] = seed
-        right[self._fixed_owned] = 0.0  # boundary values do not answer to the residual
+        right[self.fixed_owned] = 0.0  # boundary values do not answer to the residual
         return operator.solve(access.vector(self._right), self.adjoint, transposed=True, verified=True)
 
     def add_gradient(self, gradient: Array, theta: Array, seed: Array) -> None:
@@ -203,6 +205,15 @@ class Equation:
             for k, cotangent in self._boundary.cotangents(reaction):
                 gradient[columns[k]] += parts[k].pullback(theta[columns[k]], cotangent)
 
+    @property
+    def has_unknown_boundary(self) -> bool:
+        """Whether unknowns are boundary values."""
+        return bool(self._boundary)
+
+    def change_boundary(self, directions: Sequence[Coefficient], into: Array) -> None:
+        """Write the changes of boundary values along directions of the unknowns, at this rank's entries."""
+        self._boundary.change(directions, into)
+
     def to_previous(self) -> Array:
         """This rank's part of the residual's derivative to the previous state, applied to the adjoint."""
         return access.assemble_vector(self._to_previous, self._right).copy()
@@ -213,7 +224,7 @@ class Equation:
 
     def _assemble_residual(self) -> float:
         values = access.assemble_vector(self._residual, self._right)
-        values[self._fixed_owned] = 0.0
+        values[self.fixed_owned] = 0.0
         return float(access.vector(self._right).norm())
 
     def _move(self, length: float) -> bool:

@@ -12,12 +12,19 @@ import numpy.typing as npt
 from invsamp.solvers._dolfinx import sum_over_ranks
 from invsamp.solvers.fem.field_contract import grids_of
 from invsamp.solvers.foreign import Form
-from invsamp.solvers.forward_model import checked_product, checked_theta, seconds_per_evaluation
+from invsamp.solvers.forward_model import (
+    Tangent,
+    checked_product,
+    checked_tangent,
+    checked_theta,
+    seconds_per_evaluation,
+)
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.equation import Equation
 from invsamp.solvers.pde.operator import Operator
 from invsamp.solvers.pde.problem import PdeProblem
 from invsamp.solvers.pde.sensors import Sensors
+from invsamp.solvers.pde.tangents import Changes
 
 Array = npt.NDArray[np.float64]
 
@@ -106,15 +113,7 @@ class PdeModel:
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations and the product cotangent (batch, m) -> (batch, dimension), by the discrete adjoint."""
         theta = checked_theta(theta, self.equation.unknowns.dimension).copy()
-        y = np.full((len(theta), self.n_observations), np.nan)
-        solutions: list[Trajectory | None] = []
-        for row, values in enumerate(theta):
-            # the first one is what rows without room of their own, and calls without derivative, share
-            number = row + 1 if len(theta) <= self._max_kept else 0
-            solution = self._solve(values, self._operator(number))
-            solutions.append(solution)
-            if solution is not None:
-                y[row] = sum_over_ranks(self.comm, self._observe(solution))
+        y, solutions = self._solved(theta)
 
         def vjp(cotangent: Array) -> Array:
             gradient = np.full(theta.shape, np.nan)
@@ -128,6 +127,34 @@ class PdeModel:
 
         return y, checked_product(vjp, y.shape)
 
+    def tangent(self, theta: Array) -> Tangent:
+        """Observations (batch, m), and products with k directions (batch, k, p) and cotangents (batch, k, m).
+
+        The factors of every row are kept, as far as there is room: a product with a direction or a cotangent takes
+        solves alone, unless the matrix changes from step to step.
+        """
+        theta = checked_theta(theta, self.equation.unknowns.dimension).copy()
+        y, solutions = self._solved(theta)
+
+        def products(of: Callable[[Array, Trajectory, Array], Array | None], vectors: Array, width: int) -> Array:
+            found = np.full((*vectors.shape[:2], width), np.nan)
+            for row, solution in enumerate(solutions):
+                for k, vector in enumerate(vectors[row]):
+                    if solution is None or not np.isfinite(vector).all():
+                        continue
+                    one = of(theta[row], solution, vector)
+                    if one is not None:
+                        found[row, k] = sum_over_ranks(self.comm, one)
+            return found
+
+        def jvp(directions: Array) -> Array:
+            return products(self._along, directions, self.n_observations)
+
+        def vjp(cotangents: Array) -> Array:
+            return products(self._adjoint, cotangents, theta.shape[1])
+
+        return checked_tangent((y, jvp, vjp), (len(theta), theta.shape[1]))
+
     @property
     def work(self) -> float:
         """What a row takes, counted: degrees of freedom times steps in time."""
@@ -138,6 +165,19 @@ class PdeModel:
         """Seconds per evaluation of one row with its gradient, the least of three; the same on every rank."""
         seconds = seconds_per_evaluation(self, self.equation.unknowns.reference[None])
         return access.largest_over_ranks(self.comm, seconds)
+
+    def _solved(self, theta: Array) -> tuple[Array, list[Trajectory | None]]:
+        """Observations (batch, m) and solutions, each with an operator of its own where there is room."""
+        y = np.full((len(theta), self.n_observations), np.nan)
+        solutions: list[Trajectory | None] = []
+        for row, values in enumerate(theta):
+            # the first one is what rows without room of their own, and calls without derivative, share
+            number = row + 1 if len(theta) <= self._max_kept else 0
+            solution = self._solve(values, self._operator(number))
+            solutions.append(solution)
+            if solution is not None:
+                y[row] = sum_over_ranks(self.comm, self._observe(solution))
+        return y, solutions
 
     def _solve(self, theta: Array, operator: Operator) -> Trajectory | None:
         """The solution of one row (dimension,), and what `_adjoint` needs of it; None if the solve failed."""
@@ -188,6 +228,29 @@ class PdeModel:
             where = equation.unknowns.slices[self._initial_part]
             gradient[where] += part.pullback(theta[where], carried)
         return gradient
+
+    @cached_property
+    def _changes(self) -> Changes:
+        return Changes(self.equation, self.problem.previous, self.sensors.forms)
+
+    def _along(self, theta: Array, solution: Trajectory, direction: Array) -> Array | None:
+        """This rank's part of the observations' change along a direction (dimension,); None if a solve failed."""
+        changes = self._changes
+        self.equation.unknowns.write(theta)
+        changes.point(theta, direction)
+        changes.state.x.array[:] = 0.0
+        if self._initial_part is not None:
+            changes.state.x.array[:] = changes.directions[self._initial_part].x.array
+        found = []
+        for step in range(max(self.numbers) + 1):
+            self._show(solution, step)
+            if step > 0:
+                changes.previous.x.array[:] = changes.state.x.array
+                if not changes.step(solution.operator):
+                    return None
+            if step in self.numbers:
+                found.append(self.sensors.change(changes.state.x.array, changes.functionals()))
+        return np.concatenate(found)
 
     def _show(self, solution: Trajectory, step: int) -> None:
         """Put everything as it was when a step was solved."""

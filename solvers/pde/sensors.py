@@ -84,6 +84,10 @@ class PointSensors:
         """This rank's points."""
         return self._matrix @ self._state.x.array
 
+    def change(self, state: Array, functionals: Array) -> Array:
+        """Changes of the values, from those of the state's local entries; they do not depend on the unknowns."""
+        return self._matrix @ state
+
     def seed(self, weights: Array) -> Array:
         """The basis functions at the points, weighted."""
         self._work.x.array[:] = self._transposed @ weights
@@ -127,6 +131,10 @@ class FunctionalSensors:
         """This rank's parts of the integrals."""
         return np.array([float(load().fem.assemble_scalar(form)) for form in self._compiled])
 
+    def change(self, state: Array, functionals: Array) -> Array:
+        """Changes of the values: those of the functionals themselves."""
+        return functionals
+
     def seed(self, weights: Array) -> Array:
         """The derivative of the weighted sum, assembled."""
         self._weights.value = weights
@@ -156,6 +164,11 @@ class SensorGroups:
     def values(self) -> Array:
         """Those of all groups."""
         return np.concatenate([group.values() for group in self._groups])
+
+    def change(self, state: Array, functionals: Array) -> Array:
+        """Those of all groups, each of its own functionals."""
+        own = np.split(functionals, np.cumsum([len(group.forms) for group in self._groups])[:-1])
+        return np.concatenate([group.change(state, part) for group, part in zip(self._groups, own, strict=True)])
 
     def seed(self, weights: Array) -> Array:
         """The sum of the groups'."""

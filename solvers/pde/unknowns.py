@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import sum_over_ranks
-from invsamp.solvers.fem.field_contract import Field
+from invsamp.solvers.fem.field_contract import Field, pushforward
 from invsamp.solvers.foreign import Comm, Constant, Function
 from invsamp.solvers.pde import access
 
@@ -31,6 +31,10 @@ class ConstantValue:
     def write(self, theta: Array) -> None:
         """Set the constant."""
         self.coefficient.value = theta.reshape(self.coefficient.value.shape)
+
+    def push(self, theta: Array, direction: Array, into: Constant) -> None:
+        """Set a constant to the direction."""
+        into.value = direction.reshape(into.value.shape)
 
     def pullback(self, theta: Array, cotangent: Array) -> Array:
         """The cotangent itself."""
@@ -71,6 +75,10 @@ class NodalValues:
         """Set the function, its ghosts too."""
         self.coefficient.x.array[:] = theta[self._columns]
 
+    def push(self, theta: Array, direction: Array, into: Function) -> None:
+        """Set a function to the direction, its ghosts too."""
+        into.x.array[:] = direction[self._columns]
+
     def pullback(self, theta: Array, cotangent: Array) -> Array:
         """The owned entries at their columns."""
         gradient = np.zeros(self.sizes[0])
@@ -104,6 +112,10 @@ class FieldValues:
     def write(self, theta: Array) -> None:
         """Set the function, its ghosts too."""
         self.coefficient.x.array[:] = self._everywhere.values(theta[None])[0]
+
+    def push(self, theta: Array, direction: Array, into: Function) -> None:
+        """Set a function to the change of the field, its ghosts too."""
+        into.x.array[:] = pushforward(self._everywhere, theta[None], direction[None])[0]
 
     def pullback(self, theta: Array, cotangent: Array) -> Array:
         """The field's own."""

@@ -606,7 +606,11 @@ def runs_calls() -> dict[str, Call]:
         given = {"posterior": posterior} if name in ("plot_predictive", "plot_residuals") else {}
         given |= {"profiles": profiles} if name == "plot_profiles" else {}
         given |= {"posterior": plane} if name == "plot_phase" else {}
-        drawn = planes if name == "plot_phase" else longer if name == "plot_identifiability" else run
+        drawn = {
+            "plot_phase": planes,
+            "plot_identifiability": longer,
+            "plot_informed_directions": about_a_mode(),
+        }.get(name, run)
         given |= mapped if name == "plot_field" else {}
         kinds = plotted | {
             "names": {"none", "entries"},
@@ -619,6 +623,12 @@ def runs_calls() -> dict[str, Call]:
             calls[f"Run.{name}"] = Call(getattr(drawn, name), given, kinds)
         calls[f"plots.{name}"] = Call(getattr(plots, name), {"run": drawn, **given}, kinds)
     return calls
+
+
+def about_a_mode() -> iv.Run:
+    """A run whose kernel moved about the Gaussian of a mode, as its report has it."""
+    report = {"chains": 2, "reference_eigenvalues": [[9.0, 0.5]]}
+    return iv.Run.from_arrays(None, {"x": (2,)}, np.zeros((1, 2, 5, 2)), {"energy": np.zeros((2, 5))}, report)
 
 
 def domains_calls() -> dict[str, Call]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.engine.driver.engine import Engine
+from invsamp.engine.driver.informed_coefficients import informed_coefficients
 from invsamp.engine.driver.running_moments import RunningMoments
 from invsamp.engine.rungs.compiled_steps import Recorded
 from invsamp.engine.rungs.kernel_contract_check import check_statistics
@@ -55,7 +56,7 @@ class Draws:
         # at the places where the chains stand now: what does not fit is refused before the run
         self._recorded = {
             name: np.empty((chains, capacity, *values.shape[1:]), values.dtype)
-            for name, values in engine.record.of(engine.problem, rungs[0].position).items()
+            for name, values in self._found(rungs[0].position).items()
         }
         self._kept: dict[str, AnyArray] = {
             # where a rung has no weights its draws count alike
@@ -146,14 +147,20 @@ class Draws:
         self._counts[k] = i + n
 
     def _record(self, i: int, position: Array) -> None:
-        engine = self._engine
-        found = engine.record.of(engine.problem, position, lambda name, x: self.moments[name].add(x))
+        found = self._found(position, lambda name, x: self.moments[name].add(x))
         for name, values in found.items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
                 shapes = f"{values.shape[1:]} after {room.shape[2:]}"
                 raise ValueError(f"record[{name!r}] must return one shape for all theta, got {shapes}")
             room[:, i] = values
+
+    def _found(self, position: Array, seen: Callable[[str, Array], None] | None = None) -> dict[str, AnyArray]:
+        """What is recorded of the cold rung's positions (chains, d); see `Record.of`."""
+        engine = self._engine
+        found = engine.record.of(engine.problem, position, seen)
+        informed = informed_coefficients(engine.rungs[0], position)
+        return {name: values for name, values in informed.items() if name not in engine.problem.shapes} | found
 
     def take(self) -> Segment:
         """What was kept since the last time, counted by the engine; the room is free again.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from invsamp.diagnostics.report import Coordinates, Descents, Misfit, Report, Stationarity
 from invsamp.engine.adaptation.step_size_and_metric import STABILITY_FRACTION
 from invsamp.engine.ensemble.ensemble import Ensemble
@@ -12,6 +14,7 @@ from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.engine.rungs.step_stability import mean_step_size
 from invsamp.evaluate.counted import CountedPotential
+from invsamp.kernels.gaussian_reference import AboutReference
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
@@ -52,6 +55,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
         "preconditioner_matrices": [_matrix(r) for r in rungs],
         "acceptance": [_acceptance(r) for r in rungs],
         "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in rungs],
+        "reference_eigenvalues": [_eigenvalues(r) for r in rungs],
         "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
         "stationarity": [_stationarity(r) for r in rungs],
@@ -105,6 +109,15 @@ def _swaps(exchange: Exchange | None) -> Report:
 def _acceptance(rung: RungChains) -> float | None:
     full_steps = rung.counts.full_steps * len(rung.position)
     return rung.counts.accepted / max(1, full_steps) if rung.adjusted else None
+
+
+def _eigenvalues(rung: RungChains) -> list[float] | None:
+    """Of a mode's Gaussian that the kernel moves about, the largest first; None of other kernels."""
+    kernel = rung.settings.kernel
+    if not isinstance(kernel, AboutReference) or kernel.reference is None:
+        return None
+    values: list[float] = np.sort(kernel.reference.metric.values)[::-1].tolist()
+    return values
 
 
 def _descents(rung: RungChains) -> Descents | None:

@@ -51,6 +51,11 @@ class TestWhatIsChosen:
         (decision,) = run.report["decisions"]
         assert "found one mode of a Gaussian prior of 90 unknowns, of which the data inform 2" in decision
         assert agrees(moments(run), truth())
+        (values,) = run.report["reference_eigenvalues"]
+        assert sum(value > 1.0 for value in values) == 2 and values == sorted(values, reverse=True)
+        axes = run.plot_informed_directions().axes[0]
+        assert axes.get_title(loc="left").startswith("2 directions")
+        np.testing.assert_allclose(axes.collections[0].get_offsets()[:, 1], values)
 
     @pytest.mark.parametrize("d", [90, 2000])
     def test_warm_up_does_not_grow_with_the_number_of_unknowns(self, d):
@@ -85,6 +90,39 @@ class TestWhatIsChosen:
         run = sampled(posterior, draws=10, warmup=100)
         assert run.report["kernels"][0] != "infinity_hmc"
         assert (why in run.report["decisions"][0]) if why else not any("general" in d for d in run.report["decisions"])
+
+
+class TestInformedCoefficients:
+    """Of many unknowns those of the informed directions are recorded and judged."""
+
+    def test_they_are_those_of_the_draws(self):
+        run = sampled(bent_field(2100), draws=12, chains=3)
+        found = run.draws("informed")
+        assert found.shape == (3, 12, 2)  # the data inform two directions
+        # of the first two unknowns alone, whitened and turned
+        reference = run.report["reference_eigenvalues"][0]
+        assert len(reference) == 2 and np.isfinite(found).all()
+        alone = run.theta[:, :, :2].reshape(-1, 2)
+        shift = np.linalg.lstsq(np.c_[alone, np.ones(len(alone))], found.reshape(-1, 2), rcond=None)
+        assert len(shift[1]) == 2 and shift[1].max() < 1e-20
+        assert "informed[0]" in run._summary(few=True).index
+
+    def test_they_go_on_after_a_resume(self, tmp_path):
+        whole = sampled(bent_field(2100), draws=8).draws("informed")
+        sampled(bent_field(2100), draws=4, directory=tmp_path / "run", segment=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            more = iv.resume(tmp_path / "run", bent_field(2100), draws=8, progress=False)
+        np.testing.assert_array_equal(more.draws("informed"), whole)
+
+    def test_few_unknowns_are_judged_themselves(self):
+        assert "informed" not in sampled(bent_field(), draws=4).recorded
+
+
+def test_other_kernels_have_no_such_directions():
+    run = sampled(posed(Bent(), d=40), draws=4, warmup=100)
+    with pytest.raises(ValueError, match="run must be of a kernel about the Gaussian of a mode"):
+        run.plot_informed_directions()
 
 
 class TestItIsARun:

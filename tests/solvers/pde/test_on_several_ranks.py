@@ -32,7 +32,8 @@ def report_of(world):
         assert model.comm.size == world.size
         y, vjp = model.linearize(theta)
         weights = np.cos(np.arange(y.size)).reshape(y.shape)
-        found = {"y": y, "gradient": vjp(weights)}
+        directions = np.cos(1.0 + np.arange(theta.size)).reshape(len(theta), 1, -1)
+        found = {"y": y, "gradient": vjp(weights), "along": model.tangent(theta)[1](directions)}
         hashes = world.allgather(hashlib.sha256(b"".join(part.tobytes() for part in found.values())).hexdigest())
         assert len(set(hashes)) == 1, name
         assert len(set(world.allgather(model.cost))) == 1 if name == "points" else True
@@ -99,7 +100,7 @@ def test_ranks_do_not_change_the_numbers() -> None:
     assert told["checked"] == [2, 4]
     for ranks, name in itertools.product((2, 4), told["models"]["1"]):
         one, several = (told["models"][str(size)][name] for size in (1, ranks))
-        for key in ("y", "gradient"):
+        for key in ("y", "gradient", "along"):
             what = f"{key} of {name} on {ranks} ranks"
             np.testing.assert_allclose(several[key], one[key], rtol=1e-9, atol=1e-11, err_msg=what)
         failed = np.isnan(np.array(several["y"], dtype=float)).any(axis=1)
