@@ -30,7 +30,7 @@ TRUTH = {"conductivity": 150.0, "transfer": 30.0, "noise": 0.3}
 PRIOR = iv.Prior(
     conductivity=iv.LogNormal(np.log(100.0), 0.5), transfer=iv.LogNormal(np.log(20.0), 0.7), noise=iv.HalfNormal(1.0)
 )
-#: Simulations at the most, and those of the check.
+#: The most simulations, and those of the check.
 BUDGET, CHECKS = 100, 32
 
 

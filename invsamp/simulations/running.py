@@ -15,7 +15,7 @@ from invsamp.errors import ModelError, WrongShapeError
 from invsamp.protocols import Array, FinishedRun, RunsRows
 from invsamp.simulations.rows import not_finite
 
-#: Seconds between two looks at jobs that tell nobody when they are done: at first, and at the longest.
+#: Seconds between two looks at jobs that do not report when they are done: the first, and the longest.
 PATIENCE = 0.01, 2.0
 
 

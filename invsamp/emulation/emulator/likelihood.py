@@ -1,14 +1,14 @@
 r"""The likelihood of the data where outputs are emulated: the emulator's variance counts with the noise.
 
-With principal components c of the outputs, whose emulated values are uncertain by variances :math:`S_k`, slopes
-:math:`a_k` of the log-likelihood by them and a curvature b of the noise in its own units, the log-likelihood gains
+The emulator gives principal components c of the outputs with variances :math:`S_k`. With slopes :math:`a_k` of the
+log-likelihood by c, and a curvature b of the noise in its own units, the log-likelihood gains
 
 .. math:: \frac12 \sum_k \left[\frac{S_k a_k^2}{1 + b S_k} - \log(1 + b S_k)\right].
 
 That is the log of its mean over the emulator's error where the noise is Gaussian, and by Laplace elsewhere (the
 "marginal approximation" of Stuart and Teckentrup 2018, Mathematics of Computation 87, eq. (3.3)). Beyond
-:math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a straight line: where next to nothing is
-known, the likelihood is not taken for flat, or chains would leave for where the emulator is worth nothing.
+:math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a straight line. Otherwise the likelihood
+would look flat where next to nothing is known, and chains would go there.
 """
 
 from __future__ import annotations
