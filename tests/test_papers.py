@@ -229,10 +229,19 @@ def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(n
         with pytest.raises(ValueError, match=refused):
             iv.sample(problem(None), sampler, draws=1, warmup=plan.warmup, progress=False)
 
+    class Nothing:
+        """Keeps no draws."""
+
+        def keep(self, rung):
+            pass
+
+        def keep_many(self, rung, recorded):
+            pass
+
     def steps(engine, count):
         end = engine.done + count
         while engine.done < end:
-            engine.step(end - engine.done, lambda rung: None)
+            engine.step(end - engine.done, Nothing())
         return states.encode(engine.state())
 
     def go_on(comm, state, count):
