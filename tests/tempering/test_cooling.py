@@ -47,7 +47,7 @@ def test_annealing_ends_at_the_posterior(draw, agrees):
     )
     assert not agrees(squares(early), 1 / (1 - STEP / 2))
     (line,) = early.report["warnings"]
-    assert line.startswith("the temperature fell from 18.3 to 4.09") and "no common distribution" in line
+    assert line.startswith("IV-TARGET: the temperature fell from 18.3 to 4.09") and "no common distribution" in line
 
 
 def test_noise_is_that_of_the_temperature_of_each_step(draw):
