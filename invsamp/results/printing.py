@@ -110,7 +110,7 @@ def verdict(messages: Sequence[str]) -> str:
 def _meaning(messages: Sequence[str]) -> list[str]:
     """Where it is said what the codes mean."""
     codes = [code for message in messages if (code := code_of(message)) is not None]
-    return [f'what a code means: iv.diagnostics.explain("{codes[0]}"), or the page "Warnings"'] if codes else []
+    return [f'what a code means: print(iv.diagnostics.explain("{codes[0]}")), or the page "Warnings"'] if codes else []
 
 
 def _modes(modes: Mapping[str, Separation] | None) -> list[str]:

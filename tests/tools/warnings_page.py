@@ -18,7 +18,7 @@ HEAD = """# Warnings
 ```
 
 A run warns where its draws cannot be trusted. The message has a code, what was found, what it means and what to do.
-`run.warnings()` lists the messages again. `iv.diagnostics.explain("IV-RHAT")` prints an entry of this page.
+`run.warnings()` lists the messages again. `print(iv.diagnostics.explain("IV-RHAT"))` shows an entry of this page.
 
 The code stands at the beginning, so that the standard filter finds it:
 
