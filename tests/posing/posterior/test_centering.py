@@ -140,6 +140,20 @@ class TestTheRule:
         found = minimum(iv.Posterior(prior, model, [1.0, 2.0, 0.5, 1.1, 0.6, 2.2], iv.GaussianNoise(errors)))
         np.testing.assert_array_equal(found["x"], [0, 0, 0, 1, 1, 1])
 
+    def test_small_scales_decide(self) -> None:
+        """Six groups that may be alike: the data dominate at the expected scale, but not where the scale is small."""
+        rng = np.random.default_rng(5)
+        truth = rng.normal(2.0, 1.0, 6)
+        data = (truth[:, None] + rng.normal(0.0, 0.8, (6, 3))).mean(axis=1)
+        prior = iv.Prior(mu=iv.Normal(0, 5), tau=iv.HalfNormal(3), theta=iv.Normal("mu", "tau", shape=6))
+        model = iv.with_jacobian(
+            lambda t: t, lambda t: np.broadcast_to(np.eye(6), (len(t), 6, 6)), parameters=("theta",)
+        )
+        near = iv.Posterior(prior, model, data, iv.GaussianNoise(0.8 / np.sqrt(3.0)))
+        apart = iv.Posterior(prior, model, 3.0 * data, iv.GaussianNoise(0.8 / np.sqrt(3.0)))
+        assert not minimum(near)["theta"].any()
+        assert minimum(apart)["theta"].all()
+
     def test_two_levels(self) -> None:
         # groups of groups: what few data say of a class is not what many say of its schools
         prior = iv.Prior(
@@ -150,7 +164,8 @@ class TestTheRule:
             pupil=iv.Normal("school", "sd", shape=(5, 8)),
         )
         rng = np.random.default_rng(0)
-        truth = 2.0 * rng.standard_normal((5, 1)) + rng.standard_normal((5, 8))
+        schools = 2.0 * np.random.default_rng(3).standard_normal((5, 1))
+        truth = schools + rng.standard_normal((5, 8))
         eye = np.eye(40)
         model = iv.with_jacobian(lambda t: t, lambda t: np.broadcast_to(eye, (len(t), 40, 40)), parameters=("pupil",))
         # pupils of sd 1 place a school to .35, of a spread of about 2; to 2 where each is seen to 6
