@@ -214,7 +214,8 @@ class Speculation:
         chains: dict[int, list[_Chain]] = {}
         run = future()
         requests = next(run, ())
-        for step in range(max(SHORTEST, AHEAD * self._workers)):
+        rows = sum(len(request.position) for request in requests)
+        for step in range(max(SHORTEST, AHEAD * self._workers // max(1, rows))):
             estimates = []
             for place, request in enumerate(requests):
                 if request.batch is not None or request.observations:
