@@ -45,7 +45,9 @@ def finished_runs(model: Any, theta: Array, executor: Any = None) -> Iterator[Fi
         for index, run in enumerate(executor.map(partial(one_run, model), list(theta))):
             yield run._replace(row=index)
     elif executor is not None:
-        jobs = {index: executor.submit(one_run, model, row) for index, row in enumerate(theta)}
+        # Dask would take two jobs of the same function and arguments for one, and may have forgotten the first
+        apart = {"pure": False} if type(executor).__module__.partition(".")[0] == "distributed" else {}
+        jobs = {index: executor.submit(one_run, model, row, **apart) for index, row in enumerate(theta)}
         try:
             yield from _finished(jobs)
         finally:

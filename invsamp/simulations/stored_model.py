@@ -191,7 +191,12 @@ class StoredModel:
         if run.outputs is None and self.database.n_outputs is None:
             self._untrusted[key_of(theta)] = theta, run
             return
-        self.database.record(theta, run.outputs, run.failure, run.seconds)
+        self.database.record(theta, run.outputs, run.failure, _known_seconds(run))
         while self._untrusted:
             _, (point, failure) = self._untrusted.popitem()
-            self.database.record(point, failure=failure.failure, seconds=failure.seconds)
+            self.database.record(point, failure=failure.failure, seconds=_known_seconds(failure))
+
+
+def _known_seconds(run: FinishedRun) -> float | None:
+    """What a run took; None of a job that ended without a result."""
+    return None if np.isnan(run.seconds) else run.seconds
