@@ -275,6 +275,13 @@ CODES: dict[str, Entry] = {
         "The model of the variance has no pilot states near many of the visited ones.",
         "Raise warmup, or allow more states in kernel_ridge.",
     ),
+    "IV-PATHS": Entry(
+        "Paths diverge",
+        "The energy of more than 0.1% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
+        "too long where the density is steep, so that chains may not enter that region. Paths that are refused because "
+        "a solve failed or a bound was met do not count.",
+        "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",
+    ),
     "IV-REFLECTION": Entry(
         "Reflected moves fail",
         "Steps are long relative to the narrowest part of the domain, so that no reflected path ends inside.",

@@ -19,6 +19,7 @@ from invsamp.diagnostics.checks import diagnose, notes, pilot_warnings
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
+from invsamp.diagnostics.path_checks import path_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.diagnostics.tails import TAIL_SHAPES
@@ -761,6 +762,8 @@ class Run(Pictures):
         """What is wrong by the summary of every n-th draw."""
         found = diagnose(self._judged(summary), report, self._weights(0, every))
         found += pilot_warnings(summary[: self._own(summary)], report, every)
+        if (diverging := self._statistic("diverging", 0, every)) is not None:
+            found += path_warnings(np.asarray(diverging, dtype=float))
         return found + self._fit(every)
 
     def _summary(self, every: int = 1, few: bool = False) -> pd.DataFrame:
