@@ -140,9 +140,8 @@ HEAD = (
 
 
 HEADS = {
-    "linear": "| n | seed | rms z | variance of a mean, over draws' | sds, largest error | acceptance | least effective |\n"
-    + 7 * "|---"
-    + "|",
+    "linear": "| n | seed | rms z | variance of means, of independent draws 1 | sds, largest error | acceptance "
+    "| least effective |\n" + 7 * "|---" + "|",
     "conductivity": HEAD,
     "maximum": "| n | noise | seed | factorizations | products | informed | energy | s |\n" + 8 * "|---" + "|",
 }

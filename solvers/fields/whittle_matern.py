@@ -231,6 +231,11 @@ class MaternField:
         return coloring.scale * np.sqrt(coloring.power.variances()) / coloring.root
 
     @property
+    def marginals(self) -> tuple[Array, Array] | None:
+        """Mean and sd at each node, both (size,), as they were asked for; None where range or sd are unknown."""
+        return None if self.unknown else (self.mean, self.sd)
+
+    @property
     def alpha(self) -> float:
         """The power of the operator: smoothness + d / 2."""
         return self.smoothness + self.mesh.points.shape[1] / 2

@@ -49,9 +49,7 @@ def test_bounds_that_give_a_path_up_are_an_edge():
     posterior = iv.Posterior(prior, log_likelihood=iv.LogDensity(lambda t: 0.0 * t[:, 0], lambda t: 0.0 * t))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = iv.sample(
-            posterior, iv.samplers.infinity_hmc(1.0), draws=60, warmup=0, chains=4, seed=1, progress=False
-        )
+        run = iv.sample(posterior, iv.samplers.infinity_hmc(1.0), draws=60, warmup=0, chains=4, seed=1, progress=False)
     stats = run.data.sample_stats
     assert (stats["acceptance_rate"].to_numpy() == 0.0).mean() > 0.1
     assert not stats["diverging"].to_numpy().any()

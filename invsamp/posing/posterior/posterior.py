@@ -22,6 +22,7 @@ from invsamp.domains.contract import Domain
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
 from invsamp.posing.distributions.multivariate import Flat
+from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.expressions.variable_names import labels, labels_of
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
@@ -42,7 +43,7 @@ from invsamp.posing.posterior.model_likelihood import check_count, input_shapes,
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
-from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
+from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, GaussianField, Plain, Reference
 from invsamp.simulations.stored_model import stored
 from invsamp.warning_codes import InvsampWarning
 
@@ -479,6 +480,20 @@ class Posterior:
             If fewer than one draw of the prior in 10,000 lies inside the domain.
         """
         return self.to_theta(self._prior_positions(rng, n))
+
+    def gaussian_marginals(self) -> dict[str, tuple[Array, Array]]:
+        """Prior mean and sd of each value, both (n,), by name of the Gaussian fields of which nothing is unknown.
+
+        Fields that a domain restricts are not among them.
+        """
+        prior, constrained = self.prior, self.domain.constrains(self.prior.dimension)
+        found = {}
+        for name, one in prior.distributions.items():
+            field = one.field if isinstance(one, FieldDistribution) else None
+            known = field.marginals if isinstance(field, GaussianField) else None
+            if known is not None and not constrained[prior.slices[name]].any():
+                found[name] = known
+        return found
 
     def reference(self) -> Reference:
         """The prior's Gaussian distribution in positions, or one with its medians and quartiles where it is another.
