@@ -274,7 +274,10 @@ class Modes:
         count, calls = self.evaluations[fidelity], self.function_calls[fidelity]
         products = self.products.get(fidelity, 0)
         more = f" ({calls} function calls)" if calls != count else ""
-        return f"{count} of {fidelity}" + more + (f" with {products} products by tangents" if products else "")
+        if products:
+            return f"{count} of {fidelity}{more} with {products} products by tangents"
+        by_gradients = self.gaussians is not None and fidelity == list(self.evaluations)[-1]
+        return f"{count} of {fidelity}{more}" + by_gradients * " (no tangents: two gradients for each product)"
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""

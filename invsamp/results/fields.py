@@ -168,10 +168,12 @@ def field_draws(
     truth: Mapping[str, npt.ArrayLike] | None = None,
     marginals: Mapping[str, tuple[Array, Array]] | None = None,
     gaussian: bool = False,
+    grids: Mapping[str, str] | None = None,
 ) -> FieldDraws:
     """Draws of a field; see `invsamp.Run.field`, which gives theta (chains, draws, d), weights and shapes.
 
-    ``marginals`` has mean and sd of each value of some unknowns, which are ``gaussian`` or not.
+    ``marginals`` has mean and sd of each value of some unknowns, which are ``gaussian`` or not; ``grids``
+    has digests of the meshes at whose nodes some unknowns are values.
     """
     if not all(hasattr(field, name) for name in ("parameters", "sizes", "at")):
         raise wrong("field", "a field, such as those of invsamp.solvers.fem.fields", field)
@@ -179,6 +181,10 @@ def field_draws(
         raise wrong("mesh", "a mesh, such as invsamp.solvers.fem.mesh.unit_square(32)", mesh)
     one_of("on", on, ("nodes", "cells"))
     columns = _columns(field, shapes)
+    own = getattr(field, "grids", {})
+    for name, digest in (grids or {}).items():
+        if own.get(name, digest) != digest:
+            raise ValueError(f"field must have {name!r} on the mesh of the run's own field, got another mesh")
     prepared = field.at(mesh.points) if on == "nodes" else field.at(mesh.midpoints, mesh.region_cells)
     rows, _ = chosen(theta, weight, draws)
     values = prepared.values(rows.reshape(-1, theta.shape[-1])[:, columns])

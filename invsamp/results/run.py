@@ -338,7 +338,9 @@ class Run(Pictures):
         return mean, sd
 
     def thinned(self, name: str) -> npt.NDArray[np.float32]:
-        """Every k-th draw of a block whose draws the run does not keep (`invsamp.sample`), in single precision.
+        """Draws in single precision: every k-th one of a block whose draws the run does not keep (`invsamp.sample`).
+
+        Of all other parameters and quantities those of `draws`.
 
         Returns
         -------
@@ -348,13 +350,11 @@ class Run(Pictures):
         Raises
         ------
         ValueError
-            If there is no such block: `draws` has those of all others.
+            If there is no such parameter, and no such quantity.
         """
-        blocks = self._source.shapes.get("thinned", {})
-        if arguments.text("name", name) not in blocks:
-            has = f"those of {', '.join(blocks)}" if blocks else "none, as it keeps all draws"
-            raise ValueError(f"name must be of a block of which the run keeps some draws ({has}), got {name!r}")
-        return np.asarray(self._source.read("thinned", name), dtype=np.float32)
+        if self._source.holds("thinned", arguments.text("name", name)):
+            return np.asarray(self._source.read("thinned", name), dtype=np.float32)
+        return self.draws(name).astype(np.float32)
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
@@ -748,19 +748,18 @@ class Run(Pictures):
             If the field's unknowns are not those of the run, or do not fit the mesh; if there are no prior draws.
         """
         one_of("of", of, ("posterior", "prior"))
-        held = self._source.shapes
+        held, grids = self._source.shapes, self.report.get("grids", {})
         if of == "prior":
             if "prior" not in held:
                 raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
             theta, shapes = self._theta_of("prior", held["prior"])
             known = {name: tuple(self._source.read("prior_moments", name)) for name in held.get("prior_moments", {})}
-            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, gaussian=True)
-        thinned = held.get("thinned", {})
-        if not thinned:
-            return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
-        theta, shapes = self._theta_of("thinned", thinned)
-        known = {name: self.moments(name) for name in thinned}
-        return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known)
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, True, grids)
+        if thinned := held.get("thinned", {}):
+            theta, shapes = self._theta_of("thinned", thinned)
+            known = {name: self.moments(name) for name in thinned}
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, False, grids)
+        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth, grids=grids)
 
     def _theta_of(self, group: str, names: Iterable[str]) -> tuple[Array, dict[str, tuple[int, ...]]]:
         """Draws (chains, draws, d) of the parameters that a group has, and their shapes."""

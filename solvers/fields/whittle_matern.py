@@ -118,7 +118,7 @@ def matern(
     tensor = _tensor(anisotropy, mesh)
     _warn_of_width(known_range, mesh)
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
-    if "range" not in names and not field.at().power.good:
+    if "range" not in names and not field._known[0].good:
         raise ValueError(
             f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
             f"{mesh!r}: see that its units are those of the mesh"
@@ -269,7 +269,8 @@ class MaternField:
         dimension = self.mesh.points.shape[1]
         half = 0.5 * (gammaln(self.alpha) - gammaln(self.smoothness)) + 0.25 * dimension * math.log(4.0 * math.pi)
         volume = np.ones(self.size) if self.tensor is None else self._root_volume
-        return self.sd * volume * math.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
+        with np.errstate(over="ignore"):
+            return self.sd * volume * np.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
 
     @cached_property
     def _root_volume(self) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from field_cases import DATA, NOISE, Bent, bent, moments, truth, two_fidelities
+from field_cases import DATA, NOISE, Bent, bent, bent_field, moments, truth, two_fidelities
 
 import invsamp as iv
 from invsamp.kernels import CrankNicolson, InfinityHamiltonian, InfinityMicrocanonical, rotations
@@ -52,6 +52,10 @@ class TestReference:
             iv.pcn(reference=iv.maximize(small, starts=2, seed=1))
         with pytest.raises(ValueError, match="preconditioner must be None"):
             iv.ladder.Sampler([iv.ladder.Rung(kernel=InfinityHamiltonian())], preconditioner="dense")
+
+    def test_that_of_other_unknowns_is_refused(self):
+        with pytest.raises(ValueError, match="reference must be of modes of the problem's 91 unknowns, got some of 90"):
+            iv.sample(bent_field(91), iv.samplers.infinity_hmc(reference=bent()[1]), draws=2, progress=False)
 
     def test_kernels_take_it_of_modes(self):
         modes = bent()[1]

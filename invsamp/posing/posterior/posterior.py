@@ -481,6 +481,14 @@ class Posterior:
         """
         return self.to_theta(self._prior_positions(rng, n))
 
+    @property
+    def grids(self) -> dict[str, str]:
+        """Digests of the meshes at whose nodes random fields of the prior have their values, by name."""
+        fields = {
+            name: one.field for name, one in self.prior.distributions.items() if isinstance(one, FieldDistribution)
+        }
+        return {name: field.grid for name, field in fields.items() if hasattr(field, "grid")}
+
     def gaussian_marginals(self) -> dict[str, tuple[Array, Array]]:
         """Prior mean and sd of each value, both (n,), by name of the Gaussian fields of which nothing is unknown.
 
