@@ -121,9 +121,9 @@ def sample(
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs. None, or those that are named, of the posterior's draws
         alone. Without a directory, at most 256 MiB of draws are kept. Beyond that, blocks of more than 2,000 numbers (a
-        field's values, the weights of a network) are left out: `Run.moments` has their means and sds over all draws,
-        `Run.thinned` every k-th draw in single precision, 64 MiB at most, and 50 numbers of each are recorded at every
-        draw. A warning says so.
+        field's values, the weights of a network) are not kept whole. `Run.moments` has their means and sds over all
+        draws. `Run.thinned` has every k-th draw in single precision, 64 MiB at most. Of each block 50 numbers are
+        recorded at every draw. A warning says so.
     evaluations : int, optional
         Budget of evaluations, of all fidelities together. Warm-up, with all that comes before it, ends when three
         quarters are spent, and sampling ends when all are. The last step of all chains may exceed it (with several

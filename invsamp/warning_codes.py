@@ -103,8 +103,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-MEMORY": Entry(
         "Not all parameters are kept",
-        "All draws of a large field would not fit into memory. The run keeps means, standard deviations and draws of "
-        "some entries.",
+        "All draws of a large field would not fit into memory. The run keeps means and standard deviations over all "
+        "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
         "Record functions of the field (record=), or write all draws to disk (directory=).",
     ),
     # how a run ended

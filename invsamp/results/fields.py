@@ -85,8 +85,8 @@ class FieldDraws:
     truth : ndarray, shape (n,) or (c,), or None
         The field for the true values of its unknowns.
     moments : tuple of two ndarray, shape (n,) or (c,), or None
-        Mean and sd, where these are known better than from ``values``: of a prior exactly, at the nodes of a Gaussian
-        field's own mesh; of a run that keeps every k-th draw of a large field, over all draws.
+        Mean and sd, where these are known better than from ``values``. Those of a prior are exact at the nodes of a
+        Gaussian field's own mesh. Those of a run that keeps every k-th draw of a large field are over all draws.
     """
 
     points: Array

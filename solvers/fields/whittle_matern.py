@@ -118,7 +118,7 @@ def matern(
     tensor = _tensor(anisotropy, mesh)
     _warn_of_width(known_range, mesh)
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
-    if "range" not in names and not field._known[0].good:
+    if "range" not in names and not field.at(**dict.fromkeys(names, 1.0)).power.good:
         raise ValueError(
             f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
             f"{mesh!r}: see that its units are those of the mesh"

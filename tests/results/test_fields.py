@@ -220,9 +220,7 @@ class TestMomentsOfNodalFields:
 
     def test_a_field_on_another_mesh_is_refused(self, nodal: iv.Run) -> None:
         other = box((8, 8), upper=2.0)
-        with pytest.raises(
-            ValueError, match="field must have 'u' on the mesh of the run's own field, got another mesh"
-        ):
+        with pytest.raises(ValueError, match="field must have 'u' on the mesh of the run's own field, got an"):
             nodal.field(fields.Nodal("u", other), other)
 
     def test_others_are_those_of_draws(self, nodal: iv.Run) -> None:

@@ -160,7 +160,7 @@ def test_a_range_below_the_mesh_width_warns():
         ),
         (
             {"range": 1e200},
-            "range must give a precision matrix that is positive definite, got a singular one for range 1e",
+            "range must give a precision matrix that is positive definite, got a singular",
         ),
         ({"range": 1.0, "sd": [1.0, 2.0]}, r"sd must be a number or have shape \(25,\), got shape \(2,\)"),
         ({"range": 1.0, "sd": 0.0}, "sd must be positive, got 0"),
@@ -210,9 +210,7 @@ class TestNodal:
 
     def test_points_outside_are_another_meshs(self):
         half = Mesh([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1, 2]])
-        with pytest.raises(
-            ValueError, match="the field 'u' must be on a mesh that covers where it is used: points must lie"
-        ):
+        with pytest.raises(ValueError, match="'u' must be on a mesh that covers where it is used: points must lie"):
             fields.Nodal("u", half).at(unit_square(2).points)
 
 
