@@ -148,9 +148,10 @@ class OdeModel(OdeSolver):
         times : array, shape (n_times,)
             Observation times, increasing.
         initial : sequence of n_states entries, mapping from state to entry, callable, or SteadyState
-            Per state its known initial value, the name of a parameter that is its initial value, of the model or a new
-            one, which several states may share, or a formula ("2 * k") or function of the model's parameters ``p``. Or
-            one function ``initial(p)`` that returns them all. Or the state in which the system has come to rest.
+            Per state its known initial value, the name of a parameter that is its initial value, or a formula of names
+            ("1000 - infected"). Names that are not the model's parameters are new ones, which several states may share.
+            Or a function of the model's parameters ``p``; or one function ``initial(p)`` that returns them all. Or the
+            state in which the system has come to rest.
         t0 : float, optional
             Time of the initial values; the first observation time by default.
         given : mapping from parameter to number or name, optional
