@@ -425,8 +425,8 @@ class Posterior:
         forward : ForwardModel or function
             Of the posterior's parameters.
         shape : int or tuple of int, optional
-            Of what is predicted. Default: as the model arranges it, if that has as many axes as the data (a last axis
-            of one output aside); otherwise a vector of all that the model predicts, if it says how much.
+            Of what is predicted. By default the model says it: arranged as its outputs are if the data have as many
+            axes, not counting a last axis of length one; otherwise as a vector.
         noise : Noise or Outputs, optional
             Default: the posterior's. One that has an array as long as the data fits these alone.
 

@@ -156,7 +156,8 @@ class Grows:
 
 @pytest.mark.parametrize("days", [[0.0, 5.0, 9.0], [0.0, 9.0]])  # as many as in the data, and fewer
 def test_a_population_elsewhere_keeps_its_members_and_the_name_of_its_times(days: list[float]) -> None:
-    measured = pd.DataFrame(np.ones((2, 3)), pd.Index(["north", "south"], name="region"), pd.Index([1, 2, 3], name="day"))
+    regions, before = pd.Index(["north", "south"], name="region"), pd.Index([1, 2, 3], name="day")
+    measured = pd.DataFrame(np.ones((2, 3)), regions, before)
     prior = iv.Prior(rate=iv.Normal(0, 1, shape=2), start=iv.Normal(0, 1))
     known = iv.Population(Grows([1.0, 2.0, 3.0]), 2, own=["rate"])
     posterior = iv.Posterior(prior, known, measured, iv.GaussianNoise(0.1))
