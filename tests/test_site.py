@@ -117,9 +117,9 @@ def every_public_name_has_a_page(site: Path) -> None:
 
 
 def tutorials_show_what_they_did(site: Path) -> None:
-    for page in (site / "tutorials").glob("*.html"):
+    for page in [*(site / "tutorials").glob("*.html"), *(site / "explanation").glob("*.html")]:
         text = page.read_text()
-        for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "UserWarning:", "it/s]"):
+        for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "InvsampWarning:", "UserWarning:", "it/s]"):
             assert strange not in text, f"{page.name} shows {strange}"
         for image in re.findall(r"<img [^>]*>", text):
             assert re.search(r'alt="[^"]{10,}"', image), f"{page.name} has a figure without words: {image}"
