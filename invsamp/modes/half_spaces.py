@@ -95,11 +95,10 @@ def _log_mass(slope: float, curvature: float, back: float, ahead: float) -> floa
     NaN if it is, or no minimum is at 0.
     """
     if curvature < 0.0:
-        # what bends down is left where it turns: there is another minimum beyond, if anything
+        # what bends down is left where it turns, if it has risen by then: there is another minimum beyond, if anything
         turn = -slope / curvature
-        if -back < turn < ahead and not -0.5 * slope * slope / curvature > BELOW:
-            return math.nan
-        back, ahead = (back, min(ahead, turn)) if turn > 0.0 else (min(back, -turn), ahead)
+        if 0.5 * slope * turn > BELOW:
+            back, ahead = (back, min(ahead, turn)) if turn > 0.0 else (min(back, -turn), ahead)
     highest = -slope / curvature if curvature > 0.0 else -math.copysign(math.inf, slope)
     highest = min(max(highest, -back), ahead)
     if not math.isfinite(highest):

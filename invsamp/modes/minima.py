@@ -56,9 +56,9 @@ class Minima(NamedTuple):
         return np.flatnonzero(self.weights > NEGLIGIBLE)
 
     @property
-    def gaussian(self) -> bool:
-        """Whether the mass of each mode of some weight is known."""
-        return bool(self.known[self.heavy].all())
+    def gaussian(self) -> npt.NDArray[np.intp]:
+        """Which of these have a known mass; others are points of a ridge, for all that is known."""
+        return self.heavy[self.known[self.heavy]]
 
     @property
     def weights(self) -> Array:

@@ -150,7 +150,7 @@ class KernelSelection(
         elif len(heavy) == 1:
             others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
             self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
-        elif found.ridge:
+        elif len(minima.gaussian) < 2:
             self.decisions.append(
                 f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
                 f"{self._kernel}"
@@ -162,14 +162,16 @@ class KernelSelection(
             self.decisions[-1] += f"; chains begin at {self._points}, around which there is more mass than at minima"
 
     def _several(self, found: ModeSearchResult, descents: str, points: str) -> None:
-        minima, heavy = found.minima, found.heavy
-        self._modes = len(heavy)
-        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
-        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
+        minima, modes = found.minima, found.minima.gaussian
+        self._modes = len(modes)
+        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[modes][:6])
+        self._jumps = minima.position[modes], np.asarray(np.linalg.cholesky(minima.extents[modes]))
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
+        flat = len(found.heavy) - len(modes)
+        flat_ones = f", and {flat} minima that are flat in some direction" if flat else ""
         self.decisions.append(
-            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: a pilot run shows "
-            f"whether chains pass between them, by {self._kernel}"
+            f"{descents}{looked} found {len(modes)} modes, of weights {shares} by their Gaussians{flat_ones}: a pilot "
+            f"run shows whether chains pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:

@@ -78,11 +78,6 @@ class ModeSearchResult(NamedTuple):
         """Which minima are modes of some weight."""
         return self.minima.heavy
 
-    @property
-    def ridge(self) -> bool:
-        """Whether there are several modes, and some without a Gaussian: points of a ridge, for all that is known."""
-        return len(self.heavy) > 1 and not self.minima.gaussian
-
 
 def search_modes(
     names: tuple[str, ...],
@@ -141,7 +136,7 @@ def _look(search: _Search, more: Callable[[float], Array], budget: int) -> Evalu
     """Optimize what lies low among points of the prior; all of them where there are several modes."""
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK):
         minima = search.minima
-        if not minima.gaussian or not len(minima.energies) or (search.searched and len(minima.energies) < 2):
+        if not len(minima.gaussian) or (search.searched and len(minima.energies) < 2):
             break
         yield from search.points(more(share), budget)
 
@@ -160,9 +155,9 @@ def _explore(search: _Search, within: Within, budget: int, count: int) -> Evalua
         minima = search.minima
         region, trusted = yield from search.around()
         if before is not None:
-            if minima.gaussian and minima.beyond(before, trusted):
+            if len(minima.gaussian) and minima.beyond(before, trusted):
                 pending = first
-            elif few and pending == first and minima.gaussian and len(minima.energies) > 1:
+            elif few and pending == first and len(minima.gaussian) and len(minima.energies) > 1:
                 pending = count - search.searched
             else:
                 break

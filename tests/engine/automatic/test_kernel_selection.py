@@ -310,7 +310,7 @@ class TestWhatIsChosen:
         assert sum(found(seed) == 2 for seed in range(20)) < 18
 
     def test_a_mode_beside_a_minimum_of_no_weight_at_a_bound(self):
-        """A slope of mass 6e-6 ends in a minimum at the bound, which has no Gaussian."""
+        """A slope of mass 6e-6 ends in a minimum at the bound, along which it is flat."""
         mixture = GaussianMixture((0.5, 0.5), ((5.0, 5.0), (-5.0, -5.0)), (0.1, 1.0))
 
         def likelihood(x):
