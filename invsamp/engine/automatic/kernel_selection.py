@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.diagnostics.limits import WORTH
 from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.automatic.field_selection import FieldSelection, field_sampler
@@ -24,13 +25,10 @@ from invsamp.protocols import Array
 #: Steps after which the draws of a stage are judged, those of these within half of the run: few steps flatter. On a
 #: bent ridge 5 of 12 runs passed at 200 steps by chance, 1 of 12 at 800.
 LOOKS = (200, 400, 800)
-#: Share of an independent draw that each has to be worth: then 2,000 draws of four chains are worth twice the 400 below
-#: which a run warns. Chains that disagree fail by it, too: at an R-hat of 1.03 a draw of 200 steps is worth less.
-WORTH = 0.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
 #: in one, they are in others by now, that no descent has found. Four chains are worth about eight draws then.
 APART = 1.5
-#: Parameters, evenly spread, by which a trial is judged: what bounds the memory and the time that this takes.
+#: Parameters, evenly spread, by which draws are judged: what bounds the memory and the time that this takes.
 JUDGED = 500
 
 

@@ -22,9 +22,11 @@ from invsamp.engine.driver import checkpoint_loop, serialization
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search import multistart
-from invsamp.engine.mode_search.multistart import search_modes
+from invsamp.engine.mode_search.multistart import ModeSearchResult, search_modes
 from invsamp.evaluate.requests import Estimate, answered
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder.automatic import LENGTHS, Automatic
+from invsamp.modes.minima import Minima
 from invsamp.problems.mixtures import GaussianMixture
 from invsamp.storage.state import read_state
 
@@ -329,6 +331,18 @@ class TestWhatIsChosen:
             counts.append(np.count_nonzero(np.array(found["weights"]) > 0.4))
             assert "with jumps" in engine.report()["decisions"][0] or counts[-1] < 2
         assert np.count_nonzero(np.array(counts) == 2) >= 3
+
+    @pytest.mark.parametrize(("known", "jumps"), [(3, 3), (2, 2), (1, 0), (0, 0)])
+    def test_jumps_need_two_modes_of_known_mass(self, known, jumps):
+        """Whatever else was found: minima without a Gaussian are points of a ridge."""
+        has = np.arange(3) < known
+        extents, centers = np.broadcast_to(np.eye(2), (3, 2, 2)), 9.0 * np.arange(6.0).reshape(3, 2)
+        minima = Minima(centers, np.zeros(3), extents, extents, has, ~has, np.ones(3, dtype=int))
+        choice = KernelSelection(Automatic().stages(2, 1), 2, True)
+        choice.choose(ModeSearchResult(minima, 16, 100, 0, 0, 0, np.zeros(2), 0, 0.0, 5), 100, ["x", "y"])
+        (rung,) = choice.sampler.rungs
+        assert (len(rung.kernel.centers) if isinstance(rung.kernel, ModeJumps) else 0) == jumps
+        assert ("as on a ridge: one kernel" in choice.report()[0]) == (not jumps)
 
     def test_an_alias_beside_a_bound(self):
         """Two frequencies fit; at the bound is a minimum of weight 1e-7. Jumps are kept, and no ladder is needed."""
