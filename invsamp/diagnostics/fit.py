@@ -49,17 +49,17 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit, ensemble_si
         return [
             coded(
                 "IV-MISFIT",
-                f"the model does not fit its data: their misfit is {means.mean():.3g} on average over the draws. This is "
-                f"{ordinary} The noise's scale is too small, the model is wrong, or the prior excludes the right "
-                "parameters. Look at plot_predictive(), or make the scale of the noise an unknown parameter.",
+                f"the model does not fit its data: their misfit is {means.mean():.3g} on average over the draws. "
+                f"This is {ordinary} The noise's scale is too small, the model is wrong, or the prior excludes the "
+                "right parameters. Look at plot_predictive(), or make the scale of the noise an unknown parameter.",
             )
         ]
     if means.max() < noise["low"]:
         return [
             coded(
                 "IV-OVERFIT",
-                f"the model fits its data too well: their misfit is {means.mean():.3g} on average over the draws. This is "
-                f"{ordinary} The noise's scale is too large, so the posterior is too wide, or the data are not "
+                f"the model fits its data too well: their misfit is {means.mean():.3g} on average over the draws. "
+                f"This is {ordinary} The noise's scale is too large, so the posterior is too wide, or the data are not "
                 "independent (smoothed, or made without noise).",
             )
         ]
