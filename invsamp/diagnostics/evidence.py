@@ -7,13 +7,14 @@ misfit, :math:`Z(0) = 1` and the evidence is :math:`Z(1)`. From rung to rung,
           = \frac{E_{\beta_{k+1}}[w / (w + r)]}{E_{\beta_k}[1 / (w + r)]}, \qquad w = e^{-(\beta_k - \beta_{k+1}) \Phi},
 
 for any r > 0. The first are stepping stones: means of bounded weights over draws of the hotter rung alone. The second,
-at r equal to the ratio itself, is Bennett's: it takes draws of both rungs, and differs from the first by more than
-sampling explains where one of them does not sample what it should. Thermodynamic integration,
-:math:`\log Z(1) = -\int_0^1 E_\beta[\Phi]\, d\beta`, is no such check: under the prior misfits often have no mean, and
-neither its value nor its error is worth anything then.
+at r equal to the ratio itself, is Bennett's, which takes draws of both rungs. The two differ by more than sampling
+explains where one of the rungs does not sample its target. Thermodynamic integration, :math:`\log Z(1) = -\int_0^1
+E_\beta[\Phi]\, d\beta`, is no such check: under the prior the misfit often has no mean, and then neither its value nor
+its error is meaningful.
 
-The errors are those of the draws: estimates are, to first order, means over draws of a sum over the rungs, taken at the
-same draw of all rungs, so that what swaps and autocorrelation do to them is in the effective size of that sum.
+The errors are Monte Carlo errors. To first order, an estimate is a mean over draws of a sum over the rungs, taken at
+the same draw of all rungs. So the effective sample size of that sum includes the effects of swaps and of
+autocorrelation.
 """
 
 from __future__ import annotations

@@ -62,11 +62,11 @@ class Basins:
         self._flat = np.inf  # the lowest end without a Gaussian
 
     def worth(self, d: int, moving: int, energy: float) -> bool:
-        """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
+        """Whether a Hessian, of some 4 d gradients, costs less than it can save those that still move.
 
-        Not at an end that lies far above the lowest minimum that is known, nor above one without a Gaussian: rough
-        energies, valleys without a lowest point and cliffs have none at their other ends either. Lower ends may be
-        minima that carry weight.
+        It is not worth its cost at an end far above the lowest known minimum, nor above one without a Gaussian. Rough
+        energies, valleys without a lowest point and cliffs have no Gaussian at their other ends either. Lower ends may
+        be minima with weight.
         """
         if energy > min((basin.energy for basin in self._found), default=np.inf) + self.height:
             return False

@@ -119,10 +119,10 @@ def descend(
 
 
 def _met(objective: Objective, points: Points, rows: Rows, basins: Basins) -> EvaluationRequests[None]:
-    """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin.
+    """Points that lie in a basin move to its minimum; a point that converged elsewhere makes a basin.
 
-    Where a valley is long for its width the rounds of a descent gain little long before its lowest point: an end may
-    lie in a basin that is known but for one Newton step, or above the lowest point of its own.
+    In a valley that is long for its width, the rounds of an optimization gain little long before the lowest point. So
+    an end may be one Newton step away from a known basin, or above the lowest point of its own basin.
     """
     for row in rows[points.converged[rows]]:
         if len(points.end_within(np.array([row]), basins)):

@@ -36,18 +36,18 @@ class Modes:
         Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
-        Log of each mode's share of the evidence by Laplace; of one at bounds, or near them, by a Gaussian that these
-        cut (`invsamp.modes.half_spaces`); NaN where neither is known. The prior's density is as it was posed: within a
-        domain that of a prior which is normalized there, as `Run.log_evidence` gives it, is larger by minus the log of
-        the prior's share in the domain.
+        Log of each mode's share of the evidence by Laplace. At or near bounds the Gaussian is cut by these
+        (`invsamp.modes.half_spaces`). NaN where neither is known. The prior's density is used as stated. Within a
+        domain, a prior that is normalized there, as `Run.log_evidence` uses it, has a larger density, by minus the log
+        of the prior's share in the domain.
     counts : ndarray, shape (k,)
-        Starts that were led there.
+        Number of starts whose optimization ended there.
     on_wall : ndarray, shape (k,)
-        Whether the gradient pushes a mode against the domain's bounds, where there is no Gaussian but one that is cut.
+        Whether the gradient pushes a mode against the domain's bounds. Then its Gaussian, if any, is cut by them.
     unfinished : int
-        Starts whose descents did not end.
+        Starts whose optimization did not converge.
     unsolved : int
-        Starts at which the energy, or its gradient, was not finite, so that there was no descent.
+        Starts at which the energy, or its gradient, was not finite, so that there was no optimization.
     evaluations : dict of str to int
         By fidelity, Hessians included.
     function_calls : dict of str to int

@@ -18,7 +18,7 @@ from invsamp.modes.objective import Objective
 from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 
-#: Evaluations of a descent, at most.
+#: Evaluations of an optimization, at most.
 MOST = 2000
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
@@ -27,8 +27,8 @@ HALVINGS = 6
 def starts_by_descent(rung: RungChains) -> bool:
     """Whether its chains are optimized: where warm-up finds the step size, by exact energies with gradients.
 
-    An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
-    A kernel that keeps a Gaussian distribution begins at draws of that.
+    An estimator with a memory for each chain may give each a different energy. Their minima are not comparable. A
+    kernel that leaves a Gaussian distribution invariant begins at draws of that.
     """
     settings = rung.settings
     if isinstance(settings.kernel, AboutReference):
@@ -38,7 +38,7 @@ def starts_by_descent(rung: RungChains) -> bool:
 
 
 def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[DescentResult]:
-    """Lead the chains to minima of v; those whose own lies far above the lowest begin at one that does not."""
+    """Move the chains to minima of v. Chains whose minimum is far above the lowest begin at another chain's."""
     rng, d = rung.streams["start"], rung.position.shape[1]
     end = yield from descend(objective_of(rung, scale), rung.position, tolerance=TOLERANCE, most=MOST)
     lowest = int(np.argmin(end.energy))
@@ -61,7 +61,7 @@ def log_mass(energy: float, metric: Metric, step_scale: float) -> float:
 def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -> EvaluationRequests[Metric | None]:
     """The metric at the lowest start, if there is more mass around it than ``least``; None: there is not.
 
-    A minimum may have next to no mass, as that of a funnel has: chains would have to climb out of it.
+    A minimum may have next to no mass, as in a funnel. Then chains would have to climb out of it.
     """
     if rung.bounded:  # of what bounds cut off a Gaussian knows nothing
         return None
@@ -78,7 +78,7 @@ def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -
 def spread(rung: RungChains) -> EvaluationRequests[None]:
     """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric gives them.
 
-    A draw whose energy is above that of its minimum by more than one of a Gaussian would be is drawn nearer.
+    A draw is brought nearer if its energy is further above the minimum than a Gaussian's would be.
     """
     rng, (chains, d) = rung.streams["start"], rung.position.shape
     least = rung.reduced_energy(rung.estimate)

@@ -7,22 +7,23 @@ comes of the gradients of v alone,
 
 .. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
-(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the target's step scale s: with
-s = T of a tempered target that is the curvature of U. It does not grow with the distance between modes, as a covariance
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the target's step scale s. With s
+= T of a tempered target that is the curvature of U. It does not grow with the distance between modes, as a covariance
 does. With noisy gradients, and while energies still fall, it comes from Hessians, by differences of gradients at the
-chains' positions: common random numbers cancel the noise in differences, not in outer products.
+chains' positions. Common random numbers cancel the noise in differences, but not in outer products.
 
-A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the draws and gradients
-only the variances, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al.
-2015, "Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its diagonal,
-:math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters share.
+A diagonal preconditioner takes memory and work that are linear in the number of parameters. It uses only the variances
+of draws and gradients. From a Hessian H it uses only the norms of rows, :math:`E[(H s)_i^2]` with random signs s
+(Dauphin et al. 2015, "Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its
+diagonal, :math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters
+share.
 
-Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
-unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
-without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
-numbers; or the step that was given, which is one in the metric that is found by then. What chains learn together they
-learn from those whose energies are not far above the others'; and from gradients alone nothing where draws and
-gradients together say that the chains have not arrived (`invsamp.engine.rungs.stationarity.Stationarity`): then
+Step sizes are those in the whitened coordinates. An adjusted kernel aims at its best acceptance (`target_acceptance`).
+An unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 /
+lambda without momentum). Here lambda is the largest curvature met, by power iteration on differences of gradients with
+common random numbers. If a step size was given, that is used instead, in the metric that is found by then. What chains
+share is estimated from those whose energies are not far above the others'. Gradients alone are not used where draws and
+gradients together show that the chains are not stationary yet (`invsamp.engine.rungs.stationarity.Stationarity`). Then
 Hessians are used.
 """
 
@@ -377,8 +378,9 @@ class Tuner(
     def _mean_hessian(self, rows: npt.NDArray[np.intp]) -> EvaluationRequests[Array]:
         """Mean over these chains of v's Hessian times the step scale, by differences of gradients.
 
-        Each without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian manifold
-        Hamiltonian Monte Carlo"): off the modes those of few chains cancel, and a target seems far wider than it is.
+        Each is taken without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian
+        manifold Hamiltonian Monte Carlo"). Away from the modes, signed Hessians of a few chains cancel, and a target
+        seems far wider than it is.
         """
         rung = self.rung
         chains, d = len(rows), rung.position.shape[1]

@@ -1,8 +1,8 @@
 """The form in which a run samples parameters that depend on others: centered or not, each entry by itself.
 
-What it is chosen by is the curvature at the minimum of most weight, in positions in which nothing is centered: there
-descents come to an end, while in centered ones the density may grow without end where a scale goes to 0. Positions,
-minima and their Gaussians are then taken over into the positions of the form that was chosen.
+The choice is made by the curvature at the minimum of largest weight, in positions in which nothing is centered. There
+optimizations converge, while in centered positions the density may be unbounded where a scale goes to 0. Positions,
+minima and their Gaussians are then transformed to the chosen form.
 """
 
 from __future__ import annotations

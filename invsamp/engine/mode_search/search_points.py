@@ -1,4 +1,4 @@
-"""Points from which further descents begin, and the box in which they lie where no prior says where to look."""
+"""Points from which further optimizations begin, and the box of these points where there is no prior."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def at_several_scales(region: Region, rng: np.random.Generator, n: int, domain: 
 
 
 def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) are lower than their 2 d + 2 nearest neighbors; the lowest of them, at most `MOST_MORE`.
+    """Indices of points (n, d) that are lower than their 2 d + 2 nearest neighbors: the lowest `MOST_MORE` at most.
 
-    Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
-    methods II", Mathematical Programming 39), which takes all neighbors within a distance.
+    Optimizations begin there in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global
+    optimization methods II", Mathematical Programming 39). That method takes all neighbors within a distance.
     """
     from scipy.spatial import cKDTree  # slow to import, and seldom wanted
 
@@ -82,9 +82,9 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
 
 
 def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) lie below the Gaussians of all minima, more so than their neighbors; a few of them.
+    """Indices of a few points (n, d) that lie below the Gaussians of all minima, more so than their neighbors.
 
-    In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
+    This finds the basin of a narrow mode. On the slope of a wide mode the energies alone do not show it.
     """
     expected = np.full(len(points), np.inf)
     for center, energy, covariance in zip(minima.position, minima.energies, minima.extents, strict=True):

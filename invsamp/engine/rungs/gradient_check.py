@@ -211,9 +211,9 @@ def _wrong(
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (
-        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}: "
-        f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
-        f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}. "
+        f"The slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
+        f"gradient, off by {own.error:.1%}. In a random direction it is off by {error:.1%}{admits}{where}"
     )
 
 

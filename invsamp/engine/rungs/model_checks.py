@@ -1,10 +1,10 @@
 r"""Checks of a run's models, before its first step and after its last: gradients, and energies evaluated again.
 
-Whether energies are functions of the position: they are evaluated again alone, in a batch, and in another order. A
-model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
-energies differ by :math:`\delta` from one evaluation to another, the mean of a quantity q is off by
-:math:`-Cov(q, \delta)` to first order: in standard deviations of q, by the standard deviation of :math:`\delta` over
-the posterior at most. A difference that is the same everywhere does nothing.
+The energies are evaluated again alone, in a batch, and in another order, to see whether they are functions of the
+position. A model that depends on the other rows of a batch, or on earlier calls, has no posterior. Suppose that
+energies differ by :math:`\delta` from one evaluation to another. Then the mean of a quantity q is off by :math:`-Cov(q,
+\delta)` to first order. In standard deviations of q, that is at most the standard deviation of :math:`\delta` over the
+posterior. A difference that is the same everywhere has no effect.
 """
 
 from __future__ import annotations
