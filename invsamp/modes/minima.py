@@ -92,7 +92,7 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
     a Gaussian, all others have to prove theirs before weights show which of them may be neglected.
     """
     covariances, extents, known = found.covariances.copy(), found.extents.copy(), found.known.copy()
-    for k in np.flatnonzero(found.known):
+    for k in range(len(known)):
         mode = found.position[k], float(found.energies[k]), np.linalg.cholesky(extents[k])
         factor, whole = yield from confirmed_factor(objective, *mode, rise)
         extents[k] = factor @ factor.T

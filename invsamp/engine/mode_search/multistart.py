@@ -228,7 +228,7 @@ class _Search:
             basins=self._basins[self._finest],
         )
         self.minima = yield from self.spent.counted(telling)
-        if self.minima.known.any() and not self.minima.known.all():
+        if self._gaussian and not self.minima.known.all():
             asking = confirmed(self._objective(self._finest, False), self.minima, self.far)
             self.minima = yield from self.spent.counted(asking)
 

@@ -332,17 +332,20 @@ class TestWhatIsChosen:
             assert "with jumps" in engine.report()["decisions"][0] or counts[-1] < 2
         assert np.count_nonzero(np.array(counts) == 2) >= 3
 
-    @pytest.mark.parametrize(("known", "jumps"), [(3, 3), (2, 2), (1, 0), (0, 0)])
-    def test_jumps_need_two_modes_of_known_mass(self, known, jumps):
-        """Whatever else was found: minima without a Gaussian are points of a ridge."""
+    @pytest.mark.parametrize(("known", "jumps"), [(3, True), (2, True), (1, False), (0, False)])
+    def test_jumps_need_two_modes_of_known_mass(self, known, jumps, monkeypatch):
+        """Or a trial that failed without: minima of no known mass are points of a ridge."""
         has = np.arange(3) < known
         extents, centers = np.broadcast_to(np.eye(2), (3, 2, 2)), 9.0 * np.arange(6.0).reshape(3, 2)
         minima = Minima(centers, np.zeros(3), extents, extents, has, ~has, np.ones(3, dtype=int))
         choice = KernelSelection(Automatic().stages(2, 1), 2, True)
         choice.choose(ModeSearchResult(minima, 16, 100, 0, 0, 0, np.zeros(2), 0, 0.0, 5), 100, ["x", "y"])
-        (rung,) = choice.sampler.rungs
-        assert (len(rung.kernel.centers) if isinstance(rung.kernel, ModeJumps) else 0) == jumps
-        assert ("as on a ridge: one kernel" in choice.report()[0]) == (not jumps)
+        assert isinstance(choice.sampler.rungs[0].kernel, ModeJumps) == choice.jumping == jumps
+        assert ("as on a ridge" in choice.report()[0]) == (known < 3)
+        move_once(choice)
+        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+        assert not choice.judged(2, lambda times: True)
+        assert len(choice.sampler.rungs[0].kernel.centers) == 3 and choice.stage == (1 if jumps else 0)
 
     def test_an_alias_beside_a_bound(self):
         """Two frequencies fit; at the bound is a minimum of weight 1e-7. Jumps are kept, and no ladder is needed."""
