@@ -82,9 +82,9 @@ def within_memory(record: Record, problem: Problem, draws: int, rungs: int) -> t
     which = "all draws" if every == 1 else f"one draw in {every}"
     said = coded(
         "IV-MEMORY",
-        f"draws of {', '.join(large)} would take {room:.2g} GB of memory: the run keeps means and sds over all draws "
+        f"draws of {', '.join(large)} would take {room:.2g} GB of memory. The run keeps means and sds over all draws "
         f"(run.moments), {which} in single precision (run.field, run.thinned), and {KEPT} numbers of each at every "
-        f"draw, {', '.join(some)}. record= keeps functions of them, directory= all of them on disk",
+        f"draw, {', '.join(some)}. Use record= to keep functions of them, or directory= to keep all of them on disk",
     )
     functions = dict(record.functions) | some
     return replace(record, functions=functions, parameters=rest, moments=large, every=every), said
