@@ -281,7 +281,7 @@ CODES: dict[str, Entry] = {
     ),
     "IV-PATHS": Entry(
         "Paths diverge",
-        "The energy of more than 0.1% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
+        "The energy of more than 2% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
         "too long where the density is steep, so that chains may not enter that region. Paths that are refused because "
         "a solve failed or a bound was met do not count.",
         "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",

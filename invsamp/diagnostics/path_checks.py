@@ -18,7 +18,7 @@ def path_warnings(diverging: Array) -> list[str]:
     return [
         coded(
             "IV-PATHS",
-            f"{count} of {known.size:,} paths ({share:.2%}) diverged, above {limits.DIVERGING_LIMIT:.1%}: the error of "
+            f"{count} of {known.size:,} paths ({share:.2%}) diverged, above {limits.DIVERGING_LIMIT:.0%}: the error of "
             "their energy exceeded 1000. Steps are too long where the density is steep, and draws may miss that "
             "region. Reduce step_size, or reparametrize (non-centered, or the logarithm of a scale).",
         )

@@ -32,7 +32,7 @@ def test_steps_that_are_too_long_diverge_and_warn(sampler):
     run = sampled(sampler(step_size=1e4), bowl, lambda x: x, start=np.ones(2))
     assert run.data.sample_stats["diverging"].to_numpy().all()
     (message,) = [line for line in run.warnings() if line.startswith("IV-PATHS")]
-    assert "240 of 240 paths (100.00%) diverged, above 0.1%: the error of their energy exceeded 1000" in message
+    assert "240 of 240 paths (100.00%) diverged, above 2%: the error of their energy exceeded 1000" in message
 
 
 @pytest.mark.parametrize("sampler", [iv.hmc, iv.mams])
@@ -67,8 +67,8 @@ def test_a_path_that_diverges_before_solves_fail_counts():
 
 def test_a_few_paths_are_no_reason_to_warn():
     flags = np.zeros((4, 1000))
-    flags[0, :4] = 1.0
+    flags[0, :80] = 1.0
     assert not path_warnings(flags)
-    flags[0, 4] = 1.0
+    flags[0, 80] = 1.0
     assert path_warnings(flags)
     assert not path_warnings(np.full((4, 10), np.nan))
