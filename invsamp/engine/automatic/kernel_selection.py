@@ -170,8 +170,8 @@ class KernelSelection(
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.decisions.append(
             f"{descents}{looked} found {modes} modes, of weights {shares} by their Gaussians"
-            f"{f', and {len(heavy) - modes} {flat}' if modes < len(heavy) else ''}: a pilot run shows whether chains pass between them, by "
-            f"{self._kernel}"
+            f"{f', and {len(heavy) - modes} {flat}' if modes < len(heavy) else ''}: a pilot run shows whether chains "
+            f"pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:
