@@ -43,7 +43,7 @@ from invsamp.posing.posterior.model_likelihood import check_count, input_shapes,
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
-from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, GaussianField, Plain, Reference
+from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, GaussianField, Plain, RandomField, Reference
 from invsamp.simulations.stored_model import stored
 from invsamp.warning_codes import InvsampWarning
 
@@ -486,24 +486,18 @@ class Posterior:
     @property
     def grids(self) -> dict[str, str]:
         """Digests of the meshes at whose nodes random fields of the prior have their values, by name."""
-        fields = {
-            name: one.field for name, one in self.prior.distributions.items() if isinstance(one, FieldDistribution)
-        }
-        return {name: field.grid for name, field in fields.items() if hasattr(field, "grid")}
+        return {name: field.grid for name, field in self._random_fields.items() if hasattr(field, "grid")}
 
     def gaussian_marginals(self) -> dict[str, tuple[Array, Array]]:
-        """Prior mean and sd of each value, both (n,), by name of the Gaussian fields of which nothing is unknown.
+        """Prior mean and sd of each value, both (n,), by name of the Gaussian fields of which nothing is unknown."""
+        fields = self._random_fields.items()
+        found = {name: field.marginals for name, field in fields if isinstance(field, GaussianField)}
+        return {name: known for name, known in found.items() if known is not None}
 
-        Fields that a domain restricts are not among them.
-        """
-        prior, constrained = self.prior, self.domain.constrains(self.prior.dimension)
-        found = {}
-        for name, one in prior.distributions.items():
-            field = one.field if isinstance(one, FieldDistribution) else None
-            known = field.marginals if isinstance(field, GaussianField) else None
-            if known is not None and not constrained[prior.slices[name]].any():
-                found[name] = known
-        return found
+    @property
+    def _random_fields(self) -> dict[str, RandomField]:
+        named = self.prior.distributions.items()
+        return {name: one.field for name, one in named if isinstance(one, FieldDistribution)}
 
     def reference(self) -> Reference:
         """The prior's Gaussian distribution in positions, or one with its medians and quartiles where it is another.

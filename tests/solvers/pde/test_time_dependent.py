@@ -12,6 +12,8 @@ import ufl  # noqa: E402
 from dolfinx import fem, mesh  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
+from invsamp.solvers import fields  # noqa: E402
+from invsamp.solvers.fem.box import box  # noqa: E402
 from invsamp.solvers.fem.fields import GaussianBump  # noqa: E402
 from invsamp.solvers.heat import HeatEquation  # noqa: E402
 from invsamp.solvers.pde import TimeDependentProblem  # noqa: E402
@@ -206,3 +208,40 @@ def test_bad_settings(changes, message) -> None:
 def test_bad_times(problem, times, message) -> None:
     with pytest.raises(ValueError, match=message):
         problem.observe(pde_cases.SENSORS, times)
+
+
+def test_advection_and_diffusion_in_space() -> None:
+    """The source is a field with a value at each node of a mesh of its own; u = x t is met exactly."""
+    domain = mesh.create_unit_cube(MPI.COMM_SELF, 3, 3, 3)
+    space = pde_cases.function_space(domain, "Lagrange", 1)
+    u, last, f, g = (fem.Function(space) for _ in range(4))
+    v, own = ufl.TestFunction(space), box((3, 3, 3))
+    k, b = fem.Constant(domain, 0.3), fem.Constant(domain, np.array([0.4, -0.2, 0.1]))
+    t, step = fem.Constant(domain, 0.0), fem.Constant(domain, 0.0)
+    flow = k * ufl.inner(ufl.grad(u), ufl.grad(v)) + (ufl.inner(b, ufl.grad(u)) - f - b[0] * t) * v
+    edge = fem.locate_dofs_geometrical(space, lambda x: np.isclose(np.prod(x * (1 - x), axis=0), 0.0))
+    problem = TimeDependentProblem(
+        (u - last) * v * ufl.dx + step * flow * ufl.dx,
+        u,
+        last,
+        {"k": k, "b": b},
+        fields={f: fields.Nodal("s", own)},
+        boundary_conditions=[fem.dirichletbc(g, edge)],
+        end_time=0.2,
+        steps=4,
+        time=t,
+        step_size=step,
+        update=lambda now: g.interpolate(lambda x: x[0] * now),
+    )
+    sensors, times = np.array([[0.4, 0.3, 0.6], [0.7, 0.5, 0.2]]), [0.08, 0.2]
+    model = problem.observe(sensors, times)
+    assert model.parameters == ("k", "b", "s")
+    theta = np.concatenate([[0.3, 0.4, -0.2, 0.1], own.points[:, 0]])[None]
+    y, along, back = model.tangent(theta)
+    np.testing.assert_allclose(y[0], np.outer(times, sensors[:, 0]).ravel(), atol=1e-10)
+    for name in ("k", "b", "s"):
+        orders, last_one = pde_cases.taylor_orders(model, name, seed=1, steps=TAYLOR_STEPS[:4])
+        assert np.abs(orders - 2.0).max() < 0.15 or last_one < 3e-12, (name, orders)
+    rng = np.random.default_rng(0)
+    direction, cotangent = rng.standard_normal((1, 1, theta.shape[1])), rng.standard_normal((1, 1, 4))
+    assert (along(direction) * cotangent).sum() == pytest.approx((back(cotangent) * direction).sum(), rel=1e-9)
