@@ -265,7 +265,8 @@ class Run(Pictures):
             without noise, (batch, *shape of the data), nan where the solve failed. Row by row: it is called with some
             of the draws at a time.
         posterior : Posterior, optional
-            The one that was sampled, or `Posterior.elsewhere` of it: a solve for each draw that differs from others.
+            The one that was sampled, or `Posterior.for_prediction` of it: a solve for each draw that differs from
+            others.
         fidelity : str, optional
             Of the predictions; the finest by default.
 
@@ -491,8 +492,8 @@ class Run(Pictures):
         Parameters
         ----------
         posterior : Posterior
-            The one that was sampled: its forward model is solved, and its noise drawn. Or `Posterior.elsewhere` of it,
-            for what was not measured.
+            The one that was sampled: its forward model is solved, and its noise drawn. Or
+            `Posterior.for_prediction` of it, for what was not measured.
         draws : int, optional
             How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
             default, but at most 1000.

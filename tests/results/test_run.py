@@ -396,7 +396,7 @@ def test_posterior_predictive_refuses_the_wrong_posterior():
     with pytest.raises(ValueError, match="posterior must have a forward model, data and noise, got SimpleNamespace"):
         run.posterior_predictive(SimpleNamespace())
     with pytest.raises(
-        ValueError, match=r"got function\. A forward model of other times .* posterior\.elsewhere\(model\)"
+        ValueError, match=r"got function\. A forward model of other times .* posterior\.for_prediction\(model\)"
     ):
         run.posterior_predictive(lambda theta: theta)
     with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):

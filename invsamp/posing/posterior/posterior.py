@@ -212,8 +212,8 @@ class Posterior(PriorInPositions):
         found = {"data": labels} if labels else {}
         if isinstance(model, Population):
             member, names = next(iter(labels.items()), ("member", list(range(model.members))))
-            own = [name for name in model.own if self.shapes.get(name) == (model.members,)]
-            found |= {name: {member: names} for name in own if member not in self.shapes}
+            individual = [name for name in model.individual if self.shapes.get(name) == (model.members,)]
+            found |= {name: {member: names} for name in individual if member not in self.shapes}
         return found
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
@@ -311,7 +311,7 @@ class Posterior(PriorInPositions):
         columns = self._posed[self._fidelity(fidelity)].columns
         return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
-    def elsewhere(
+    def for_prediction(
         self,
         forward: ForwardModel | Callable[[Array], object],
         shape: int | tuple[int, ...] | None = None,
@@ -319,8 +319,8 @@ class Posterior(PriorInPositions):
     ) -> Posterior:
         """The same unknowns seen by another model, at other times or under other conditions, without data.
 
-        For predictions of what was not measured: ``run.posterior_predictive(posterior.elsewhere(model))`` takes the
-        draws that there are, ``posterior.elsewhere(model).predict(theta)`` some parameters.
+        For predictions of what was not measured: ``run.posterior_predictive(posterior.for_prediction(model))`` takes
+        the draws that there are, ``posterior.for_prediction(model).predict(theta)`` some parameters.
 
         Parameters
         ----------

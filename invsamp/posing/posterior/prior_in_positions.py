@@ -112,7 +112,7 @@ class PriorInPositions:
         free.sampling_domain = with_support(self._sampled.base, self.coordinates, free.domain)
         return free
 
-    def with_walls(self) -> Self:
+    def with_bounds(self) -> Self:
         """The same posterior, with bounds at the ends of its prior's supports that logits send to infinity.
 
         The distribution is the same; a maximum may lie on a bound, where in logits it would be infinitely far.

@@ -114,7 +114,7 @@ def test_members_of_a_population() -> None:
     prior = iv.Prior(height=iv.LogNormal(0, 1, shape=2), rate=iv.LogNormal(0, 1))
     data = pd.DataFrame([[1.0, 0.8, 0.5], [2.0, 1.5, 1.1]], pd.Index(["Ann", "Bob"], name="patient"))
     data.columns = pd.Index(HOURS, name="hour")
-    model = iv.Population(one, 2, own=["height"])
+    model = iv.Population(one, 2, individual=["height"])
     posterior = iv.Posterior(prior, model, data, iv.GaussianNoise(0.1))
     patients = {"patient": ["Ann", "Bob"]}
     assert posterior.axis_labels == {"data": patients | {"hour": HOURS}, "height": patients}
