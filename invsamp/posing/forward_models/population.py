@@ -11,19 +11,12 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import instance, integer, store
 from invsamp.errors import ModelError
-from invsamp.protocols import (
-    Array,
-    ForwardModel,
-    FunctionCalls,
-    VectorJacobianProduct,
-    derivative_error,
-    function_calls,
-    no_derivatives,
-)
+from invsamp.posing.forward_models.model_around import ModelAround
+from invsamp.protocols import Array, ForwardModel, FunctionCalls, VectorJacobianProduct, function_calls
 
 
 @dataclass(frozen=True)
-class Population:
+class Population(ModelAround):
     """The same forward model for each member of a population, all of them in one batch.
 
     A parameter of the model that is a member's own has the shape ``(members,)`` in the prior, where it may have a
@@ -99,25 +92,15 @@ class Population:
         return getattr(self.model, "series", None)
 
     @property
-    def derivative_error(self) -> float:
-        """The model's."""
-        return derivative_error(self.model)
+    def inner(self) -> ForwardModel:
+        """The model of a member."""
+        return self.model
 
     @property
     def function_calls(self) -> FunctionCalls:
         """Those of the model for all members."""
         each = function_calls(self.model).at(len(self.parameters))
         return FunctionCalls(self.members * each.value, self.members * each.linearized)
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """The model's."""
-        return no_derivatives(self.model)
-
-    @property
-    def message(self) -> str | None:
-        """What the last failure of a member said."""
-        return getattr(self.model, "message", None)
 
     @property
     def cost(self) -> float:
