@@ -28,7 +28,6 @@ from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.data_labels import data_labels
-from invsamp.posing.posterior.log_density_functions import value_and_gradient
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.prior_in_positions import PriorInPositions, with_support
@@ -90,6 +89,11 @@ class Posterior(PriorInPositions):
         From the coarsest to the finest.
     names, shapes, labels
         As in `Prior`.
+    prior, forward, data, noise, domain, costs
+        As given: models by fidelity, data as an array with NaN where they are missing, walls of `Flat` priors in the
+        domain.
+    coordinates : Coordinates
+        The transforms between positions and parameters.
     sampling_domain : Domain
         Domain of the positions: ``domain`` and the finite ends of the supports.
     series : tuple of str or None
@@ -167,12 +171,6 @@ class Posterior(PriorInPositions):
             warn_of_work(what, self.forward)
         self._warn_of_unused()
 
-    def __setstate__(self, state: Plain) -> None:
-        """From a pickle, as a run keeps one; of 0.2.0, which kept other things of the models, too."""
-        vars(self).update(state)
-        if "_posed" not in state:
-            self._pose()
-
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
         data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
@@ -208,7 +206,7 @@ class Posterior(PriorInPositions):
         Draws, predictions and files have them as ArviZ's dimensions and coordinates.
         """
         model = self.forward[tuple(self.forward)[-1]]
-        labels = vars(self).get("_data_labels") or {}
+        labels = self._data_labels
         found = {"data": labels} if labels else {}
         if isinstance(model, Population):
             member, names = next(iter(labels.items()), ("member", list(range(model.members))))
@@ -476,7 +474,7 @@ class Posterior(PriorInPositions):
         identity = Coordinates([Identity()] * self.dimension)
         domain = with_support(centered.base, identity, self.domain)
         potential = PosteriorPotential(centered, identity, domain, posed.model, posed.columns, posed.noise)
-        return value_and_gradient(potential, points)
+        return _value_and_gradient(potential, points)
 
     def log_density_at(self, position: npt.ArrayLike, fidelity: str | None = None) -> tuple[Array, Array]:
         """Log density of positions, with the Jacobian of `to_theta`, and its gradient: for samplers without bounds.
@@ -486,7 +484,7 @@ class Posterior(PriorInPositions):
         points = numbers("position", position)
         if points.ndim not in (1, 2) or points.shape[-1] != self.dimension:
             raise ValueError(f"position must have shape (..., {self.dimension}), got {points.shape}")
-        return value_and_gradient(self.potential(fidelity), points)
+        return _value_and_gradient(self.potential(fidelity), points)
 
     def described(self) -> Plain:
         """Its parts and the data, by which a run that goes on recognizes it."""
@@ -600,6 +598,12 @@ class Posterior(PriorInPositions):
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
         full = self._posed[fidelity].scattered(values, self._bound.outputs, missing)
         return full.reshape(len(values), *self._data_shape)
+
+
+def _value_and_gradient(potential: PosteriorPotential, points: Array) -> tuple[Array, Array]:
+    """Log density and gradient of positions (d,) or (batch, d), of their leading shape."""
+    energy, gradient = potential.energy_and_gradient(np.atleast_2d(points))
+    return (-energy[0], -gradient[0]) if points.ndim == 1 else (-energy, -gradient)
 
 
 def _refuse_missing(given: Facts) -> None:

@@ -292,15 +292,6 @@ class TestElsewhere:
             iv.Posterior(self.prior, log_likelihood=lambda t: t[:, 0]).for_prediction(self.lines([1.0]), 1)
 
 
-def test_a_pickle_of_before_is_read():
-    before = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), iv.finite_differences(np.cos), [0.3], iv.GaussianNoise(0.1))
-    state = {name: value for name, value in vars(before).items() if name not in ("_posed", "fidelities")}
-    after = object.__new__(iv.Posterior)
-    after.__setstate__(state | {"_models": {}, "_columns": {}, "_bounds": {}, "fidelities": ("model",)})
-    position = np.array([[0.4], [1.0]])
-    np.testing.assert_array_equal(after.potential().energy(position), before.potential().energy(position))
-
-
 class Arranged:
     """Two times, three sensors."""
 
