@@ -379,10 +379,6 @@ class Run(Pictures):
             raise FileNotFoundError(f"path must lie in a folder that exists, got {str(place)!r}")
         write_whole(place, [page(self, posterior, heading).encode()])
 
-    def to_arviz(self) -> InferenceData:
-        """`data` itself, for ArviZ: not a copy."""
-        return self.data
-
     def to_dataframe(self) -> pd.DataFrame:
         """Draws of the cold rung as a table: a row for each draw, indexed by chain and draw.
 

@@ -255,9 +255,9 @@ class TestElsewhere:
         z = ((found["data"] - found["mean"]).to_numpy() / rows[..., 2:]).ravel()
         assert within((z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
         assert not within((0.5 * z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
-        assert "posterior_predictive" not in run.to_arviz()
+        assert "posterior_predictive" not in run.data
         run.posterior_predictive(posterior)
-        assert run.to_arviz().posterior_predictive["data"].shape[2:] == (3,)
+        assert run.data.posterior_predictive["data"].shape[2:] == (3,)
         np.testing.assert_array_equal(later.predict([[1.0, 2.0, 0.5]]), [[21.0, 41.0]])
 
     def test_with_another_noise(self) -> None:
