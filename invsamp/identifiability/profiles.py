@@ -179,9 +179,9 @@ def profile(
 ) -> Profiles:
     r"""Profiles of parameters: at each value of one, the least energy over all others.
 
-    From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy, until
-    twice the rise above the lowest mode is above the level's quantile of chi-squared. Each fit begins where the last
-    ones lead. The profile is the lowest of these branches. The set at level q,
+    From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy. They
+    end where twice the rise above the lowest mode exceeds the level's quantile of chi-squared. Each fit begins at the
+    extrapolation of the last ones. The profile is the lowest of these branches. The set at level q,
 
     .. math:: \{\theta_i : 2 (E_i(\theta_i) - \min E) \le \chi^2_{1, q}\},
 

@@ -106,9 +106,9 @@ def log_acceptance(
 ) -> Array:
     r"""Log Metropolis ratio of a Langevin move along a specular path.
 
-    With the velocity u drawn as an auxiliary variable from :math:`N(-\eta g, 2 \eta I)`, the path sends
-    (w, u) to (w', u') and back from (w', -u'), so the ratio compares the density of -u' at w' with that of
-    u at w. Without reflection u' = u and this is MALA (Roberts and Tweedie 1996).
+    The velocity u is an auxiliary variable from :math:`N(-\eta g, 2 \eta I)`. The path sends (w, u) to (w', u') and
+    back from (w', -u'). So the ratio compares the density of -u' at w' with that of u at w. Without reflection u' = u
+    and this is MALA (Roberts and Tweedie 1996).
 
     Parameters
     ----------

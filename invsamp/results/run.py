@@ -60,13 +60,13 @@ class Run(Pictures):
     Attributes
     ----------
     data : arviz.InferenceData, or xarray.DataTree where ArviZ 1 is installed
-        Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
-        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
-        and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
-        ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics gives the draws weights, which
-        count in all statistics, figures and predictions here. Attributes: ``report``, ``parameters`` and
-        ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
-        variable by variable.
+        Groups are ``posterior`` (chain, draw, *shape of each parameter) and ``sample_stats`` (chain, draw). ``hot``
+        (chain, draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) have the rungs above the cold one.
+        ``observed_data`` and ``prior`` (up to 1000 draws within the domain) exist where the problem has them,
+        ``posterior_predictive`` and ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics
+        gives the draws weights, which count in all statistics, figures and predictions here. Attributes: ``report``,
+        ``parameters`` and ``domain`` as JSON. It is made when it is asked for. If the run is in a directory, the draws
+        are read only then, variable by variable.
 
     Examples
     --------
@@ -114,11 +114,11 @@ class Run(Pictures):
         sample_stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
             ``energy``, ``replica``, ...; with a rung axis, the rungs above the cold one go to ``hot_stats``.
         report : mapping
-            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, each optional:
-            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner,
-            acceptance, clipped_noise, reflections, reflection_fallbacks (one entry per rung; the last two count over
-            all chains and recorded steps), swap_attempts, swap_accepts (per adjacent pair), round_trips, evaluations,
-            evaluation_seconds, failed_solves (per fidelity), failure_message, seconds, warnings, versions.
+            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, all optional, are
+            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner, acceptance
+            and clipped_noise. Counts over all chains and recorded steps, one entry per rung, are reflections and
+            reflection_fallbacks. Per adjacent pair: swap_attempts, swap_accepts. Per fidelity: evaluations,
+            evaluation_seconds, failed_solves. Others are round_trips, failure_message, seconds, warnings and versions.
         domain : Domain, optional
             Where theta may lie, for the plots.
         log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional

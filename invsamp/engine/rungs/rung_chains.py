@@ -437,7 +437,7 @@ class RungChains(
         if drift < RUNAWAY:
             return ""
         return (
-            f". No step of {kernel.name} is refused, and where the chains stand its drift is {drift:.0e} times its "
-            f"noise: they have run away, as the step size {number(step_size) / self.step_scale:.3g} is too long for "
-            "the energy's curvature; take a shorter one"
+            f". {kernel.name} refuses no step, and at the chains' positions its drift is {drift:.0e} times its noise. "
+            f"The chains diverged: the step size {number(step_size) / self.step_scale:.3g} is too long for the "
+            "energy's curvature; take a shorter one"
         )

@@ -60,7 +60,7 @@ def _labels(blocks: tuple[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...
 
 
 def _entries(name: str, shape: tuple[int, ...], ends: tuple[tuple[str, ...], ...]) -> list[str]:
-    """Names of the entries of an array: by labels that tell all of them apart, or else by numbers."""
+    """Names of the entries of an array: by labels if these are distinct, or else by numbers."""
     if not shape:
         return [name]
     if tuple(map(len, ends)) == tuple(shape):

@@ -25,8 +25,8 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
     Raises
     ------
     ValueError
-        If two of them have a name in common, but not in one place, or the data's last axis is not that of the model's
-        series: data would be compared with outputs that are not theirs.
+        If two of them have a name in common, but in different places, or the data's last axis is not that of the
+        model's series. Otherwise data would be compared with the wrong outputs.
     """
     told = {
         "data": columns_of(data),

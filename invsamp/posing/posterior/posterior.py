@@ -90,7 +90,7 @@ class Posterior(PriorInPositions):
     names, shapes, labels
         As in `Prior`.
     prior, forward, data, noise, domain, costs
-        As given: models by fidelity, data as an array with NaN where they are missing, walls of `Flat` priors in the
+        As given: models by fidelity, data as an array with NaN where they are missing, bounds of `Flat` priors in the
         domain.
     coordinates : Coordinates
         The transforms between positions and parameters.

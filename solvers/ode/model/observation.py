@@ -81,8 +81,8 @@ class OdeObservation(ObservedTrajectories):
     `message` says why.
 
     Observations are the same to the bit with and without their derivatives: a posterior has one energy. Where the
-    states can be solved and their sensitivities cannot, only the derivatives are NaN: to a kernel that asks for
-    gradients such a point is a failed solve, to one that does not it is a point like others.
+    states can be solved and their sensitivities cannot, only the derivatives are NaN. For a kernel that asks for
+    gradients such a point is a failed solve; for other kernels it is an ordinary point.
 
     Attributes
     ----------
