@@ -1,8 +1,8 @@
 """The form in which a run samples parameters that depend on others: centered or not, each entry by itself.
 
-What it is chosen by is the curvature at the minimum of most weight, in positions in which nothing is centered: there
-descents come to an end, while in centered ones the density may grow without end where a scale goes to 0. Positions,
-minima and their Gaussians are then taken over into the positions of the form that was chosen.
+The choice is made by the curvature at the minimum of largest weight, in positions in which nothing is centered. There
+optimizations converge, while in centered positions the density may be unbounded where a scale goes to 0. Positions,
+minima and their Gaussians are then transformed to the chosen form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.diagnostics.report import CenteringReport
-from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
+from invsamp.engine.adaptation.initial_descent import MOST
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.metric_from_curvature import metric_of
 from invsamp.engine.mode_search.multistart import MOST_GAUSSIAN, ModeSearchResult
@@ -25,6 +25,7 @@ from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import Minima
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, Centerable
 

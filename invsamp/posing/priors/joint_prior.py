@@ -46,10 +46,10 @@ class Prior:
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
-        posterior samples such a parameter by way of its standard family, here a standard normal one, or as itself, as a
-        run finds better for each of its entries, unless its distribution says ``centered=``, or the parameters that are
-        named are those of its shape, such as both of `Beta`, where it is sampled as itself. Draws, and the density, are
-        of theta in any case.
+        posterior samples such a parameter by way of its standard family, here a standard normal one (non-centered), or
+        as itself (centered). A run chooses the better form for each of its entries, unless its distribution has
+        ``centered=``. If the named parameters are shape parameters, such as both of `Beta`, it is sampled as itself.
+        Draws and the density are those of theta in any case.
 
         A field such as `invsamp.solvers.fields.matern` is a vector of its values on its mesh, and is sampled as white
         noise.
@@ -161,10 +161,10 @@ class Prior:
         Parameters
         ----------
         table : DataFrame, or mapping from name to mapping
-            A row for each parameter, labeled by its name or with it in the column ``name``; ``lower`` and ``upper``,
-            the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
-            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells. Other columns do not
-            count.
+            A row for each parameter, labeled by its name or with it in the column ``name``. ``lower`` and ``upper`` are
+            the bounds. ``scale`` is "linear" or "lin" (uniform between the bounds, the default), or "log" or "log10"
+            (log-uniform). ``fixed`` is the value of a fixed parameter. NaN and None are empty cells. Other columns are
+            ignored.
 
         Raises
         ------
