@@ -5,11 +5,11 @@ log-likelihood by c, and the largest curvature b of the noise at any datum, in i
 
 .. math:: \frac12 \sum_k \left[\frac{S_k a_k^2}{1 + b S_k} - \log(1 + b S_k)\right].
 
-That is the log of its mean over the emulator's error where the noise is Gaussian and the same for all data. Elsewhere it
-is an approximation by Laplace. It is the "marginal approximation" of Stuart and Teckentrup (2018), Mathematics of
-Computation 87, eq. (3.3). With a smaller b, such as the mean over the data, the gain could exceed the misfit: the worst fits would look
-best. Beyond :math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a straight line. Otherwise
-the likelihood would look flat where next to nothing is known, and chains would go there.
+That is the log of its mean over the emulator's error where the noise is Gaussian and the same for all data. Elsewhere
+it is an approximation by Laplace. It is the "marginal approximation" of Stuart and Teckentrup (2018), Mathematics of
+Computation 87, eq. (3.3). With a smaller b, such as the mean over the data, the gain could exceed the misfit: the
+worst fits would look best. Beyond :math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a
+straight line. Otherwise the likelihood would look flat where next to nothing is known, and chains would go there.
 """
 
 from __future__ import annotations
