@@ -19,8 +19,8 @@ import numpy as np
 
 from invsamp.arguments import instance
 from invsamp.kernels.contract import Kernel, Whitened
+from invsamp.kernels.defaults import Wrapping
 from invsamp.kernels.metric import LowRankMetric
-from invsamp.kernels.wrapping import Wrapping
 from invsamp.protocols import Array
 from invsamp.stored import stored
 

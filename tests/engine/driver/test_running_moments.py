@@ -82,7 +82,7 @@ def test_what_is_asked_for_is_kept(settings, monkeypatch):
 
 
 def test_some_of_a_large_block_are_judged_and_summaries_are_made_once(monkeypatch):
-    from invsamp.results import run as results
+    from invsamp.results import run_summary as results
 
     run, _ = sampled(2500)
     made, original = [], results.table
@@ -92,7 +92,7 @@ def test_some_of_a_large_block_are_judged_and_summaries_are_made_once(monkeypatc
         return original(values, *more)
 
     monkeypatch.setattr(results, "table", table)
-    judged = run._summary(few=True)
+    judged = run._summary.table(few=True)
     # 50 nodes, two informed directions, the energy
     assert len(judged) == 53 and judged.index[-1] == "energy"
     run.warnings(), repr(run)
