@@ -31,7 +31,8 @@ from invsamp.posing.posterior.data_labels import data_labels, labels_for_predict
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.prior_in_positions import PriorInPositions, with_support
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
+from invsamp.posing.priors.joint_prior import Prior, by_name, widened
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity
 from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain
 from invsamp.simulations.stored_model import stored
