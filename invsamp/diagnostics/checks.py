@@ -136,11 +136,16 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     return [
         coded(
             "IV-RHAT",
-            f"R-hat is above {R_HAT_LIMIT}: {with_values(bad, '.3f')}. The chains do not agree yet. "
+            f"R-hat is above {R_HAT_LIMIT}: {with_values(_up(bad), '.3f')}. The chains do not agree yet. "
             f"{likely_causes(report, list(bad.index))}Look at plot_trace(): if they drift, raise warmup and draws; if "
             f"they sit in separate modes, use {ladder}.",
         )
     ]
+
+
+def _up(values: pd.Series[float]) -> pd.Series[float]:
+    """To thousandths, upwards: 1.0104 is not to be shown as 1.010, above 1.01."""
+    return np.ceil(1000.0 * values - 1e-6) / 1000.0
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
@@ -164,7 +169,7 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         found.append(
             coded(
                 "IV-ESS",
-                f"{column} is below {wanted:.0f}: {with_values(bad, '.0f')}. {estimates} have not converged. {advice}",
+                f"{column} is below {wanted:.0f}: {with_values(np.floor(bad), '.0f')}. {estimates} have not converged. {advice}",
             )
         )
     return found
@@ -257,7 +262,7 @@ def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float])
     return [
         coded(
             "IV-SD",
-            f"errors of sds are above {limit:.0%}: {with_values(bad, '.1%')}. Means and quantiles of "
+            f"errors of sds are above {limit:.0%}: {with_values(_up(bad), '.1%')}. Means and quantiles of "
             f"{'it' if len(bad) == 1 else 'these'} have converged, but a few draws far out dominate the variance. "
             f"Quote quantiles{advice}.",
         )

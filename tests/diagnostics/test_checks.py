@@ -126,6 +126,9 @@ def only(messages):
         ({"r_hat": [1.011, 1.0]}, ["R-hat", "x 1.011", "warmup", "hotter"]),
         ({"r_hat": [1.02, 1.5]}, ["y 1.500, x 1.020"]),  # the worst first
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
+        ({"r_hat": [1.0102, 1.0]}, ["above 1.01: x 1.011"]),  # no figure that seems to be within the limit
+        ({"ess_bulk": [399.7, 800.0]}, ["below 400: x 399"]),
+        ({"mcse_sd": [0.04, 0.0502]}, ["above 5%: y 5.1%"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
         (
