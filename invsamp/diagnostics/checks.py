@@ -169,7 +169,8 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         found.append(
             coded(
                 "IV-ESS",
-                f"{column} is below {wanted:.0f}: {with_values(np.floor(bad), '.0f')}. {estimates} have not converged. {advice}",
+                f"{column} is below {wanted:.0f}: {with_values(np.floor(bad), '.0f')}. {estimates} have not converged. "
+                f"{advice}",
             )
         )
     return found

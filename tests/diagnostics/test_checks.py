@@ -293,7 +293,7 @@ class TestFormsOfAHierarchy:
 
     CHOSEN: ClassVar[dict] = {
         "centered": [True, False, False],
-        "reason": "chosen: where data say more of a value than its prior does",
+        "reason": "chosen: centered where data inform an entry more than its prior",
     }
 
     def funnel(self, centering: dict) -> str:
