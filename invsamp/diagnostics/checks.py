@@ -10,7 +10,7 @@ from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import R_HAT_LIMIT, ess_wanted
 from invsamp.diagnostics.message_text import listed, more_draws, with_values
-from invsamp.diagnostics.mode_checks import compare_forms, form_causes, likely_causes, mode_warnings
+from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings, other_forms
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
 from invsamp.diagnostics.tails import TAIL_SHAPES
@@ -162,10 +162,11 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
             # once: R-hat has named them, or the first of these
             said = found or float(summary["r_hat"].max()) > R_HAT_LIMIT
             advice = advice if said else f"Likely: {'; '.join(causes)}. {advice}"
-        elif not found and (forms := compare_forms(report)):
-            advice = f"{advice} Or change the form: {forms}."
-        elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
-            advice = "How many draws would do cannot be estimated, as tails are heavy."
+        else:
+            if len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
+                advice = "How many draws would do cannot be estimated, as tails are heavy."
+            if not found and (forms := other_forms(report)):
+                advice = f"{advice} If more draws are too expensive, try the other form: {forms}."
         found.append(
             coded(
                 "IV-ESS",

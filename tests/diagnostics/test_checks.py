@@ -308,11 +308,11 @@ class TestFormsOfAHierarchy:
 
     def test_a_chosen_form_is_not_to_be_chosen_again(self) -> None:
         text = self.funnel({"theta": self.CHOSEN})
-        assert "theta was sampled 1 of 3 centered: compare with a run that has centered=True" in text
+        assert "theta was sampled 1 of 3 centered, and centered=True in its distribution is the other one" in text
         assert "run then chooses" not in text and "pose" not in text
         whole = self.funnel({"theta": self.CHOSEN | {"centered": [True, True]}})
-        assert "sampled centered: compare with a run that has centered=False" in whole
+        assert "was sampled centered, and centered=False in its" in whole
 
     def test_few_effective_draws_name_the_form_and_how_many_draws_would_do(self) -> None:
         text = only(diagnose(table(ess_bulk=[40.0, 800.0]), REPORT | {"centering": {"theta": self.CHOSEN}}))
-        assert "draws=10000) would do. Or change the form: theta was sampled 1 of 3 centered" in text
+        assert "draws=10000) would do. If more draws are too expensive, try the other form: theta was" in text
