@@ -58,7 +58,9 @@ class Table:
         if self.kind == "linear":
             coefficients[:, 1] = np.diff(values) / np.diff(times)
         elif self.kind == "spline":
-            coefficients = np.ascontiguousarray(scipy.interpolate.CubicSpline(times, values, bc_type="natural").c[::-1].T)
+            coefficients = np.ascontiguousarray(
+                scipy.interpolate.CubicSpline(times, values, bc_type="natural").c[::-1].T
+            )
         store(self, times=times, values=values, coefficients=coefficients)
 
     def __call__(self, t: object) -> object:

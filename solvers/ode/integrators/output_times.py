@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from invsamp.arguments import array, numbers
 
@@ -52,25 +51,12 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
     return grid, start
 
 
-@njit(cache=True)
 def _first_fault(grid: Array, common: bool) -> int:
     """Flat index of the first time that is out of order; -1 if there is none."""
-    columns = grid.shape[1]
-    if common and -math.inf < grid[0, 0] and grid[0, -1] < math.inf:
-        # in order from one end to the other: without a branch, several at a time
-        ordered = True
-        for column in range(1, columns):
-            ordered &= grid[0, column - 1] < grid[0, column]
-        if ordered:
-            return -1
-    for row in range(len(grid)):
-        before = -math.inf
-        for column in range(columns):
-            t = grid[row, column]
-            if t > before and t < math.inf:
-                before = t
-            elif common or not math.isnan(t):
-                return row * columns + column
-            else:
-                before = math.inf  # nothing but NaN may follow
-    return -1
+    if common and grid[0, 0] > -math.inf and grid[0, -1] < math.inf and bool((grid[0, :-1] < grid[0, 1:]).all()):
+        return -1
+    before = np.concatenate([np.full((len(grid), 1), -math.inf), grid[:, :-1]], axis=1)
+    good = (grid > before) & (grid < math.inf)  # after NaN nothing is
+    if not common:
+        good |= np.isnan(grid)
+    return -1 if good.all() else int(np.argmin(good))

@@ -7,8 +7,8 @@ import threading
 
 import numpy as np
 import pytest
-from functions import robertson
 import scipy
+from functions import robertson
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_jacobian
 from invsamp.solvers.ode.integrators import methods
