@@ -23,12 +23,12 @@ class Lanes(NamedTuple):
 
     builder: Llvm
     i: Llvm
-    count: int
+    width: int
 
     @property
     def kind(self) -> Llvm:
         """LLVM's type of the value."""
-        return DOUBLE if self.count == 1 else ir.VectorType(DOUBLE, self.count)
+        return DOUBLE if self.width == 1 else ir.VectorType(DOUBLE, self.width)
 
     def load(self, row: Llvm) -> Llvm:
         """These components of the row at a pointer."""
@@ -42,16 +42,16 @@ class Lanes(NamedTuple):
 
     def constant(self, value: float) -> Llvm:
         """The same number for all of them."""
-        return ir.Constant(self.kind, value if self.count == 1 else [value] * self.count)
+        return ir.Constant(self.kind, value if self.width == 1 else [value] * self.width)
 
     def spread(self, value: Llvm) -> Llvm:
         """The same scalar for all of them."""
-        if self.count == 1:
+        if self.width == 1:
             return value
         undefined, index = ir.Constant(self.kind, ir.Undefined), ir.IntType(32)
         one = self.builder.insert_element(undefined, value, index(0))
         return self.builder.shuffle_vector(
-            one, undefined, ir.Constant(ir.VectorType(index, self.count), [0] * self.count)
+            one, undefined, ir.Constant(ir.VectorType(index, self.width), [0] * self.width)
         )
 
     def _at(self, row: Llvm) -> Llvm:

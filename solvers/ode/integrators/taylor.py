@@ -75,7 +75,7 @@ def _evaluate(module: Llvm, slopes: bool) -> Llvm:
     highest = builder.sub(order, SIZE(1))
 
     def body(lanes: Lanes) -> None:
-        name = "llvm.fma.f64" if lanes.count == 1 else f"llvm.fma.v{lanes.count}f64"
+        name = "llvm.fma.f64" if lanes.width == 1 else f"llvm.fma.v{lanes.width}f64"
         fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(lanes.kind, [lanes.kind] * 3), name)
         by = lanes.spread(x)
 

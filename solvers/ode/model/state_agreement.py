@@ -60,16 +60,18 @@ def _largest_difference(
     batch, n_times, n = states.shape
     columns = sensitive.shape[2] // n - 1
     at, worst = 0, 0.0
+    size = np.empty(n)
     for row in range(batch):
         for i in range(n):
-            size = largest = 0.0
-            for k in range(n_times):
-                difference = abs(sensitive[row, k, i] - states[row, k, i])
-                size = max(size, abs(states[row, k, i]))
+            size[i] = 0.0
+        for k in range(n_times):
+            for i in range(n):
+                reached = max(size[i], abs(states[row, k, i]))
                 # what moves a state a little moves it by more at other times: the largest so far
                 for c in range(columns):
-                    size = max(size, abs(sensitive[row, k, n + c * n + i] * quantities[row, c]))
-                largest = max(largest, difference / (atol + rtol * size))
-            if largest > worst:
-                at, worst = row, largest
+                    reached = max(reached, abs(sensitive[row, k, n + c * n + i] * quantities[row, c]))
+                size[i] = reached
+                difference, tolerance = abs(sensitive[row, k, i] - states[row, k, i]), atol + rtol * reached
+                if difference > worst * tolerance:  # seldom: divisions take long
+                    at, worst = row, difference / tolerance
     return at, worst
