@@ -67,10 +67,12 @@ def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
     These are the first n of ``initial`` (batch, m). At ``atol`` they would be lost in the first steps, and nothing
     would show that they grow.
     """
-    first = np.full((len(initial), n), atol)
+    first = np.empty((len(initial), n))
+    first.fill(atol)
     start = np.abs(initial[:, :n])
-    small = (start > 0.0) & (start < atol)
-    if small.any():
+    small = start < atol
+    if np.logical_or.reduce(small, axis=None):
+        small &= start > 0.0
         first[small] = np.maximum(LEAST_ATOL, rtol * start[small])
     return first
 

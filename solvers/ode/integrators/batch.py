@@ -65,7 +65,8 @@ def integrate(
         np.empty((batch, m)),
         np.empty((batch, control.n_states)),
     )
-    control = control._replace(absolute=_plain(control.absolute))
+    if not control.absolute.flags.carray:
+        control = control._replace(absolute=_plain(control.absolute))
     arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome
     events = len(course.events.roots)
     eventful = events > 0 or course.stop != 0

@@ -361,7 +361,7 @@ class OdeSolver:
         if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
         if x0.ndim == 1:
-            x0 = np.repeat(x0[None], len(p), axis=0)
+            x0 = x0[None] if len(p) == 1 else np.repeat(x0[None], len(p), axis=0)
         return p, x0, *check_times(times, t0, len(p))
 
     def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
@@ -396,7 +396,7 @@ class OdeSolver:
         while True:
             needed = amplified(self.atol, self.rtol, y0, outcome.needed, outcome.peaks)
             smaller = needed < atol
-            if not smaller.any():
+            if not np.logical_or.reduce(smaller, axis=None):
                 return outcome, switched, absolute, last
             rows = np.flatnonzero(smaller.any(axis=1))
             atol = needed
