@@ -55,7 +55,8 @@ def _largest_difference(
 ) -> tuple[int, float]:
     """The row with the largest difference of states (batch, n_times, n), and that in units of its tolerance.
 
-    The latter is 0 where no difference can be one to report. NaN, where there is no state or no sensitivity, counts as no difference.
+    The latter is 0 where no difference can be one to report. NaN, where there is no state or no sensitivity, counts as
+    no difference.
     """
     batch, n_times, n = states.shape
     columns = sensitive.shape[2] // n - 1
