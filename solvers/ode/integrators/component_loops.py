@@ -1,7 +1,8 @@
 """Loops over the components of a trajectory in LLVM's language: four at once, then two, then one, with the same bits.
 
-Left to LLVM, a loop is made for many components: it works on sixteen at once and on the rest one by one, and a
-trajectory with its sensitivities often has no more than that rest.
+What LLVM makes of numba's loops is for many components. Of outputs between steps, with three to twelve components, this
+writes twice as many in the same time. Sums of stages are left to LLVM: a right-hand side writes them one by one, and what
+reads four at once has to wait for that.
 """
 
 from __future__ import annotations
