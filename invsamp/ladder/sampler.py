@@ -45,23 +45,24 @@ class Swap:
     Parameters
     ----------
     rule : SwapRule, optional
-        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the coarse
-        model is), its first stage sharpened by what warm-up learns of their difference (`invsamp.swaps.discrepancy`);
-        `state_dependent_penalty` where they are the same (exact for noise-free energies too).
+        Log acceptance. By default `delayed_acceptance` where the fidelities of a pair differ (exact for any coarse
+        model). Its first stage is improved by the difference that warm-up estimates (`invsamp.swaps.discrepancy`).
+        Where the fidelities are the same, `state_dependent_penalty` (exact for noise-free energies too).
     scheme : SwapScheme
-        Who meets whom.
+        Which rungs attempt a swap with each other.
     fraction : float in (0, 1], optional
-        Probability of an attempt after a step. Default: 1 for pairs whose energies are exact, of one fidelity and
-        known, so that a swap costs nothing, with three meetings of even and odd pairs in turn after each step (five
-        where fewer than 35% are rejected, one of two rungs); a tenth for pairs whose swaps cost solves.
+        Probability of an attempt after a step. The default is 1 for pairs of one fidelity whose energies are exact and
+        known, so that a swap is free. They make three rounds of attempts, of even and odd pairs in turn, after each
+        step (five in a ladder of two rungs that rejects fewer than 35%). The default is a tenth for pairs whose swaps
+        cost solves.
     every : int, optional
-        In place of that tenth: pairs whose swaps cost solves meet after every so many steps. Those whose swaps are
-        free meet as by default.
+        In place of that tenth: pairs whose swaps cost solves attempt one after every so many steps. Those whose swaps
+        are free follow the default.
     energies : "estimated", "exact" or "paired"
-        Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
-        noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
-        whole energy is affordable. "paired": one batch for both chains, between rungs of one fidelity with equal
-        estimators (`minibatch`, `fixed_control`): noise is that of the differences of the terms, by the batch's own
+        Energies that decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
+        noise. With the noise of a minibatch's energy nearly all swaps are rejected; at a tenth of the steps the whole
+        energy is affordable. "paired" uses one batch for both chains, between rungs of one fidelity with equal
+        estimators (`minibatch`, `fixed_control`). Its noise is that of the differences of the terms, by the batch's own
         sample variance, and the penalty is the same for the reverse swap.
 
     Raises

@@ -241,8 +241,9 @@ def pcn(
     step_size : float in (0, 1], Schedule or None
         s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
     reference : Modes, optional
-        What `invsamp.maximize` found for a prior that is Gaussian in 80 unknowns or more: proposals keep the Gaussian
-        of the mode of most mass in the place of the prior's, which takes far fewer steps (generalized pCN).
+        The result of `invsamp.maximize` for a prior that is Gaussian in 80 unknowns or more. Proposals then leave the
+        Gaussian of the mode of most mass invariant, in place of the prior. That takes far fewer steps (generalized
+        pCN).
 
     References
     ----------

@@ -56,8 +56,8 @@ def matern(
         Standard deviation at a point. A str as for ``range``.
     smoothness : float in (0, 7]
         :math:`\nu`: the field is less than :math:`\nu` times differentiable. Where :math:`\alpha` is even, as for 1 in
-        the plane, a draw takes one solve for each half of it; otherwise a rational function takes ten more, with a
-        relative error of the operator's power below 0.001.
+        the plane, a draw takes :math:`\alpha / 2` solves. Otherwise a rational function takes ten more, with a relative
+        error of the operator's power below 0.001.
     mean : float, array (n,) or function of points (n, d)
     anisotropy : array (d, d), or function of points (c, d) -> (c, d, d), optional
         The tensor H, symmetric and positive definite: the range along an eigenvector is ``range`` times the square root

@@ -78,8 +78,8 @@ def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record,
     room = 8e-9 * draws * sum(sizes.values())
     said = coded(
         "IV-MEMORY",
-        f"draws of {', '.join(large)} would take {room:.2g} GB of memory: the run keeps their means and sds "
-        f"(run.moments), and draws of {KEPT} numbers of each, {', '.join(some)}. record= keeps functions of them, "
-        "directory= all of them on disk",
+        f"draws of {', '.join(large)} would take {room:.2g} GB of memory. The run keeps their means and sds "
+        f"(run.moments), and draws of {KEPT} numbers of each, {', '.join(some)}. Use record= to keep functions of "
+        "them, or directory= to keep all of them on disk",
     )
     return replace(record, functions=dict(record.functions) | some, parameters=rest, moments=large), said

@@ -1,8 +1,8 @@
 """Loops over the components of a trajectory in LLVM's language: four at once, then two, then one, with the same bits.
 
-What LLVM makes of numba's loops is for many components. Of outputs between steps, with three to twelve components, this
-writes twice as many in the same time. Sums of stages are left to LLVM: a right-hand side writes them one by one, and what
-reads four at once has to wait for that.
+LLVM makes loops for many components of what it gets from numba. With three to twelve components, these loops write
+twice as many outputs between steps in the same time. Sums of stages are left to LLVM. A right-hand side writes its
+values one by one, and a load of four at once would have to wait for them.
 """
 
 from __future__ import annotations
