@@ -221,9 +221,9 @@ def _refuse_for_emulator(others: Mapping[str, object]) -> None:
     for name, value in others.items():
         if value is not None:
             raise ValueError(
-                f"{name} must be left out where the forward model has no derivatives and no sampler is given, got "
-                f"{value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler that follows no "
-                "gradients, such as iv.pcn(), takes it"
+                f"{name} must be left out where the forward model has no derivatives and no sampler is given, "
+                f"got {value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler "
+                "without gradients, such as iv.pcn(), accepts it"
             )
 
 

@@ -12,8 +12,8 @@ from invsamp.diagnostics.report import FoundModes, Report
 from invsamp.warning_codes import code_of, coded
 
 _NON_CENTERED = (
-    'pose scales and what they scale in one Prior, as Normal("mu", "tau") without centered=: a run finds the form that '
-    "is sampled best."
+    'state scales and the parameters that they scale in one Prior, as Normal("mu", "tau") without '
+    "centered=. Then a run chooses the better form."
 )
 
 
@@ -52,7 +52,7 @@ def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
             coded(
                 "IV-DIVERGED",
                 f"{modes['endless']} of {modes['descents']} optimizations diverged"
-                + (f", as {listed(away)} ran away" if away else "")
+                + (f", in the direction of {listed(away)}" if away else "")
                 + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Use a proper prior, "
                 + f"or {_NON_CENTERED}",
             )
@@ -135,8 +135,9 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
     descents = (report.get("descents") or [None])[0]
     if descents is not None and descents["unfinished"]:
         causes.append(
-            f"optimizations of {descents['unfinished']} chains did not converge: the density may be unbounded "
-            "(improper: give what runs away a proper prior, or bounds), or their starts, or a gradient, may be wrong"
+            f"optimizations of {descents['unfinished']} chains did not converge. The density may be unbounded "
+            "(an improper posterior: give the diverging parameters a proper prior, or bounds), or the starts "
+            "or a gradient may be wrong"
         )
     if any(code_of(line) == "IV-GRADIENT" for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")
@@ -179,13 +180,13 @@ def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
     found = []
     if flat:
         found.append(
-            f"the energy is flat along {listed(flat)} at its minimum: without a prior or bounds there, the posterior "
-            "is improper, and there is nothing to sample"
+            f"the energy is flat along {listed(flat)} at its minimum. Without a prior or bounds there, the "
+            "posterior is improper and cannot be sampled"
         )
     if went:
         found.append(
-            f"draws went {max(went.values()):.1g} times as far as starts are spread, along {listed(list(went))}: the "
-            "posterior is improper there, with nothing to sample, unless it is as wide as that. Give it a proper "
+            f"draws moved {max(went.values()):.1g} times the spread of their starts, along "
+            f"{listed(list(went))}. The posterior is improper there, unless it is that wide. Give it a proper "
             "prior, or bounds"
         )
     return found

@@ -95,9 +95,9 @@ class Certificate:
             *self.problems,
         ]
         lines.append(
-            "This check sees only what draws have visited: no mode and no tail that none of them has come to. "
-            f"Of the modes found, {self.once:.0%} were found by one descent alone; about as large a share of the "
-            "descents that one could make would come to modes that no one knows."
+            "This check covers only what draws have visited, not unvisited modes or tails. Of the modes "
+            f"found, {self.once:.0%} were found by one optimization alone. By Good and Turing, this share "
+            "estimates the probability that a new optimization finds an unknown mode."
         )
         return "\n".join(lines)
 

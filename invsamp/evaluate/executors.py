@@ -25,8 +25,8 @@ WORTH = 5e-4
 WORTH_SPECULATION = 5e-3
 #: What ends a worker.
 BROKEN = (
-    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit. In "
-    "invsamp.parallel.isolated a forward model that does so costs only its row"
+    "A worker ends like this where memory runs out, compiled code crashes or a model calls os._exit. With "
+    "invsamp.parallel.isolated only the row that caused it fails"
 )
 
 
@@ -125,8 +125,8 @@ class Executed:
             self._pickled = pickle.dumps(dict(potentials), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             raise ValueError(
-                "executor needs a posterior that can be pickled, to be sent to its workers: functions at the top of a "
-                f"module, say ({type(error).__name__}: {error})"
+                "executor needs a posterior that can be pickled and sent to its workers, such as functions "
+                f"at the top of a module ({type(error).__name__}: {error})"
             ) from error
         self._key = hashlib.sha256(self._pickled).hexdigest()
         if self._speculation is not None:

@@ -62,7 +62,7 @@ class ModeJumps(Wrapping):
     def __post_init__(self) -> None:
         instance("kernel", self.kernel, Kernel, "a Kernel, such as Microcanonical()")
         if not self.kernel.adjusted:
-            raise ValueError(f"kernel must be adjusted, as jumps are accepted or refused, got {self.kernel}")
+            raise ValueError(f"kernel must be adjusted, as jumps have an acceptance step, got {self.kernel}")
         centers = array("centers", self.centers, ("k", "d"))
         if len(centers) < 2:
             raise ValueError(f"centers must be of at least two modes, got {len(centers)}")

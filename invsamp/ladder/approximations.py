@@ -33,11 +33,11 @@ def approximations(
 
 def _of_rung(rung: Rung) -> Iterator[str]:
     if not rung.kernel.adjusted and not isinstance(rung.kernel, Baseline):
-        yield "steps that nothing refuses"
+        yield "steps without an acceptance step"
     target = rung.target
     if isinstance(target, Contour):
         if target.learning is not None and target.learning.forever:
-            yield "a target that is learned for ever"
+            yield "a target that is adapted during sampling"
         if target.weighting == "published":
             yield "the published weights"
 
@@ -46,9 +46,9 @@ def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, 
     noisy = [rung for rung in rungs if energies != "exact" and not gives_energies(rung.estimator)]
     if rule is not None and rule.factor != 1.0 and noisy:
         factor = rule.factor
-        yield "swaps that know of no noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"
+        yield "swaps that ignore noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"
     if isinstance(rule, OwnEnergies | MultiVariance) and rule.assume_unbiased:
-        yield "swaps that take fidelities for equal"
+        yield "swaps that treat fidelities as equal"
     running = [rung.estimator for rung in noisy if isinstance(rung.energy_variance, RunningAverage)]
     if any(isinstance(estimator, ControlVariate) and estimator.order == "constant" for estimator in running):
         yield "one variance of a noise that grows with the distance from its snapshot"

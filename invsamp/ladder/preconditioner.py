@@ -143,8 +143,8 @@ def reference_of(modes: Modes) -> ModeReference:
     found = None if modes.gaussians is None else modes.gaussians[best]
     if found is None or modes.prior is None:
         raise ValueError(
-            "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
-            "invsamp.maximize(problem, rank=...) say how many directions to keep"
+            "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: give "
+            "invsamp.maximize(problem, rank=...) the number of directions to keep"
         )
     return ModeReference(found.mean, modes.prior.mean, found.metric)
 
@@ -155,6 +155,6 @@ def _heaviest(argument: str, modes: Modes) -> int:
     known = np.isfinite(modes.log_evidence)
     if not known.any():
         raise ValueError(
-            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie at bounds, or are flat"
         )
     return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

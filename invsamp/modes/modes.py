@@ -214,13 +214,14 @@ class Modes:
             )
         if starts > 1 and self.unseen > ALONE:
             lines.append(
-                f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
-                f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
+                f"{round(self.unseen * starts)} of {starts} starts reached a mode that no other start "
+                f"reached. So about {100.0 * self.unseen:.0f}% of all starts lead to modes that are not among "
+                "these; give more starts="
             )
         if self.of == "likelihood" and starts + self.left_out > 1 and self.counts[0] == 1:
-            lines.append("one start alone came to the first: it may not be the best; give more starts=")
+            lines.append("only one start reached the first mode, so there may be a better one; give more starts=")
         if self.left_out:
-            lines.append(f"{self.left_out} more starts came to points that are far less likely, and are left out")
+            lines.append(f"{self.left_out} more starts ended at points that are far less likely, and are left out")
         if self.unsolved:
             lines.append(
                 f"{self.unsolved} more starts could not be solved: narrow the prior or the domain to where the model "
@@ -228,7 +229,7 @@ class Modes:
             )
         if self.unfinished:
             lines.append(
-                f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
+                f"{self.unfinished} optimizations did not converge: allow more evaluations, or the density is unbounded"
             )
         return lines
 
@@ -246,7 +247,7 @@ class Modes:
         """What its covariance lacks."""
         if self.on_wall[k]:
             bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
-            return ", against a wall" + (f" ({bounds})" if bounds else "")
+            return ", at a bound" + (f" ({bounds})" if bounds else "")
         if self.of == "posterior" and np.isnan(self.log_evidence[k]):
             return ", flat in some direction (improper, unless a prior or bounds limit it)"
         return ""
@@ -266,7 +267,7 @@ class Modes:
         below, above = float(gammainc(shape, half)), float(gammaincc(shape, half))
         said = "as it should be"
         if above < UNLIKELY:
-            said = "more than noise explains: the model misses something, or the noise is larger than stated"
+            said = "more than noise explains: the model is incomplete, or the noise is larger than stated"
         elif below < UNLIKELY:
             said = "less than noise should leave: the noise is smaller than stated, or data are not independent"
         return (

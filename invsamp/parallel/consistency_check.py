@@ -61,7 +61,7 @@ def _unequal(comm: Communicator, what: str, found: list[str]) -> ValueError | No
         if lines:
             return ValueError(
                 f"{what} must be the same on all processes; from rank 0 to rank {rank}: {'; '.join(lines)}. "
-                "What is drawn at random wants a fixed seed, or to be drawn by one process and broadcast"
+                "Random quantities need a fixed seed, or have to be drawn by one process and broadcast"
             )
     return None
 
@@ -75,8 +75,8 @@ def _wait_for_all(comm: Communicator) -> None:
         if not noticed and time.monotonic() - begin > NOTICE:
             noticed = True
             sys.stderr.write(
-                f"rank {comm.rank} of {comm.size} waits for the others: all of them have to sample together. For a run "
-                "of one process alone say comm=MPI.COMM_SELF\n"
+                f"rank {comm.rank} of {comm.size} waits for the others: all of them have to sample together. "
+                "For a run of one process alone give comm=MPI.COMM_SELF\\n"
             )
             sys.stderr.flush()
         return bool(here.Test())

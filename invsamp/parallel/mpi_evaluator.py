@@ -192,8 +192,9 @@ def communicator(problem: Problem, comm: Communicator | None = None) -> Communic
             comm = own
         elif not _same_processes(own, comm):
             raise ValueError(
-                f"comm must be that of the forward models: {name!r} was made for {own.size} processes, and the run has "
-                f"{comm.size}. Give comm= the model's own, or let the run make it by invsamp.parallel.distributed"
+                f"comm must be that of the forward models: {name!r} was made for {own.size} processes, and "
+                f"the run has {comm.size}. Give the model's own communicator as comm=, or make it by "
+                "invsamp.parallel.distributed"
             )
     return comm if comm is not None and comm.size > 1 else None
 

@@ -157,8 +157,8 @@ def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Layou
     if "posterior_predictive" not in run.data:
         if posterior is None:
             raise ValueError(
-                "posterior must be given, or run.posterior_predictive(posterior) called before, and the run saved for "
-                "whoever loads it: got None"
+                "posterior must be given, or run.posterior_predictive(posterior) be called before (and "
+                "before Run.save, for a run that is loaded), got None"
             )
         run.posterior_predictive(posterior)
     elif posterior is not None:

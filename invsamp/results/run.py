@@ -738,7 +738,7 @@ class Run(Pictures):
         return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
 
     def _separations(self) -> dict[str, Separation]:
-        """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
+        """Parameters whose draws lie on two sides of a gap, the first hundreds of them, by label."""
         if self.weights is not None:
             return {}
         columns = (draws for name in self.shapes for draws in self._columns(name, 1))

@@ -77,8 +77,9 @@ def stored(
     function("model", model, "of theta (batch, p)")
     if callable(getattr(model, "linearize", None)) and no_derivatives(model) is None:
         raise ValueError(
-            f"model must have no derivatives, which a database does not keep, got {model!r}. For finite differences "
-            "store the function: iv.finite_differences(iv.simulations.stored(function, folder, names=names))"
+            f"model must have no derivatives, which a database does not store, got {model!r}. For finite "
+            "differences store the function: iv.finite_differences(iv.simulations.stored(function, folder, "
+            "names=names))"
         )
     own = getattr(model, "version", None)
     label = (own if isinstance(own, str) else "") if version is None else text("version", version)

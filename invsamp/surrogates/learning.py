@@ -93,7 +93,7 @@ class LevelCorrection:
         if self.failed:
             words += f", {self.failed} failed"
         if self.kind == "affine" and self.pairs < self.outputs + 1:
-            words += f", fewer pairs than its {self.outputs} outputs need: the map is held near an offset"
+            words += f", fewer pairs than its {self.outputs} outputs need: the map is shrunk toward an offset"
         return words
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class LevelCorrection:
             return words
         limits = [f"the sd is above {GATE_SD:g}"] * (self.sd[self.kind] > GATE_SD)
         limits += [f"it is less than {GATE_RATIO:g} times cheaper"] * (self.relative_cost < GATE_RATIO)
-        return f"{words}; not worth an exchange: {' and '.join(limits)}"
+        return f"{words}; too inaccurate or too expensive for exchanges: {' and '.join(limits)}"
 
 
 def cheaper(ratio: float) -> str:

@@ -87,7 +87,7 @@ def test_what_is_no_inequality_is_refused(text: str, message: str) -> None:
         ("k[2] > 1", r"names 'k\[2\]', which is none of"),
         ("k > 1", r"'k' has 2 entries: write k\[0\]"),
         ("sigma > beta > sigma", "'sigma > beta > sigma' leaves no room"),
-        ("0 < sigma < -1", "leaves no room"),
+        ("0 < sigma < -1", "no parameters satisfy it"),
         ("rho * beta > 1", r"names 'rho', which is none of \['sigma', 'beta', 'k'"),
         ("k * beta > 1", r"'k' has 2 entries: write k\[0\]"),
     ],

@@ -268,7 +268,7 @@ class TestOwn:
         settings = LENGTH | {"draws": 100}
         with pytest.raises(EvaluatorError, match="the cluster is gone") as error:
             iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), directory=tmp_path / "run", segment=10, **settings)
-        assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        assert "Continue it with invsamp.resume" in error.value.__notes__[0]
         part = iv.load(tmp_path / "run")
         reason = part.warnings()[0]
         assert "the cluster is gone" in reason and f"holds the {part.theta.shape[1]} draws" in reason

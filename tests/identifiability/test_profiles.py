@@ -115,7 +115,7 @@ class TestWhatDataDoNotTell:
         found = iv.profile(product(4.0, failing=2.5), ["a"], seed=1)
         assert found["a"].branches[0].ends[1] == "failed"
         assert found["a"].values.max() < 2.5 < max(found["a"].failed)
-        assert "values no fit was had" in str(found)
+        assert "values no fit converged" in str(found)
 
 
 def well(outputs, data, sds, prior):

@@ -24,7 +24,7 @@ class TestAlone:
         monkeypatch.setenv("PMI_SIZE", "2")
         monkeypatch.setitem(sys.modules, "mpi4py", None)
         communicator._world.cache_clear()
-        with pytest.raises(RuntimeError, match=r"one of 2 .* mpi4py is not there .*pip install invsamp\[mpi\]"):
+        with pytest.raises(RuntimeError, match=r"one of 2 .* mpi4py cannot be imported.*pip install invsamp\[mpi\]"):
             parallel.size()
 
 

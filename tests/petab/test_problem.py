@@ -402,7 +402,7 @@ class TestRefusals:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             iv.petab.posterior(path)
-        with pytest.raises(ValueError, match=re.escape("which is not there")):
+        with pytest.raises(ValueError, match=re.escape("which does not exist")):
             iv.petab.posterior(tmp_path / "nowhere.yaml")
 
     def test_without_the_extra_it_says_what_to_install(self, monkeypatch):

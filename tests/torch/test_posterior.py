@@ -461,7 +461,7 @@ class TestRefused:
                 {"module": nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4, device="meta"))},
                 r"parameters on the meta device: \['1.weight', '1.bias'\]",
             ),
-            ({"module": nn.LazyLinear(4)}, r"got \['weight', 'bias'\] that wait for inputs: call module"),
+            ({"module": nn.LazyLinear(4)}, r"got \['weight', 'bias'\] without values: call module"),
             ({"device": "cuda:99"}, "device must be one that this machine has, got 'cuda:99': "),
             ({"data": (X, TARGETS), "likelihood": gaussian(1.0)}, r"targets must have the shape .* \(n, 4\), got"),
             (

@@ -91,7 +91,7 @@ def search(
         said = simulations.model.message
         raise RuntimeError(
             f"forward must give finite outputs for some points of the prior, got none in {points} simulations"
-            + (f"; the last one said: {said}" if said else "")
+            + (f"; the last error was: {said}" if said else "")
         )
     descents.begin(first, count)
     begun = len(descents.all)

@@ -190,8 +190,8 @@ def check_length(rungs: Sequence[Rung], preconditioner: Preconditioner, steps: i
     for rung in rungs:
         if isinstance(rung.target, Contour) and steps < rung.target.least_warmup:
             raise ValueError(
-                f"warmup must be at least {rung.target.least_warmup} steps to find the knots of {rung.target} and "
-                f"learn what belongs to them, got {steps}; or give knots and log_psi"
+                f"warmup must be at least {rung.target.least_warmup} steps to find the knots of {rung.target} "
+                f"and to learn its masses, got {steps}; or give knots and log_psi"
             )
     count = _snapshots(rungs, chains)
     if learns and count > 0.6 * steps:

@@ -116,7 +116,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         parts = ", ".join(f"{name} {count:,}" for name, count in by.items() if count)
         then = "warm-up ends once three quarters are spent, and " if warming else ""
         if self._plan.evaluations is None:
-            then += "the draws are made all the same, unless evaluations= sets a limit"
+            then += "no draws are left out, unless evaluations= sets a limit"
         else:
             then += "sampling stops when all of it is spent"
         return coded(
@@ -135,10 +135,10 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
             found.append(
                 coded(
                     "IV-BUDGET",
-                    f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
-                    f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
-                    f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
-                    "that the posterior is less narrow or curved.",
+                    f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget "
+                    f"of {self.budget:,} were spent. Step size and metric have not converged, so draws may be "
+                    f"more correlated than necessary. Allow more, evaluations={4 * self.budget}, or "
+                    "reparametrize so that the posterior is less narrow or curved.",
                 )
             )
         if exhausted and kept < self._plan.draws:

@@ -195,7 +195,9 @@ class KernelSelection(
             return True
         failed = f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
         if self.pilot is not None:
-            failed = f"the first {steps} draws fell short of the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+            failed = (
+                f"the first {steps} draws were worse than the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+            )
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.decisions.append(

@@ -201,7 +201,7 @@ class Engine(
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
-            message = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
+            message = f"{failure}; the chains are at the parameters {theta}{reason}{failure.cause}"
             raise RuntimeError(message) from failure
         self.done += 1
         if not self.learning:

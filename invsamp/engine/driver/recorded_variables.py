@@ -85,7 +85,7 @@ def as_record(
     check_quantities("record", problem.shapes, dict.fromkeys(functions, ()))
     parameters = _kept(problem, keep)
     if parameters == () and not functions:
-        raise ValueError("keep must leave something to keep: with False, record must have a function, got none")
+        raise ValueError("keep must hold a parameter, or record a function, got neither")
     return Record(functions, parameters)
 
 

@@ -19,8 +19,9 @@ from invsamp.engine.driver.engine import Engine
 #: What has no state of its own, or none that can be seen.
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, str, int, float, type(None))
 WHAT_TO_DO = (
-    "What changes in a run belongs into the part's memory, arrays by name that its methods are handed and return (see "
-    "docs/how-to/extending.md): then it is saved and resumed. Without directory= it may stay where it is"
+    "State that changes in a run belongs into the part's memory, arrays by name that its methods take and "
+    "return (see docs/how-to/extending.md). Then it is saved and resumed. Without directory= it may stay in "
+    "the part"
 )
 
 

@@ -183,8 +183,9 @@ class Pair(
         if self._gated and self.number == 0:
             return coded(
                 "IV-SWAP-BIAS",
-                f"swaps are by {self._swap.scheme}: a pair that has swapped rests until its window is over, which "
-                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts.",
+                f"swaps are by {self._swap.scheme}. A pair that has swapped waits until its window ends, "
+                "which depends on the state, and the draws are biased where moves are slow. Use deo(), with "
+                "more attempts.",
             )
         if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
             return None
@@ -192,7 +193,7 @@ class Pair(
         if math.isinf(self.rule.factor):
             return coded(
                 "IV-SWAP-BIAS",
-                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use "
+                f"{where}, which treats noisy energies as exact: the draws are biased. Use "
                 "state_dependent_penalty() or noise_penalty(), or exact energies for swaps.",
             )
         if (

@@ -33,8 +33,8 @@ class Probe(NamedTuple):
     def described(self, coarse: str, fine: str) -> str:
         """In words."""
         return (
-            f"{coarse!r} fails where {fine!r} does not: {self.lost:.0%} of the moves between its draws that {fine!r} "
-            "would accept lead there"
+            f"{coarse!r} fails where {fine!r} does not: {self.lost:.0%} of the moves between its draws that "
+            f"{fine!r} would accept lead into that region"
         )
 
 

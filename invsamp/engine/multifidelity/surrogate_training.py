@@ -173,8 +173,11 @@ class Training(
         solves = self._potential.evaluations - self._before
         self._gradients = solves / draws[..., 0].size
         self._failed = self._potential.failed - self._failed
-        agreed = "" if worst <= AGREED else f"; they do not agree, R-hat {worst:.3f} is above {AGREED:g}"
-        drawn = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
+        agreed = "" if worst <= AGREED else f"; they do not agree yet, R-hat {worst:.3f} is above {AGREED:g}"
+        drawn = (
+            f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them for one effective "
+            f"draw{agreed}"
+        )
         self.decisions = [*self.coarse.report()["decisions"], drawn]
         rows = draws.swapaxes(0, 1).reshape(-1, draws.shape[2])
         self._states = rows[np.linspace(0, len(rows) - 1, min(self._settings.pairs, len(rows))).round().astype(int)]

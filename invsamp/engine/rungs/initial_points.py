@@ -61,8 +61,8 @@ def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -
     if endless.any():
         chain, column = map(int, np.argwhere(endless)[0])
         raise ValueError(
-            f"{word} must lie within the ends of supports that are infinitely far where samplers move, as by a logit, "
-            f"got {labels_of(problem)[column]}={float(theta[chain, column])!r}, which is one"
+            f"{word} must lie within the bounds of supports that are transformed to infinity, as by a logit, "
+            f"got {labels_of(problem)[column]}={float(theta[chain, column])!r}, which is a bound"
         )
     inside = domain.contains(position)
     if not inside.all():
@@ -116,7 +116,7 @@ def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains
         f"the {what} of fidelity {rung.fidelity!r} is not finite at the starting points "
         f"{points[:STARTS_SHOWN]}{more}{tried}{', though the energy is' if slopes else ''}"
         + (f": {message}" if message else "")
-        + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
+        + (". Give start= points at which the model can be solved, or narrow the prior or the domain to where it works")
     )
 
 

@@ -48,7 +48,7 @@ def checked_step(
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
         chains = known.every if rows is None and len(position) == len(known.every) else rows
         if chains is not None and np.shape(chains) != (len(position),):
-            raise _wrong(name, f"say of which chain each of the {len(position)} positions is, in rows", rows)
+            raise _wrong(name, f"give rows, the chain of each of the {len(position)} positions", rows)
         known.evaluating += 1
         estimate = yield from evaluate(position, rows)
         known.evaluating -= 1

@@ -40,8 +40,8 @@ ROWS = (
 )
 CALLS = (
     "depend on earlier evaluations",
-    "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too early: a "
-    "model has to be a function of theta alone",
+    "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too "
+    "early. A model has to be a function of theta alone",
 )
 
 
@@ -170,9 +170,9 @@ def _words(name: str, one: Repeated, finest: str, start: bool) -> str:
     what, advice = ROWS if one["cause"] == "batch" else CALLS
     words = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
     if one["failed"]:
-        words += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
+        words += f", and {one['failed']} of {one['positions']} positions can be evaluated only sometimes"
     if start:
-        return f"{words}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
+        return f"{words}, {one['relative']:.0%} of their variation among the starting points. {advice}"
     whose = "" if name == finest else f", as far as moves by {name!r} decide on them"
     size = f"{one['effect']:.2g} posterior standard deviations" if one["effect"] < 1.0 else "more than a posterior sd"
     effect = f"Means of the draws may be off by {size}{whose}"

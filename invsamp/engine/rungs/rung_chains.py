@@ -447,8 +447,8 @@ class RungChains(
         chains = len(next(iter(self.estimator_memory.values())))
         if rows is None and len(position) != chains:
             raise ValueError(
-                f"rung.evaluate of {len(position)} positions needs rows, the chains that they are of: the estimator "
-                f"{self.settings.estimator!r} remembers each"
+                f"rung.evaluate of {len(position)} positions needs rows, the chain of each position: the "
+                f"estimator {self.settings.estimator!r} has a memory for each chain"
             )
         memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
@@ -584,7 +584,7 @@ class RungChains(
             raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
 
     def _ran_away(self) -> str:
-        """Whether steps that nothing refuses have left the posterior, by the gradient where the chains stand."""
+        """Whether steps without an acceptance step have left the posterior, by the gradient where the chains stand."""
         kernel = EXPLORER if self.exploring else self.settings.kernel
         if kernel.adjusted or not self.gradients:
             return ""

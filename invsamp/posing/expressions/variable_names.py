@@ -98,8 +98,8 @@ def _check_storable(what: str, name: object) -> None:
         raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
     if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(
-            f"{what} cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
-            "nothing that does not print"
+            f"{what} must have a name that can be stored in files, without '/', not '.' or '..', without "
+            f"spaces at its ends, and printable, got {name!r}"
         )
     if name in DIMENSIONS:
         raise ValueError(f"{what} cannot be called {name!r}: that is a dimension of the stored draws")

@@ -438,7 +438,7 @@ class Posterior:
             raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
         count = getattr(forward, "n_observations", None) if shape is None else shape
         if count is None:
-            raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
+            raise ValueError("shape must be given for a model without n_observations, got None")
         other = copy.copy(self)
         other.noise = self.noise if noise is None else noise
         other.forward = {"model": forward}
@@ -802,8 +802,8 @@ class Posterior:
         unused = [name for name in self.names if name not in used and not constrained[self.prior.slices[name]].any()]
         if unused:
             warnings.warn(
-                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
-                f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data do not inform "
+                f"{('it' if len(unused) == 1 else 'them')}, and the posterior is the prior there",
                 InvsampWarning,
                 stacklevel=3,
             )
@@ -842,7 +842,7 @@ def _costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str,
 def _refuse_beside_likelihood(given: Facts) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
+            raise ValueError(f"{name} must be None beside a log_likelihood, which contains the data, got {value!r}")
 
 
 def _densities(log_likelihood: object) -> Plain:
@@ -862,7 +862,7 @@ def _with_missing(data: Any) -> Array:
         values[missing] = np.nan
     elif (count := np.isnan(values).sum()) and count < values.size:
         warnings.warn(
-            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            f"{count} of {values.size} data are NaN: they are taken as missing. To state this, use a masked array",
             InvsampWarning,
             stacklevel=3,
         )

@@ -112,7 +112,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
     else:
         assert status == 128 + number
     assert f"{number.name}: stopped in {where}" in last
-    assert last.endswith(f"Go on with invsamp.resume('{folder}')")
+    assert last.endswith(f"Continue it with invsamp.resume('{folder}')")
     assert "lock" not in os.listdir(folder)
     if where == "draw":
         # all that was made: the steps after the signal's would be about a hundred

@@ -82,7 +82,7 @@ class TestTheRun:
         assert told["centered"] == 3 * [False] + 3 * [True]
         assert told["reason"] == parameterization.CHOSEN
         assert 1 <= told["evaluations"] <= 50
-        assert "hierarchy: theta 3 of 6 centered (chosen: where data say more of a value than its prior does)" in str(
+        assert "hierarchy: theta 3 of 6 centered (chosen: where the data inform a value more than its prior)" in str(
             run
         )
         # minima are told in natural parameters, those of the minimum in which nothing is centered

@@ -122,7 +122,9 @@ def test_a_run_that_chooses_for_itself_refuses_a_gross_mistake(factor) -> None:
         try:
             Engine(posterior(Linear(factor)), Automatic(), Plan(20, 100, 1, 4, seed)).begin()
         except ModelError as error:
-            refused += "fidelity 'fine' is not that of its energy" in str(error) and "Nothing was chosen" in str(error)
+            refused += "fidelity 'fine' is not that of its energy" in str(error) and "No sampler was chosen" in str(
+                error
+            )
     # of 100 seeds 99 and more; before parts of a slope were kept from hiding others, 71 of twice, 57 of 1.5 times
     assert refused >= 38
 
@@ -146,7 +148,9 @@ def test_an_energy_in_single_precision_may_be_too_coarse_to_show_its_gradient() 
 
     coarse = iv.LogDensity(log_likelihood, lambda theta: -2.0 * theta)
     problem = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), log_likelihood=coarse)
-    with pytest.warns(UserWarning, match=r"is not that of its energy.* too coarse to show it, as in single precision"):
+    with pytest.warns(
+        UserWarning, match=r"is not that of its energy.* too imprecise to show it, as in single precision"
+    ):
         Engine(problem, Automatic(), Plan(20, 100, 1, 4, 1)).begin()
 
 

@@ -17,7 +17,7 @@ WRONG = {
     "a path": ({"a/b": ()}, "cannot be called 'a/b': files take no slash"),
     "a folder": ({"..": ()}, "cannot be called '..': files"),
     "a space": ({"a ": ()}, "cannot be called 'a ': files"),
-    "a line": ({"a\nb": ()}, "files take .* nothing that does not print"),
+    "a line": ({"a\nb": ()}, "must have a name that can be stored in files, .* printable"),
     "nothing": ({"": ()}, "a name that is a string and not empty, got ''"),
     "an entry": ({"a": (2,), "a[0]": ()}, r"cannot be called 'a\[0\]' beside 'a', of which it is an entry"),
     "an entry before": ({"a[1]": (), "a": (2,)}, r"cannot be called 'a\[1\]' beside 'a', of which it is an entry"),
