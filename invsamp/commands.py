@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0 on success, or 1 after a message on standard error. For wrong arguments argparse exits with 2.
+        The exit status: 0 on success, 1 after a message on standard error. For wrong arguments argparse exits with 2.
     """
     parsed = _parser().parse_args(arguments)
     try:

@@ -141,6 +141,7 @@ def _told_by_likelihood(posterior: object) -> bool:
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless the parameters of a posterior have the names and shapes of those of a run."""
     own = {name: tuple(shape) for name, shape in found.items()}
     if own != dict(shapes):
         raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

@@ -275,6 +275,7 @@ def run_graph(graph: Graph, nodes: Sequence[int], times: Array, states: Array, p
 
 
 def operands_of(row: Row) -> tuple[int, ...]:
+    """Indices of the nodes on which an operation depends; none for constants, time, states and parameters."""
     return () if row[0] in ("constant", "t", "y", "p") else row[1:]
 
 

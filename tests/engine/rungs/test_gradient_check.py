@@ -228,14 +228,16 @@ def test_a_start_at_the_mode_is_no_false_alarm() -> None:
     problem = posterior(Linear())
     mode = np.linalg.solve(A.T @ A / 0.25 + np.eye(3), A.T @ DATA / 0.25)
     for seed in range(10):
-        quiet(problem, iv.samplers.sgld(), start=mode, draws=1, seed=seed)
+        run = quiet(problem, iv.samplers.sgld(), start=mode, draws=1, seed=seed)
+        assert run.report["gradient_check_evaluations"]["fine"] > 0
 
 
 def test_derivatives_that_are_approximate_say_so() -> None:
     off = Linear(1.03)
     with pytest.raises(ModelError, match="approximate on purpose"):
         quiet(posterior(off), iv.samplers.sgld())
-    quiet(posterior(iv.approximate_derivatives(off, 0.05)), iv.samplers.sgld())
+    run = quiet(posterior(iv.approximate_derivatives(off, 0.05)), iv.samplers.sgld())
+    assert run.report["gradient_check_evaluations"]["fine"] > 0
 
 
 def test_penalties_and_walls_are_no_false_alarms() -> None:
@@ -244,7 +246,8 @@ def test_penalties_and_walls_are_no_false_alarms() -> None:
     problem = iv.Posterior(prior, Linear(), DATA, iv.GaussianNoise(0.5), domain=walls)
     for boundary in ("reflect", "ignore", "project", iv.domains.penalized(100.0)):
         for seed in range(5):
-            quiet(problem, replace(iv.samplers.sgld(1e-3), boundary=boundary), seed=seed, draws=2)
+            run = quiet(problem, replace(iv.samplers.sgld(1e-3), boundary=boundary), seed=seed, draws=2)
+            assert sum(run.report["gradient_check_evaluations"].values()) > 0
 
 
 def test_check_gradient_is_true_or_false() -> None:
