@@ -69,7 +69,7 @@ def simulate(
     solution = model.solve(values, array("initial", initial, (len(model.states),)), times)
     if solution.status[0] != 0:
         said = model.failure(solution, float(times[-1]))
-        raise ValueError(f"parameters must have a trajectory over times, got {dict(parameters)}: {said}")
+        raise ValueError(f"parameters must have a solution at all times, got {dict(parameters)}: {said}")
     clean = solution.states[0]
     derivatives = np.array([model.rhs(t, x, values[0]) for t, x in zip(times.tolist(), clean.tolist(), strict=True)])
     if noise_sd is None:

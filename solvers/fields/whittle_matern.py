@@ -120,8 +120,8 @@ def matern(
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
     if "range" not in names and not field.at().power.good:
         raise ValueError(
-            f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
-            f"{mesh!r}: see that its units are those of the mesh"
+            "range must give a precision matrix that is positive definite, got a singular one for range "
+            f"{range!r} on {mesh!r}: check that its units are those of the mesh"
         )
     return field
 
@@ -311,7 +311,8 @@ def _warn_of_width(known_range: float, mesh: Mesh) -> None:
     width = float((mesh.areas ** (1.0 / mesh.points.shape[1])).mean())
     if known_range < width:
         warnings.warn(
-            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly independent, "
-            "and the field has another covariance than asked for; take a finer mesh, or a longer range",
+            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly "
+            "independent, and the field's covariance differs from the stated one; take a finer mesh, or a "
+            "longer range",
             stacklevel=3,
         )

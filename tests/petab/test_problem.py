@@ -429,5 +429,5 @@ def test_parameter_without_value_is_told(tmp_path):
     ).parent
     text = (path / "model.xml").read_text().replace("</listOfParameters>", parameter("k3") + "</listOfParameters>")
     (path / "model.xml").write_text(text)
-    with pytest.raises(ValueError, match=r"SBML must give values of what formulas use, got none of \['k3'\]"):
+    with pytest.raises(ValueError, match=r"SBML must give values of all names in formulas, got none of \['k3'\]"):
         iv.petab.posterior(path / "problem.yaml")

@@ -52,7 +52,7 @@ class Graph:
 
     def truth(self, condition: Node) -> bool:
         """Which way a branch goes; TypeError, as that depends on numbers that are not known."""
-        raise TypeError("a branch on a quantity, in whose place np.where(condition, a, b) traces")
+        raise TypeError("a branch on a quantity; np.where(condition, a, b) traces instead")
 
 
 class Node:

@@ -86,13 +86,13 @@ class OdeSolver:
         prepare_states(self.rhs, n, q)
         if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
             raise ValueError(
-                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
-                "method='LSODA' takes others"
+                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no "
+                "branches): method='LSODA' accepts others"
             )
         if self.method == "Taylor" and self.jacobian is not None:
             raise ValueError("method='Taylor' has the derivatives of rhs from its series: leave jacobian= out")
         if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
-            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
+            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: use method='auto'")
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 

@@ -99,7 +99,7 @@ def read_system(path: str | Path, changing: Collection[str] = ()) -> SbmlSystem:
 def _first_error(document: Sbml, libsbml: Sbml) -> str:
     severe = (libsbml.LIBSBML_SEV_ERROR, libsbml.LIBSBML_SEV_FATAL)
     errors = (document.getError(k) for k in range(document.getNumErrors()))
-    return next((error.getMessage().strip() for error in errors if error.getSeverity() in severe), "no word why")
+    return next((error.getMessage().strip() for error in errors if error.getSeverity() in severe), "no reason given")
 
 
 def _refuse(model: Sbml, document: Sbml) -> None:

@@ -215,7 +215,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         (lambda: Mesh(np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]]), [[0, 2, 1, 3]]), "must be parallelograms"),
         (lambda: unit_square(3, "hexagons"), "kind must be one of 'triangles', 'squares', got 'hexagons'"),
         (lambda: Mesh(CORNERS, np.empty((0, 3), int)), "cells must have at least one entry"),
-        (lambda: Mesh(CORNERS * [1, 0], [[0, 1, 2]]), "cells must have an area, got .* as number 0"),
+        (lambda: Mesh(CORNERS * [1, 0], [[0, 1, 2]]), "cells must have a positive area, got .* as number 0"),
         (lambda: Mesh(np.where(CORNERS > 0, np.inf, 0.0), [[0, 1, 2]]), "points must be finite"),
         (lambda: Mesh(np.eye(4)[:, :2], [[0, 1, 2]]), r"every point must belong to a cell, got \[0.0, 0.0\] alone"),
         (lambda: Mesh(CORNERS, [[0, 1, 2]], {"a": [1]}), r"regions\['a'\] must lie between 0 and 0, got 1 to 1"),
