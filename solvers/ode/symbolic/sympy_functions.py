@@ -175,6 +175,6 @@ def crossed(comparison: Expression, states: Sequence[str]) -> tuple[Expression |
     slope = difference.diff(time_symbol())
     if not slope.is_number or not slope.is_nonzero:
         raise Unsupported(
-            f"comparisons that are not linear in time, or of an unknown rate, are not supported, got {comparison}"
+            f"comparisons that are not linear in time at a known rate are not supported, got {comparison}"
         )
     return -difference.xreplace({time_symbol(): number(0.0)}) / slope, None, rising == bool(slope > 0)
