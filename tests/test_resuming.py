@@ -247,7 +247,7 @@ def test_for_real_on_a_file_system_that_is_read_only(tmp_path):
 
 def test_a_run_does_not_begin_where_there_is_something(tmp_path):
     stopped(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: go on with it by iv\.resume\("):
+    with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: continue it by iv\.resume\("):
         iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()

@@ -207,7 +207,7 @@ class TestModes:
         assert modes.unseen == 0.0 and "that no other start reached" not in str(modes)
         few = replace(modes, counts=np.array([3, 1]))
         assert few.unseen == 0.25
-        assert "1 of 4 starts came to a mode to which no other came: about 25% of all starts lead to modes" in str(few)
+        assert "1 of 4 starts reached a mode that no other start reached. So about 25% of all starts" in str(few)
 
     def test_their_draws(self, agrees):
         draws = self.two().draws(20_000, seed=1)
@@ -251,7 +251,7 @@ class TestModes:
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
-        told = r"none of 3 optimizations converged within 100 evaluations, .*; what went farthest is slope\. "
+        told = r"none of 3 optimizations converged within 100 evaluations, .* went farthest are slope\. "
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 

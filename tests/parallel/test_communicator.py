@@ -41,7 +41,7 @@ class TestLaunched:
         """
         found = launch.python(code, check=False)
         assert found.returncode != 0
-        assert re.search(r"RuntimeError: the launcher started 2 processes, but each of them is alone", found.stderr)
+        assert re.search(r"RuntimeError: the launcher started 2 processes, but they cannot communicate", found.stderr)
 
     def test_a_launcher_that_tells_nothing(self):
         """Some set no variable that is known here; `python -m mpi4py` is enough of a sign."""

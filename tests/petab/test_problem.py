@@ -109,7 +109,7 @@ class TestPublished:
     def test_a_start_at_the_nominal_values(self):
         problem = published("Weber_BMC2015")
         posterior = problem.posterior
-        with pytest.raises(ValueError, match=r"start must lie within the ends of supports .*, got a22=0\.0001"):
+        with pytest.raises(ValueError, match=r"start must lie within the bounds of supports .*, got a22=0\.0001"):
             iv.sample(posterior, start=problem.nominal)
         assert problem.start["a12"] == pytest.approx(problem.nominal["a12"])
         assert problem.start["a22"] == pytest.approx(1e-4 * 10 ** (0.01 * 6))  # between 1e-4 and 100

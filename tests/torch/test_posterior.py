@@ -453,7 +453,7 @@ class TestRefused:
             ({"data": (X, LABELS.astype(str))}, "targets must be a tensor or an array of numbers, got an array of <U"),
             ({"data": (X.astype(complex), LABELS)}, "inputs must be real numbers, got torch.complex128"),
             ({"data": (X[:0], LABELS[:0])}, r"as many inputs as targets, at least one, got \[0, 0\]"),
-            ({"data": (X.astype(int), LABELS)}, "inputs must be such as the module takes .whole numbers stay whole"),
+            ({"data": (X.astype(int), LABELS)}, "inputs must be such as the module takes .integers stay integers"),
             ({"module": network(1)}, "a logit for each class for categorical.*, got 1: two for two classes"),
             ({"module": nn.Sequential(network(), nn.Softmax(dim=1))}, "got probabilities: leave its softmax out"),
             ({"module": network().to("meta")}, "device must be one that holds numbers, got 'meta'"),

@@ -98,8 +98,8 @@ def _check_storable(what: str, name: object) -> None:
         raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
     if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(
-            f"{what} must have a name that can be stored in files, without '/', not '.' or '..', without "
-            f"spaces at its ends, and printable, got {name!r}"
+            f"{what} cannot be called {name!r}: names of files exclude '/', '.', '..', spaces at the ends and "
+            "characters that do not print"
         )
     if name in DIMENSIONS:
         raise ValueError(f"{what} cannot be called {name!r}: that is a dimension of the stored draws")

@@ -735,7 +735,7 @@ class TestWords:
         assert "x" in modes["flat"]
         apart = np.random.default_rng(0).standard_normal((1, 4, 1000, 1)) + np.arange(4.0)[:, None, None]
         told = iv.Run.from_arrays(None, {"x": ()}, apart, {}, {"modes": modes}).warnings()
-        assert "flat along x at its minimum: without a prior or bounds there, the posterior" in told[0]
+        assert "flat along x at its minimum. Without a prior or bounds there, the posterior" in told[0]
         assert not any("flat" in text for text in warned({"modes": modes}))
         gaussian = Engine(linear(), Automatic(), Plan(20, 100, 1, 4, 1))
         gaussian.begin()

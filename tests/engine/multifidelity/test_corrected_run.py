@@ -71,8 +71,11 @@ class TestChosen:
     @pytest.mark.parametrize(
         ("problem", "words"),
         [
-            (posed(cost=2.7), "'coarse' is 2.7 times cheaper than 'fine' (counted): they pay from 5 times on"),
-            (posed(coarse=Rippled(ONE), fine=Line(cost=20.0)), "not worth an exchange: the sd is above 1"),
+            (
+                posed(cost=2.7),
+                "'fine' (counted): they save evaluations if it is 5 times cheaper",
+            ),
+            (posed(coarse=Rippled(ONE), fine=Line(cost=20.0)), "expensive for exchanges: the sd is above 1"),
         ],
     )
     def test_declines_in_words(self, quiet, problem, words):
@@ -535,7 +538,7 @@ class TestBadInput:
             "'coarse' is 2.5 times more expensive than 'fine' (counted)" in line for line in run.report["decisions"]
         )
         learned = LevelCorrection("coarse", "affine", {"affine": 0.1}, 0.9, 20, 0, 30.0, "counted", 25)
-        assert "fewer pairs than its 25 outputs need: the map is held near an offset" in str(learned)
+        assert "fewer pairs than its 25 outputs need: the map is shrunk toward an offset" in str(learned)
 
     def test_a_fine_model_that_hardly_ever_solves(self, quiet):
         class Failing(Line):

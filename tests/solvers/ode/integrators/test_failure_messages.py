@@ -19,7 +19,7 @@ from invsamp.solvers.ode.integrators.methods import Status
         (Status.STOPPED, "The event of stop= came before the last observation"),
         (Status.STIFF, "(The system is stiff: )?100 (explicit )?steps do not reach the end"),
         (Status.TOO_MANY_EVENTS, "The events do not end within 100 steps: "),
-        (Status.NO_SENSITIVITIES, "The states are solved, .* Try method=.*, a larger max_steps"),
+        (Status.NO_SENSITIVITIES, "The states were solved, .* Try method=.*, a larger max_steps"),
     ],
 )
 def test_a_status_is_told_with_what_to_try(status, words, method):
