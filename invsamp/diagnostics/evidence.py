@@ -29,12 +29,11 @@ from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
 from invsamp.diagnostics.convergence import ensemble_of, mcse_mean, rhat_rank
+from invsamp.diagnostics.limits import APART_LIMIT
 from invsamp.protocols import Array
 
 #: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
 APART, ROUNDING = 4.5, 1e-9
-#: R-hat of a rung's misfits above which its chains sample different distributions, so that errors say nothing.
-DIFFERENT = 1.1
 #: Logarithm below which a weight is 0 beside all others.
 NEVER = 700.0
 #: Share of the draws of a rung that count in its step below which few of them decide it.
@@ -183,7 +182,7 @@ def _chains_apart(phi: Array, size: int) -> tuple[str, ...]:
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN of a constant misfit, and of one chain
         rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)), None, size)
     worst = int(np.argmax(np.nan_to_num(rhat)))
-    if not rhat[worst] > DIFFERENT:
+    if not rhat[worst] > APART_LIMIT:
         return ()
     return (
         f"chains of rung {worst} have different misfits (R-hat {rhat[worst]:.3g}), as in modes that they do not leave: "

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.diagnostics import convergence
+from invsamp.diagnostics.limits import APART_LIMIT
 from invsamp.diagnostics.report import Misfit
 from invsamp.protocols import Array
 from invsamp.warning_codes import coded
-
-#: R-hat of the misfit above which nothing is said: it is not known yet.
-_UNKNOWN = 1.1
 
 
 def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit, ensemble_size: int = 1) -> list[str]:
@@ -33,7 +31,7 @@ def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit, ensemble_si
     if half < 2 or not np.isfinite(misfit).all():
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
-        if convergence.rhat_rank(misfit[None], weight, ensemble_size)[0] > _UNKNOWN:
+        if convergence.rhat_rank(misfit[None], weight, ensemble_size)[0] > APART_LIMIT:
             return []
     shares = np.ones(misfit.shape) if weight is None else weight
     above, halves = misfit - noise["least"], (slice(half), slice(-half, None))

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
+from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
+from invsamp.modes.tolerances import UNSEEN
 from invsamp.warning_codes import code_of, coded
 
 _NON_CENTERED = (
@@ -59,7 +60,7 @@ def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
         )
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
     # where the lowest has next to no mass, no chain is to start there
-    if not astray and unseen > UNSEEN_LIMIT and lowest < unseen * descents:
+    if not astray and unseen > UNSEEN and lowest < unseen * descents:
         found.append(
             coded(
                 "IV-UNSEEN",

@@ -8,16 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.modes.curvature import covariance_of
+from invsamp.modes.tolerances import TOLERANCE, UNIT
 from invsamp.protocols import Array
 
 #: Evaluations that a point which lies in a basin would still take, about: what a Hessian is worth to each that moves.
 STILL = 20
-#: A point lies in a basin if its energy and its gradient are those of the Gaussian there, to this share of its height
-#: over the lowest point of that, or of one unit of energy: the gradient to the root of it.
-SHARE = 0.1
-#: Basins that an end of a descent is compared with by a Newton step; and energy that a minimum leaves to gain by its
-#: own Gaussian, at most.
-MOST_TRIED, LEFT = 3, 0.1
+#: Basins that an end of a descent is compared with by a Newton step, at most.
+MOST_TRIED = 3
 
 
 class Basin(NamedTuple):
@@ -44,7 +41,7 @@ class Basin(NamedTuple):
         apart = gradient - slope
         off = 0.5 * np.einsum("ij,jk,ik->i", apart, self.covariance, apart)
         expected = self.energy + above
-        allowed = SHARE * np.maximum(own, 1.0)
+        allowed = TOLERANCE * np.maximum(own, UNIT)  # the gradient to the root of it
         return np.asarray((own <= height) & (off <= allowed) & (np.abs(energy - expected) <= allowed))
 
 

@@ -7,12 +7,11 @@ import numpy.typing as npt
 
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import UNIT
 from invsamp.protocols import Array
 
 #: Of a Hessian, each with the steps that the last one gives.
 ROUNDS = 4
-#: Between two points of a difference the energy jumps where it rises by so much more than twice its slopes explain.
-CLIFF = 1.0
 #: Curvatures below this share of the largest are rounding: there is a flat direction.
 FLAT = 1e-10
 #: Spacings of double precision numbers in a step, at least: of fewer, rounding is what a difference shows.
@@ -70,7 +69,8 @@ def _beyond_cliffs(steps: Array, energy: float, gradient: Array, found: Estimate
     own = np.concatenate([np.diag(found.gradient[:d]), np.diag(found.gradient[d:])])
     steepest = np.maximum(np.abs(own), np.abs(np.tile(gradient, 2)))
     with np.errstate(invalid="ignore"):
-        smooth = np.abs(found.energy - energy) <= CLIFF + 2.0 * np.tile(steps, 2) * steepest
+        # the energy jumps where it rises by a unit more than twice its slopes explain
+        smooth = np.abs(found.energy - energy) <= UNIT + 2.0 * np.tile(steps, 2) * steepest
     return np.asarray(~smooth & np.roll(smooth, d))
 
 
@@ -94,18 +94,18 @@ def extent_of(precision: Array, scale: Array) -> Array:
     return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))
 
 
-def confirmed_extent(
-    objective: Objective, at: Array, energy: float, extent: Array, rise: float
+def confirmed_factor(
+    objective: Objective, at: Array, energy: float, factor: Array, rise: float
 ) -> EvaluationRequests[tuple[Array, bool]]:
-    """A covariance (d, d) whose widest axes are halved until the energy confirms them, and whether none was halved.
+    """A factor (d, d) of a covariance whose widest axes are halved until the energy confirms them; whether none was.
 
     One sd away the energy of a Gaussian rises by a half. A rise of more than ``rise`` shows that curvature is no
     measure of the width of the mass, as on a ring.
     """
-    sds = np.sqrt(np.diag(extent))
-    values, vectors = np.linalg.eigh(extent / np.outer(sds, sds))
-    axes = (sds[:, None] * vectors * np.sqrt(values)).T
-    shares, waiting = np.ones(len(axes)), np.arange(len(axes))[-AXES:]
+    sds = np.sqrt(np.square(factor).sum(axis=1))
+    left, widths, _ = np.linalg.svd(factor / sds[:, None])
+    axes = (sds[:, None] * left * widths).T
+    shares, waiting = np.ones(len(axes)), np.arange(len(axes))[:AXES]
     for _ in range(HALVINGS):
         moves = shares[waiting, None] * axes[waiting]
         ends = np.concatenate([at + moves, at - moves])
@@ -115,5 +115,4 @@ def confirmed_extent(
         if not len(waiting):
             break
         shares[waiting] *= 0.5
-    axes = shares[:, None] * axes
-    return axes.T @ axes, bool((shares == 1.0).all())
+    return (shares[:, None] * axes).T, bool((shares == 1.0).all())

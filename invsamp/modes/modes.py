@@ -12,14 +12,13 @@ from scipy.special import gammainc, gammaincc
 from invsamp.arguments import integer, optional
 from invsamp.modes.as_html import as_html
 from invsamp.modes.low_rank import LowRankGaussian
+from invsamp.modes.tolerances import UNSEEN
 from invsamp.protocols import Array, ExpectedMisfit, Reference
 
 #: Probability of a chi-squared as large, or as small, below which the noise is said not to explain it.
 UNLIKELY = 1e-3
 #: Parameters of a mode that are printed.
 SHOWN = 20
-#: Share of the starts that came to a mode alone, from which on that is said.
-ALONE = 1.0 / 16.0
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ class Modes:
                 f"residuals of the first: root mean square {np.sqrt(np.nanmean(found**2)):.3g} sds of the noise, the "
                 f"largest {found[worst]:+.3g}, of datum {worst}"
             )
-        if starts > 1 and self.unseen > ALONE:
+        if starts > 1 and self.unseen > UNSEEN:
             lines.append(
                 f"{round(self.unseen * starts)} of {starts} starts reached a mode that no other start "
                 f"reached. So about {100.0 * self.unseen:.0f}% of all starts lead to modes that are not among "

@@ -28,6 +28,7 @@ from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
 from invsamp.modes.conjugate_pairs import ConjugatePairs
 from invsamp.modes.products import Place, Products, Source, solved, times
+from invsamp.modes.tolerances import APART
 from invsamp.protocols import Array
 
 #: Steps of a descent, halvings of a step, and products in a step, at most.
@@ -40,8 +41,6 @@ ROUGH, SMOOTH = 0.5, 0.02
 #: Energy that a step promised, at most, where what was learned before may precondition the next one. Farther away
 #: rough steps without it optimize faster.
 NEAR = 300.0
-#: Two ends are one minimum if one lies this many sds from the other at most, by the Gaussian there.
-APART = 0.5
 
 
 class KnownMode(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.engine.adaptation.metric_estimation import far
-from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored, metric_of
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
@@ -15,17 +15,13 @@ from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 
-#: Energy that an optimization may be above its minimum, except on coarse fidelities: a tenth in Laplace's weights, and
-#: half a width. Coming nearer takes three times the evaluations where optimization is slow. And the limit of its
-#: evaluations.
-TOLERANCE, MOST = 0.1, 2000
+#: Evaluations of an optimization, at most.
+MOST = 2000
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
-#: The number of widest axes of a Gaussian that are checked, and the allowed rise of the energy one sd away. A
-#: Gaussian's is a half; at cliffs, which curvature does not show, it is larger.
-AXES, RISE = 20, 2.0
 
 
 def starts_by_descent(rung: RungChains) -> bool:
@@ -77,31 +73,6 @@ def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -
     found, _ = yield from hessian(objective_of(rung, scale), starts.position[lowest], energy, slopes[lowest])
     metric = metric_of(found * rung.step_scale, scale)
     return metric if metric is not None and log_mass(energy, metric, rung.step_scale) > least else None
-
-
-def shortened_along_axes(
-    rung: RungChains, led: DescentResult, metric: Metric, scale: Array
-) -> EvaluationRequests[Metric]:
-    """A dense metric at the lowest point whose widest axes are halved until the energy one sd away is not too high."""
-    if not isinstance(metric, DenseMetric):
-        return metric
-    _, _, axes = np.linalg.svd(metric.factor / scale[:, None])
-    count = min(len(axes), AXES)
-    moves = metric.color(axes[:count]) * np.sqrt(rung.step_scale)
-    moves, shares = np.concatenate([moves, -moves]), np.ones(2 * count)
-    lowest, waiting = float(np.min(led.energies)), np.arange(2 * count)
-    for _ in range(HALVINGS):
-        ends = led.best + shares[waiting, None] * moves[waiting]
-        energy = yield from objective_of(rung, scale).energies(ends)
-        waiting = waiting[~(energy - lowest <= RISE)]
-        shares[waiting] *= 0.5
-        if not len(waiting):
-            break
-    if (shares == 1.0).all():
-        return metric
-    widths = np.ones(len(axes))
-    widths[:count] = 0.5 * (shares[:count] + shares[count:])
-    return floored(metric.color(widths[:, None] * axes).T, np.full(len(scale), np.inf))
 
 
 def spread(rung: RungChains) -> EvaluationRequests[None]:

@@ -34,6 +34,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.diagnostics.limits import ERROR
 from invsamp.engine.adaptation.coordinate_learning import learned, quality
 from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
@@ -41,19 +42,18 @@ from invsamp.engine.adaptation.initial_descent import (
     heavier_start,
     log_mass,
     objective_of,
-    shortened_along_axes,
     spread,
     starts_by_descent,
 )
 from invsamp.engine.adaptation.metric_estimation import (
-    REFLECTED,
     DenseMetricEstimator,
     DiagonalMetricEstimator,
     MetricEstimator,
     change,
+    far,
     narrowed,
 )
-from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored, metric_of, size
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import Mapped, RungChains
@@ -61,7 +61,7 @@ from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
 from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner
-from invsamp.modes.curvature import hessian
+from invsamp.modes.curvature import confirmed_factor, hessian
 from invsamp.protocols import Array, Problem, StartsAround
 from invsamp.tempering.checks import noise_room
 from invsamp.transport.fitting import GAUSSIAN
@@ -69,13 +69,15 @@ from invsamp.transport.fitting import GAUSSIAN
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
-#: Part of a window that is left out of what its draws teach, and the fewest draws of a chain that teach.
+#: Part of a window that is left out of what its draws teach, as step size and metric are new; and the fewest draws of a
+#: chain that teach.
 FIRST_PART, FEWEST = 0.3, 10
 #: Step size in the first coordinates of a map, in which a posterior is about one wide: paths of 0.7 and less.
 MAPPED_STEP = 0.25
-#: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
+#: How far a width of the metric may be from that of the window before (in logs) for it to be at rest: a step that is
+#: too short by that costs two thirds more.
 UNCHANGED = 0.5
-#: A window has shown nothing new only if the chains' R-hats in it are below this.
+#: A window has shown nothing new only if the R-hats in it are below this; by chance half chains of 14 draws reach it.
 AGREED = 1.15
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
@@ -277,7 +279,10 @@ class Tuner(
             if before is not None:
                 rung.point, rung.metric = starts, before
                 return
-            rung.metric = yield from shortened_along_axes(rung, led, metric, self._scale)
+            d, length = len(led.best), math.sqrt(rung.step_scale)
+            factor = length * metric.color(np.eye(d)).T
+            factor, whole = yield from confirmed_factor(objective, led.best, lowest, factor, far(d))
+            rung.metric = metric if whole else floored(factor / length, np.full(d, np.inf))
         yield from spread(rung)
 
     def _adapt_to_acceptance(self, progress: float) -> None:
@@ -304,7 +309,7 @@ class Tuner(
         # decides, and the distance between modes must not be in the metric of a ladder
         adjusted = rung.settings.kernel.adjusted
         turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
-        turned = adjusted and turns > REFLECTED * self._length * len(rung.position)
+        turned = adjusted and turns > ERROR * self._length * len(rung.position)
         uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
         enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
         rung.mapped, untried = None, self._maps and not self._before

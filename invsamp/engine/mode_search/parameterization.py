@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.diagnostics.report import CenteringReport
-from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
+from invsamp.engine.adaptation.initial_descent import MOST
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.metric_from_curvature import metric_of
 from invsamp.engine.mode_search.multistart import MOST_GAUSSIAN, ModeSearchResult
@@ -25,6 +25,7 @@ from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import Minima
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, Centerable
 

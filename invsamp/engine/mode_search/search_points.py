@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
 from invsamp.modes.minima import Minima
+from invsamp.modes.tolerances import REACH, UNIT
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
 #: Points that are lower than their neighbors, at most.
 MOST_MORE = 64
-#: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
-FAR_BELOW, FEW_MORE = 3.0, 4
-#: A box around modes reaches so many of their standard deviations to either side; it is searched up to so many times as
-#: wide.
-REACH, WIDEST = 4.0, 8.0
+#: Points below the Gaussians of all minima, at most.
+FEW_MORE = 4
+#: A box around modes, `REACH` of their standard deviations to either side, is searched up to so many times as wide.
+WIDEST = 8.0
 #: Rounds of rejection of points that lie in the box but not in the domain.
 TRIES = 20
 
@@ -41,9 +41,9 @@ class Region(NamedTuple):
         return self if other is None else Region(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
-def region_around(centers: Array, extents: Array) -> Region:
-    """The bounding box of modes at ``centers`` (k, d) with covariances (k, d, d), `REACH` sds around each."""
-    reach = REACH * np.sqrt(np.diagonal(extents, axis1=1, axis2=2))
+def region_around(centers: Array, factors: Array) -> Region:
+    """The bounding box of modes at ``centers`` (k, d), `REACH` sds around each; of covariances these are factors."""
+    reach = REACH * np.sqrt(np.square(factors).sum(axis=2))
     return Region((centers - reach).min(axis=0), (centers + reach).max(axis=0))
 
 
@@ -82,7 +82,7 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
 
 
 def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
-    """Indices of a few points (n, d) that lie far below the Gaussians of all minima, more so than their neighbors.
+    """Indices of a few points (n, d) that lie below the Gaussians of all minima, more so than their neighbors.
 
     This finds the basin of a narrow mode. On the slope of a wide mode the energies alone do not show it.
     """
@@ -92,5 +92,5 @@ def below_known(points: Array, energies: Array, minima: Minima, scale: Array) ->
         expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
     below = energies - expected
     low = lowest_near(points / scale, below)
-    low = low[below[low] < -FAR_BELOW]
+    low = low[below[low] < -UNIT]
     return low[np.argsort(energies[low], kind="stable")][:FEW_MORE]

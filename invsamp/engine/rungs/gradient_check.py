@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.diagnostics.limits import SWAP_NOISE_LIMIT
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.rung_chains import RungChains
@@ -43,8 +44,8 @@ NOISY = (
     "noisy energies, iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), "
     "variance=iv.variances.running_average())"
 )
-#: Sd of the noise of energies that is worth a word, and from which on hardly a move is accepted.
-NOISE, HOPELESS_NOISE = 0.01, 3.0
+#: Sd of the noise of energies that is worth a word: it moves an acceptance by a hundredth.
+NOISE = 0.01
 #: What energies resolve in single precision, with a margin.
 COARSE = 4.0 * float(np.finfo(np.float32).eps)
 #: Parameters of a point that are shown.
@@ -133,7 +134,7 @@ def check_one(
                     words, seen and max(mistake.error, probe.missed(direction, mistake.length)) > GROSS
                 )
             elif probe.noise > NOISE:
-                wrong = GradientMistake(_noisy(fidelity, probe.noise), probe.noise > HOPELESS_NOISE, noisy=True)
+                wrong = GradientMistake(_noisy(fidelity, probe.noise), probe.noise > SWAP_NOISE_LIMIT, noisy=True)
         solves += probe.solves
         if wrong or used == STARTS:
             return solves, wrong

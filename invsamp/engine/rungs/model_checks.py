@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from invsamp.diagnostics.limits import ERROR
 from invsamp.diagnostics.report import Repeated, Report
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.bound_problem import BoundProblem
@@ -27,8 +28,6 @@ from invsamp.warning_codes import InvsampWarning, coded
 
 #: Positions of each of the two times.
 POSITIONS = 4
-#: Standard deviations by which means may be off: the Monte Carlo error of the 400 effective draws that are wanted.
-LIMIT = 400.0**-0.5
 #: Sd of the differences, over that of the energies, from which on something is said before the first step: starts are
 #: far from the posterior, and small differences mean nothing there.
 GROSS = 0.1
@@ -142,7 +141,7 @@ def repeated(
     # in another order than the chains have them, too
     together = energies(np.arange(n)[::-1])
     pairs = [(alone, together)] if known is None else [(alone, together), (alone, known)]
-    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, gradient_check.COARSE * _largest(alone)), ""
+    since, tolerance, cause = _effect(pairs[1:]), max(ERROR, gradient_check.COARSE * _largest(alone)), ""
     if _failed(pairs) or _effect(pairs) > tolerance:
         twice = [(alone, energies(*np.arange(n)[::-1, None]))]
         pairs += twice
