@@ -47,12 +47,13 @@ CODES: dict[str, Entry] = {
         "Too few effective draws",
         "Draws are correlated. The effective sample size is the number of independent draws that give the same error: "
         "ess_bulk for means, ess_tail for the 5% and 95% quantiles.",
-        "Ask for more draws, as many as the message says, or make steps more efficient: another kernel, a better "
-        "parameterization (centered or non-centered), a metric from a longer warm-up.",
+        "Ask for more draws, as many as the message says. In a hierarchical model, compare with the other form: "
+        "centered=True or centered=False in the distribution. Otherwise reparametrize, or raise warmup.",
     ),
     "IV-SD": Entry(
         "Standard deviations have large errors",
-        "A few draws far from the center dominate the variance. Means and quantiles have converged.",
+        "A few draws far from the center dominate the variance. Means and quantiles of these parameters have "
+        "converged; those of others may not have, and have warnings of their own.",
         "Report quantiles, or ask for as many draws as the message says.",
     ),
     "IV-TAIL": Entry(
@@ -149,14 +150,16 @@ CODES: dict[str, Entry] = {
         "The mode has almost no mass",
         "The density is highest in a narrow region, as in the neck of a funnel of a hierarchical model. Chains started "
         "there may never leave, and others may never enter.",
-        "State scales and the parameters that they scale in one Prior without centered=, so that the run "
-        "chooses the form.",
+        "If the form was given (centered=), leave it out: the run then chooses. If the run has chosen, compare with a "
+        "run in the other form; quantiles should agree. A density without a Prior needs the change of variables by "
+        "hand. A prior that keeps a scale from 0 removes the neck.",
     ),
     "IV-DIVERGED": Entry(
         "Optimizations diverged",
         "The density grows without bound: the posterior is improper, or a scale parameter tends to 0 together with "
         "what it scales.",
-        "Give the parameter a proper prior, or state the hierarchy in one Prior without centered=.",
+        "Give the parameter a proper prior. Keep a scale from 0 by its prior, or let the run choose the form of what "
+        "it scales, without centered=.",
     ),
     "IV-UNSEEN": Entry(
         "There may be modes that were not found",
@@ -337,7 +340,8 @@ def explain(code: str) -> str:
     >>> import invsamp as iv
     >>> print(iv.diagnostics.explain("IV-SD"))
     IV-SD: Standard deviations have large errors
-    Cause: A few draws far from the center dominate the variance. Means and quantiles have converged.
+    Cause: A few draws far from the center dominate the variance. Means and quantiles of these parameters have
+      converged; those of others may not have, and have warnings of their own.
     Remedy: Report quantiles, or ask for as many draws as the message says.
     """
     if code not in CODES:

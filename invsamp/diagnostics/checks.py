@@ -10,7 +10,7 @@ from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import R_HAT_LIMIT, ess_wanted
 from invsamp.diagnostics.message_text import listed, more_draws, with_values
-from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings
+from invsamp.diagnostics.mode_checks import compare_forms, form_causes, likely_causes, mode_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
 from invsamp.diagnostics.tails import TAIL_SHAPES
@@ -157,6 +157,8 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
             # once: R-hat has named them, or the first of these
             said = found or float(summary["r_hat"].max()) > R_HAT_LIMIT
             advice = advice if said else f"Likely: {'; '.join(causes)}. {advice}"
+        elif not found and (forms := compare_forms(report)):
+            advice = f"{advice} Or change the form: {forms}."
         elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
             advice = "How many draws would do cannot be estimated, as tails are heavy."
         found.append(
@@ -255,8 +257,9 @@ def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float])
     return [
         coded(
             "IV-SD",
-            f"errors of sds are above {limit:.0%}: {with_values(bad, '.0%')}. Means and quantiles have converged, but "
-            f"a few draws far out dominate the variance. Quote quantiles{advice}.",
+            f"errors of sds are above {limit:.0%}: {with_values(bad, '.1%')}. Means and quantiles of "
+            f"{'it' if len(bad) == 1 else 'these'} have converged, but a few draws far out dominate the variance. "
+            f"Quote quantiles{advice}.",
         )
     ]
 

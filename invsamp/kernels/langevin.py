@@ -127,6 +127,7 @@ def log_acceptance(
         ratio = np.empty(len(noise))
         langevin_loop.log_ratios(*energies, noise, end_velocity, end_gradient, step_size, ratio)
         return ratio
-    change, back = energies[0] - energies[1], step_size * end_gradient - end_velocity
-    change += np.add.reduce(0.5 * (noise * noise) - back * back / (4.0 * step_size), axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # a step far out has infinite squares, and is rejected
+        change, back = energies[0] - energies[1], step_size * end_gradient - end_velocity
+        change += np.add.reduce(0.5 * (noise * noise) - back * back / (4.0 * step_size), axis=1)
     return change

@@ -35,7 +35,7 @@ from invsamp.posing.posterior.centering import Minimum, centering_at
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.posing.posterior.data_labels import data_labels
+from invsamp.posing.posterior.data_labels import data_labels, labels_elsewhere
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
 from invsamp.posing.posterior.log_density_functions import value_and_gradient
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
@@ -425,7 +425,8 @@ class Posterior:
         forward : ForwardModel or function
             Of the posterior's parameters.
         shape : int or tuple of int, optional
-            Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
+            Of what is predicted. By default the model says it: arranged as its outputs are if the data have as many
+            axes, not counting a last axis of length one; otherwise as a vector.
         noise : Noise or Outputs, optional
             Default: the posterior's. One that has an array as long as the data fits these alone.
 
@@ -436,7 +437,7 @@ class Posterior:
         """
         if noise is None and isinstance(self.noise, GivenLikelihood):
             raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
-        count = getattr(forward, "n_observations", None) if shape is None else shape
+        count = self._arranged(forward) if shape is None else shape
         if count is None:
             raise ValueError("shape must be given for a model without n_observations, got None")
         other = copy.copy(self)
@@ -446,7 +447,6 @@ class Posterior:
             raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
-        other._data_labels = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
         try:
             other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
         except ValueError as error:
@@ -455,6 +455,8 @@ class Posterior:
                 arranged = (rows, *self.data.shape[1:])
                 raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
             raise
+        named = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
+        other._data_labels = labels_elsewhere(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
         other._pose()  # noqa: SLF001
         return other
 
@@ -752,6 +754,13 @@ class Posterior:
         if fidelity is None:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
+
+    def _arranged(self, forward: object) -> int | tuple[int, ...] | None:
+        """Shape of what a model predicts, arranged as the data are where it knows how."""
+        found = getattr(forward, "output_shape", None) or ()
+        if found[-1:] == (1,) and len(found) == self.data.ndim + 1:
+            found = found[:-1]
+        return tuple(found) if len(found) == self.data.ndim else getattr(forward, "n_observations", None)
 
     def _labels(self, data: object, shape: tuple[int, ...]) -> AxisLabels:
         model = self.forward[tuple(self.forward)[-1]]

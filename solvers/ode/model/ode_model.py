@@ -151,9 +151,10 @@ class OdeModel(OdeSolver):
         times : array, shape (n_times,)
             Observation times, increasing.
         initial : sequence of n_states entries, mapping from state to entry, callable, or SteadyState
-            Per state its known initial value, the name of a parameter, or a formula ("2 * k") or function of the
-            model's parameters ``p``. The parameter may be one of the model or a new one, and several states may share
-            it. Or one function ``initial(p)`` that returns them all. Or the steady state of the system.
+            Per state its known initial value, the name of a parameter, or a formula of names ("1000 - infected"). Names
+            that are not parameters of the model are new ones, and several states may share them. Or a function of the
+            model's parameters ``p``; or one function ``initial(p)`` that returns them all. Or the steady state of the
+            system.
         t0 : float, optional
             Time of the initial values; the first observation time by default.
         given : mapping from parameter to number or name, optional
