@@ -75,7 +75,7 @@ class ForwardModel(Protocol):
 
 @runtime_checkable
 class JacobianForwardModel(ForwardModel, Protocol):
-    """A forward model that has its whole Jacobian at hand."""
+    """A forward model that returns its whole Jacobian."""
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
@@ -142,7 +142,7 @@ class FinishedRun(NamedTuple):
 
 @runtime_checkable
 class RunsRows(Protocol):
-    """A forward model that runs several rows of theta at the same time, and hands each over as soon as it is done."""
+    """A forward model that runs several rows of theta at the same time, and returns each as soon as it is finished."""
 
     def finished(self, theta: Array) -> Iterator[FinishedRun]:
         """The runs of all rows of theta (batch, p), in the order in which they are finished."""

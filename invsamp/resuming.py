@@ -168,7 +168,7 @@ def _over(path: Path, plan: Plan) -> Run | None:
 
 
 def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
-    """The directory, unless another user has asked something else of the run since it was looked at."""
+    """The directory, unless another process has changed the run since it was read."""
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()

@@ -1,4 +1,4 @@
-"""`sample`: pose, warm up, run, and hand back a `Run`."""
+"""`sample`: prepare, warm up, sample, and return a `Run`."""
 
 from __future__ import annotations
 

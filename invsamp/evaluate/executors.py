@@ -19,7 +19,7 @@ from invsamp.evaluate.solving import separable, solve
 from invsamp.evaluate.speculation import FutureRequests, Speculation
 from invsamp.protocols import Plain, Potential
 
-#: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
+#: Seconds of a request below which it is not sent to a worker: the messages take as long.
 WORTH = 5e-4
 #: Seconds of a row from which on workers that would wait evaluate ahead: following a run ahead takes about as long.
 WORTH_SPECULATION = 5e-3

@@ -94,7 +94,7 @@ def _difference(figure: Figure, axes: Axes, comparison: Compared, level: int, co
 
 
 def _costs(axes: Axes, comparison: Compared) -> None:
-    """Relative cost of a solve beside what its gradient is worth."""
+    """Relative cost of a solve, and the cosine of its gradient with the finest."""
     levels = comparison.levels
     places = np.arange(len(levels))
     values = np.array([level.relative_cost for level in levels])

@@ -275,7 +275,7 @@ def _words(found: Interval) -> str:
 
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
-    """The posterior with bounds in place of logits, along which a likelihood may fall for ever, and its modes."""
+    """The posterior with bounds in place of logits, along which a likelihood may fall forever, and its modes."""
     walled = posterior.with_walls()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes

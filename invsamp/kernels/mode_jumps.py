@@ -32,7 +32,7 @@ class ModeJumps(Wrapping):
     .. math:: x' = m_j + L_j L_i^{-1} (x - m_i),
 
     accepted with probability :math:`\min(1, e^{v(x) - v(x')}\, r_j(x')\, |L_j| / (r_i(x)\, |L_i|))`. The target is
-    exact whatever the modes' Gaussians are worth: where they are bad, jumps are refused. One more evaluation for each
+    exact for any Gaussians: where they approximate the modes badly, jumps are rejected. One more evaluation for each
     step.
 
     Parameters

@@ -38,7 +38,7 @@ class GradientNoise:
     r"""Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
 
     The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
-    friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
+    friction :math:`\alpha`). The measure is chosen in warm-up, from the states visited in its last part, and
     is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
     the target becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
 

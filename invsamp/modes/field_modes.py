@@ -19,7 +19,7 @@ from invsamp.modes.products import Place, source_of
 from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array, GaussianReference, Problem, Reference
 
-#: Unknowns from which on a problem is taken for one of a field; and the share of them whose prior has to be Gaussian.
+#: Unknowns from which on a problem is treated as one of a field; and the share of them whose prior has to be Gaussian.
 FEWEST, SHARE = 80, 0.9
 #: Descents that have to come to one minimum where there may be more.
 AGREED = 2

@@ -27,7 +27,7 @@ from invsamp.protocols import Array, Reference
 
 #: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence.
 NEGLIGIBLE = 0.05
-#: The same where all are at hand: what is kept is cheap beside a solve.
+#: The same where all are known: keeping them is cheap compared with a solve.
 LEAST = 1e-3
 #: Residual of an eigenpair, over 1 plus its eigenvalue, at which it is known.
 KNOWN = 0.01

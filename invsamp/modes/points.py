@@ -27,7 +27,7 @@ class Points:
     scale : ndarray, shape (d,) or (n, d)
         Of each coordinate; those of scale 0 stay as they are.
     tolerance : float
-        A point has come to its end where less energy is left to gain, about.
+        A point has converged where less energy is left to gain, about.
     """
 
     def __init__(self, position: Array, found: Estimate, scale: Array, tolerance: float) -> None:
@@ -61,5 +61,5 @@ class Points:
         self.end(np.array([row]))
 
     def end(self, rows: Rows) -> None:
-        """These have come to their ends."""
+        """Mark these as converged."""
         self.moving[rows], self.converged[rows] = False, True

@@ -1,4 +1,4 @@
-"""Who evaluates for a run, from its first solve to its last."""
+"""The evaluator of a run, from its first solve to its last."""
 
 from __future__ import annotations
 

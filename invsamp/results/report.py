@@ -1,4 +1,4 @@
-"""A run as one self-contained page: whether to trust it, what was posed and chosen, what came out, what it cost."""
+"""A run as one self-contained page: warnings, problem, sampler, results and cost."""
 
 from __future__ import annotations
 

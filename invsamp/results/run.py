@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _JUDGED = 100_000
 #: But no fewer than this of each chain.
 _JUDGED_OF_CHAIN = 1000
-#: Parameters that are looked at for modes.
+#: Parameters that are searched for modes.
 _SEPARATED = 500
 #: Entries of a block from which on so many of them, evenly spread, are judged and printed.
 _LARGE, _OF_LARGE = 2000, 50
@@ -376,7 +376,7 @@ class Run(Pictures):
     def report_html(
         self, path: str | os.PathLike[str], posterior: Posterior | None = None, title: str = "Report of a run"
     ) -> None:
-        """Write one self-contained HTML page: whether to trust the run, what was posed and chosen, results and costs.
+        """Write one self-contained HTML page: warnings, problem, sampler, results and cost.
 
         Parameters
         ----------

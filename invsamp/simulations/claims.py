@@ -17,7 +17,7 @@ from invsamp.warning_codes import InvsampWarning
 NAME = "claims"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-#: Seconds between two looks at a claim that another user holds: at first, and at the longest.
+#: Seconds between two polls of a claim that another user holds: the first, and the longest.
 PATIENCE = 0.01, 0.5
 
 

@@ -49,8 +49,8 @@ class LevelCorrection:
         Standard deviation of the fine energy less the corrected one's over pairs that were held out; the kinds that
         were not asked for, or that do not fit the model, are not among them.
     efficiency : float in (0, 1]
-        Of importance weights of the corrected target's draws for the fine one, over the same pairs: the share of
-        independent draws of the coarse posterior that are worth a draw of the fine one.
+        Of importance weights of the corrected target's draws for the fine one, over the same pairs: their
+        effective sample size per draw.
     pairs : int
         Pairs of solves that were used.
     failed : int

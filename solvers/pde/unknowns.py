@@ -165,7 +165,7 @@ class Unknowns:
         ends = np.cumsum([0] + [sum(part.sizes) for part in parts])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.dimension = int(ends[-1])
-        #: The values that constants and functions had when the problem was posed; zero for fields.
+        #: The values that constants and functions had when the problem was made; zero for fields.
         self.reference = np.concatenate([part.present() for part in parts])
 
     def write(self, theta: Array) -> None:

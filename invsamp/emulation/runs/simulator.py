@@ -1,4 +1,4 @@
-"""Who runs simulations for an emulation: the model itself, an executor, with a database or without."""
+"""Runs of simulations for an emulation: by the model itself, an executor, with a database or without."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ KEPT = 300
 
 
 class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every")):
-    """Watches a rung in warm-up and settles its budget."""
+    """Observes a rung in warm-up and determines its budget."""
 
     def __init__(self, rung: RungChains) -> None:
         self._rung = rung

@@ -143,7 +143,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
     def _open(self) -> None:
         first, end = self._ends[self._window : self._window + 2]
         if self._last and self._exchange is not None:
-            self._exchange.reset()  # what is measured is of chains that have settled, as far as can be
+            self._exchange.reset()  # the measurement is of chains that are stationary, as far as possible
         self._do([tuner.open(end - first, self._last) for tuner in self._tuners])
 
     def _turn(self) -> None:

@@ -26,7 +26,7 @@ from invsamp.protocols import Array
 #: bent ridge 5 of 12 runs passed at 200 steps by chance, 1 of 12 at 800.
 LOOKS = (200, 400, 800)
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
-#: in one, they are in others by now, that no descent has found. Four chains are worth about eight draws then.
+#: in one, they are in others by now, that no descent has found. The ESS of four chains is about eight then.
 APART = 1.5
 #: Parameters, evenly spread, by which draws are judged: what bounds the memory and the time that this takes.
 JUDGED = 500
@@ -224,7 +224,7 @@ class KernelSelection(
         self._settle()
 
     def _measured(self) -> tuple[float, float]:
-        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth."""
+        """The largest R-hat of the pilot run's draws so far, and their smallest effective sample size per draw."""
         draws = np.stack(self._positions, axis=1)
         energies = np.stack(self._energies, axis=1)[..., None]
         values = np.concatenate([draws, np.square(draws - draws.mean(axis=(0, 1))), energies], axis=2)

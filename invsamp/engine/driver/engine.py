@@ -265,7 +265,7 @@ class Engine(
 
     @property
     def seconds(self) -> float:
-        """Wall time so far, of all processes that carried the run on one after the other."""
+        """Wall time so far, summed over all processes that continued the run."""
         return self._seconds + time.perf_counter() - self._since
 
     @seconds.setter

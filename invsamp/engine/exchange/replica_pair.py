@@ -29,7 +29,7 @@ class Pair(
         *("attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"),
     ),
 ):
-    """Two rungs that attempt swaps. Its streams are its own: no draw depends on what another pair did.
+    """Two rungs that attempt swaps. Its random streams are its own: no draw depends on what another pair did.
 
     Parameters
     ----------

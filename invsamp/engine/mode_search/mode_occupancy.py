@@ -122,7 +122,7 @@ def _guessed(problem: Problem, region: Region | None) -> bool:
 
 
 def diverged(result: ModeSearchResult, names: Sequence[str]) -> list[str]:
-    """Names of the parameters that descents without end took away, those that went farthest first."""
+    """Names of the parameters that diverged in optimizations, those that went farthest first."""
     far_ones = np.flatnonzero(result.away > SHARE_AWAY * result.away.max(initial=0.0))
     return [names[k] for k in far_ones[np.argsort(-result.away[far_ones])]]
 

@@ -30,7 +30,7 @@ SCOUTS, SCALE_DRAWS = 16, 200
 MOST_SCOUTS = 64
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
-#: Evaluations after which a descent that lies far above where others have come to an end is given up.
+#: Evaluations after which an optimization far above the ends of others is stopped.
 PATIENCE = 300
 #: Parameters up to which Hessians give modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200

@@ -277,7 +277,7 @@ def _warm_start(rung: RungChains) -> WarmStart:
 
 
 def time_of(draws: Array) -> float:
-    """Steps that are worth an independent draw (chains, n, d) of the slowest parameter, or of its square.
+    """Steps for one effective draw of the slowest parameter, or of its square, from draws (chains, n, d).
 
     Of their ranks and of themselves: ranks within a mode may hide how seldom chains pass to another.
     """

@@ -1,4 +1,4 @@
-"""Who evaluates for a run: this process by default, or others."""
+"""The evaluator of a run: this process by default, or others."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ NOISY = (
     "noisy energies, iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), "
     "variance=iv.variances.running_average())"
 )
-#: Sd of the noise of energies that is worth a word: it moves an acceptance by a hundredth.
+#: Sd of the noise of energies that is reported: it moves an acceptance by a hundredth.
 NOISE = 0.01
 #: What energies resolve in single precision, with a margin.
 COARSE = 4.0 * float(np.finfo(np.float32).eps)

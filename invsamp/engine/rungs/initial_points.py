@@ -20,7 +20,7 @@ from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
 #: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
 #: of these an error shows.
 START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
-#: What no other parameters would mend.
+#: Errors that occur at any parameters.
 _MISTAKES = TypeError, NameError, AttributeError, ImportError
 
 

@@ -184,7 +184,7 @@ def _placed(rung: RungChains) -> tuple[Array, Array]:
 
 
 def _exact_fidelities(rungs: Sequence[RungChains]) -> dict[str, bool]:
-    """Fidelities whose energies are taken for exact, and whether they are evaluated with gradients."""
+    """Fidelities whose energies are treated as exact, and whether they are evaluated with gradients."""
     found: dict[str, bool] = {}
     for rung in rungs:
         if rung.estimator.exact_energy:

@@ -58,7 +58,7 @@ from invsamp.transport.triangular import Image
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
-#: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
+#: Drift of a step by its noise beyond which a chain has diverged; at the limit of stability it is about 1.
 RUNAWAY = 100.0
 #: Squared residual of a score in the coordinates of a map, per unknown, above which the map does not fit there: where a
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
@@ -68,7 +68,7 @@ UNFIT = 10.0
 FARTHEST = 1e150
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
-#: The cycle does not look at the state, so the target stays exact.
+#: The cycle does not depend on the state, so the target stays exact.
 SHORT_EVERY = 8
 
 
@@ -342,11 +342,11 @@ class RungChains(
 
     @property
     def unchecked(self) -> bool:
-        """Whether the next step is looked at as it is made."""
+        """Whether the next step is checked."""
         return self._unchecked > 0
 
     def moves_ahead(self) -> Array:
-        """Random numbers (n, chains, d) of the steps to come, for as many as there are at hand."""
+        """Random numbers (n, chains, d) for the next steps, for as many as are drawn already."""
         assert self._moves is not None  # the chains are placed
         return self._moves.ahead()
 
@@ -603,7 +603,7 @@ class RungChains(
 class _ActiveRung:
     """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`.
 
-    What a step asks for again and again is at hand here; `RungChains` renews what changes.
+    Values that each step needs are stored here; `RungChains` renews what changes.
     """
 
     __slots__ = (

@@ -511,7 +511,7 @@ MOST_SERIES = 50
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
 #: cube, and up to so many LSODA follows it, whose factors are.
 MOST_IMPLICIT, MOST_DENSE = 100, 1000
-#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
+#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is available.
 _MOST_EXPLICIT = 1000
 
 
