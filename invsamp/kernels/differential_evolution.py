@@ -44,9 +44,11 @@ class DifferentialEvolution(KernelDefaults):
     drops the oldest, and half of the jumps are shorter, as it may still be far too wide. After warm-up the archive is
     fixed: moves are exact Metropolis steps, and chains are independent of each other, however few there are.
 
-    Notes ----- In the source the archive grows without a limit, which makes the chains an adaptive sampler, and no
-    jumps are shortened. A small absolute noise is added to a jump there. Here jumps are longer or shorter by up to a
-    fifth, of any scale.
+    Notes
+    -----
+    In the source the archive grows without a limit, which makes the chains an adaptive sampler, and no jumps are
+    shortened. A small absolute noise is added to a jump there. Here jumps are longer or shorter by up to a fifth, of
+    any scale.
 
     References
     ----------
