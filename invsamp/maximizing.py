@@ -99,7 +99,7 @@ def maximize(
     starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
         Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
         natural parameters at which they begin. For the likelihood as many again are drawn, up to 16 times, until two
-        have come to the same lowest point: an optimum that one start found is seldom the best one.
+        have reached the same lowest point: an optimum that only one start found is seldom the best one.
     of : "posterior" or "likelihood"
         What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
         bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.

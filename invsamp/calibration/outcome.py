@@ -1,4 +1,4 @@
-"""What a calibration found: ranks, whether they are uniform, and the words for it."""
+"""The result of a calibration: ranks, whether they are uniform, and the description of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Calibration:
         Least effective sample size of each run; where it is below ``draws``, ranks depart from uniform ones for want of
         draws alone.
     failed : dict of int to str
-        Why other replicates came to nothing.
+        Reasons why other replicates failed.
     warned : dict of int to list of str
         What runs warned of.
     false_alarm : float

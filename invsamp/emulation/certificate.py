@@ -66,7 +66,7 @@ class Certificate:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the emulator, in words."""
+        """Faults of the emulator, in words."""
         found = []
         if self.failed:
             found.append(

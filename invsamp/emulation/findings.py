@@ -66,7 +66,7 @@ def _told(one: Round, held: float) -> dict[str, object]:
 
 
 def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
-    """What is not to be trusted, in words."""
+    """Reasons not to trust the emulation, in words."""
     search, found = emulated.search, []
     if emulated.unmet:
         found.append(
@@ -131,7 +131,7 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
 
 
 def of_draws(emulated: Emulated, run: Run) -> list[str]:
-    """What is wrong with the draws that are reported, in words."""
+    """Faults of the reported draws, in words."""
     posterior, found = emulated.fitted.posterior, []
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     some = position[:: max(1, len(position) // 2000)]

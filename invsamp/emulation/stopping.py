@@ -38,7 +38,7 @@ def held_out(rounds: Sequence[Round], noise: float) -> float:
 
 
 def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
-    """What of the rule is not met, in words; empty: stop."""
+    """Parts of the rule that are not met, in words; empty: stop."""
     if not rounds:
         return ["no round was made"]
     last = rounds[-1]

@@ -56,10 +56,10 @@ def executed(
     workers : int, optional
         How many it has. Default: as it says itself, or else as many as there are rows.
     time_limit : float, > 0, optional
-        Seconds that the answers to all that is asked for at a time may take. If they take longer, as with a solve that
+        Limit, in seconds, for the answers to the requests of one step. If they take longer, as with a solve that
         never ends, the run ends with an `EvaluatorError`, and returns the draws that were made. A single solve is
-        ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: who shuts a
-        pool down may still wait for it. Default: they are waited for.
+        ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: shutting a
+        pool down may still wait for it. Default: no limit.
     speculate : bool
         Whether workers that would wait evaluate positions that the run will probably ask for
         (`run.report["processes"]["speculation"]` says how many it did ask for). It takes effect in draws, with more

@@ -7,7 +7,7 @@ sent a tuple of estimates in their order:
         coarse, fine = yield Request("coarse", position), Request("fine", position)
         return fine.energy - coarse.energy
 
-So no method knows who evaluates, where, or together with what.
+So no method depends on where, and together with what, it is evaluated.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
 
 
 def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
-    """The same of terms whose gradients are summed: nothing is said of the gradient's variance."""
+    """The same for terms whose gradients are summed, without the gradient's variance."""
     energies, size = terms.energies, batch.members.shape[1]
     total, variance = energies.sum(axis=1), np.zeros(len(energies))
     if size > 1:
@@ -334,7 +334,7 @@ def moduli(values: Array) -> float:
 def guarded(found: Estimate) -> Estimate:
     """Energies +inf, gradients and variances 0 where any of them is not finite.
 
-    The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
+    The prior's own energy and gradient stay where they are finite: a failed solve does not affect them.
 
     Raises
     ------

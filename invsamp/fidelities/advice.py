@@ -1,4 +1,4 @@
-"""A comparison of fidelities in words: tables, and which swap rule and temperature suit the coarse levels."""
+"""A comparison of fidelities as text: tables, and recommended swap rules and temperatures of coarse levels."""
 
 from __future__ import annotations
 

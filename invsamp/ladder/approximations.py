@@ -1,4 +1,4 @@
-"""Why a sampler's draws are not exactly those of its targets: what its print and its report say of it."""
+"""Why a sampler's draws are not exactly those of its targets: the description in its print and its report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def approximations(
 ) -> tuple[str, ...]:
     """Reasons, each once; none of a sampler that is exact.
 
-    ``energies``: those of swaps, as of `invsamp.ladder.Swap`. Baselines of the literature say so themselves. What is
-    only nearly right on a hot rung is so on the cold one, with which it swaps.
+    ``energies``: those of swaps, as of `invsamp.ladder.Swap`. Baselines of the literature have their own description. A
+    bias on a hot rung reaches the cold one, with which it swaps.
     """
     found = [reason for rung in rungs for reason in _of_rung(rung)]
     if len(rungs) > 1:

@@ -26,7 +26,7 @@ from invsamp.variances.models import Known, VarianceModel, known
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
 BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
-#: Words for fidelities by their place, as levels below the finest; the coarsest is as far below as there are any.
+#: Names of fidelities by their place, as levels below the finest; the coarsest is as far below as there are any.
 PLACES = {"finest": 0, "coarsest": 1000}
 #: What parts are, in messages.
 ESTIMATOR = "an estimator, such as exact()"

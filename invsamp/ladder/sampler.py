@@ -188,7 +188,7 @@ class Sampler:
             )
 
     def preconditioner_at(self, dimension: int) -> Preconditioner:
-        """The preconditioner of that many parameters: what "auto" comes to.
+        """The preconditioner of that many parameters, with "auto" resolved.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class Sampler:
         return self.described(f"auto (dense up to {MOST_DENSE} parameters)")
 
     def described(self, auto: str) -> str:
-        """Its parts in words, with what is said of a preconditioner "auto"."""
+        """Its parts in words, with the description of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
         targets = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Minima that descents have come to, each with its Gaussian: points that have come to lie in one are led no further."""
+"""Known minima, each with its Gaussian: the optimization of a point ends where it lies in one of these."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NEWTON = 4
 
 
 class Descent(NamedTuple):
-    """Where the points have come to."""
+    """The final points."""
 
     position: Array  # (n, d)
     energy: Array  # (n,)
@@ -50,7 +50,7 @@ class DescentResult(NamedTuple):
 
     energies: Array  # (chains,) of its target, where each chain's own has ended
     moved: int  # chains that begin at another one's minimum, as their own lies far above
-    unfinished: int  # descents that did not come to an end
+    unfinished: int  # optimizations that did not converge
     best: Array  # (d,) the lowest point
     gradient: Array  # (d,) of its target's energy, there
 

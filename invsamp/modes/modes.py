@@ -74,7 +74,7 @@ class Modes:
     at_bounds : tuple of tuple of str
         The unknowns of each mode that lie at bounds.
     left_out : int
-        Starts that came to points far less likely, from which the likelihood was not maximized.
+        Starts that ended at points far less likely, from which the likelihood was not maximized.
     products : dict of str to int
         By fidelity, products of the Jacobian with vectors, by factors that evaluations have kept: each takes a tangent
         and an adjoint solve, or an adjoint one alone. Empty of a model without tangents, whose products take gradients.
@@ -129,7 +129,7 @@ class Modes:
     def unseen(self) -> float:
         """About the share of all starts that lead to modes which are not among these.
 
-        That of the starts which came to theirs alone: Good (1953, Biometrika 40), eq. (9).
+        That of the starts whose mode no other reached: Good (1953, Biometrika 40), eq. (9).
         """
         return float(np.count_nonzero(self.counts == 1) / max(1, int(self.counts.sum())))
 
@@ -233,7 +233,7 @@ class Modes:
         return lines
 
     def _mode(self, k: int) -> str:
-        """Its height, how many starts came to it, and its parameters."""
+        """Its height, the number of starts that reached it, and its parameters."""
         shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
         values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
         values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""

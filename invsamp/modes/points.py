@@ -48,7 +48,7 @@ class Points:
         raise NotImplementedError
 
     def end_within(self, rows: Rows, basins: Basins) -> Rows:
-        """Those of the rows that lie in basins, which have come to their minima."""
+        """Those of the rows that lie in basins, and so have converged."""
         found = basins.within(self.position[rows], self.energy[rows], self.gradient[rows])
         for row, basin in zip(rows, found, strict=True):
             if basin is not None:

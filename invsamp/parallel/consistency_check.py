@@ -1,4 +1,4 @@
-"""Whether all processes of a run were given the same: one that has other data would spoil it without a word."""
+"""Whether all processes of a run were given the same: one that has other data would spoil it silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from invsamp.parallel.messages import Communicator, Patience
 from invsamp.protocols import Array, Plain, Potential
 from invsamp.storage.manifest import compare_energies, describe, differences, energies_at
 
-#: Seconds after which a process that waits for the others to begin says so.
+#: Seconds after which a process that waits for the others to begin reports it.
 NOTICE = 30.0
 
 
@@ -67,7 +67,7 @@ def _unequal(comm: Communicator, what: str, found: list[str]) -> ValueError | No
 
 
 def _wait_for_all(comm: Communicator) -> None:
-    """Wait until all have come; a script in which some never do would hang without a word."""
+    """Wait until all processes have arrived; a script in which some never do would hang silently."""
     begin, noticed, here = time.monotonic(), False, comm.Ibarrier()
 
     def look() -> bool:

@@ -35,7 +35,7 @@ class Outputs:
         return self.model(theta)
 
     def __getattr__(self, name: str) -> Any:
-        """What the model says of itself."""
+        """Attributes that the model states."""
         if name.startswith("_") or name in ("model", "linearize", "jacobian", "rows"):
             raise AttributeError(name)
         return getattr(self.model, name)

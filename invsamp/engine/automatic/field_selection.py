@@ -31,7 +31,7 @@ PATH = 7
 
 @dataclass(frozen=True)
 class FieldSelection:
-    """What came of the search: the reference that was found, or none; and why, in words."""
+    """The result of the search: the reference that was found, or none; and why, in words."""
 
     reference: ModeReference | None
     decision: str

@@ -1,4 +1,4 @@
-"""A run for which no sampler was chosen: what it is made with, and why, in words."""
+"""The sampler of a run for which none was given, and the reasons for it, in words."""
 
 from __future__ import annotations
 

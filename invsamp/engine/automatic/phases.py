@@ -221,7 +221,7 @@ class Phases(
 
     @property
     def _composition(self) -> Sampler:
-        """The sampler itself, or what its ladder has come to by now."""
+        """The sampler itself, or with its ladder as found so far."""
         return self._chosen if self.search is None else self.search.sampler()
 
     @property

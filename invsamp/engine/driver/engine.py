@@ -255,7 +255,7 @@ class Engine(
 
     @property
     def counts(self) -> Mapping[str, Facts]:
-        """What evaluations came to, by fidelity."""
+        """Counts of evaluations, by fidelity."""
         return {name: potential.counts._asdict() for name, potential in self.potentials.items()}
 
     @counts.setter

@@ -1,4 +1,4 @@
-"""Progress bar of a run, on the process that shows it, and what the run says of its budget of evaluations."""
+"""Progress bar of a run, on the process that shows it, and messages about the budget of evaluations."""
 
 from __future__ import annotations
 

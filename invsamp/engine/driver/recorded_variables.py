@@ -71,7 +71,7 @@ class Record:
         return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
 
     def told(self) -> Plain:
-        """What a run says of it, in plain types: names of functions, and of parameters."""
+        """Its entry in a run's report, in plain types: names of functions, and of parameters."""
         return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
 
 

@@ -24,7 +24,7 @@ from invsamp.tempering.target_distribution import ReportingTarget
 
 
 def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
-    """Settings, what rungs (cold to hot) and their swaps came to, and counts by fidelity, in plain types."""
+    """Settings, results of rungs (cold to hot) and their swaps, and counts by fidelity, in plain types."""
     sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]

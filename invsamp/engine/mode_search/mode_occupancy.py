@@ -105,7 +105,7 @@ def searched_region(problem: Problem, result: ModeSearchResult) -> dict[str, lis
 
 
 def described_region(region: Mapping[str, Sequence[float]]) -> str:
-    """That box in words, to follow what descents began from; of its first parameters."""
+    """That box in words, after the starts of optimizations; its first parameters."""
     shown = [f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in list(region.items())[:SHOWN]]
     more = ", ..." if len(region) > SHOWN else ""
     return f" and from the box {', '.join(shown)}{more}" if region else ""

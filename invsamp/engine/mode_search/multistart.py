@@ -63,7 +63,7 @@ class ModeSearchResult(NamedTuple):
     endless: int  # of these, those that have come far below all minima and still fall
     away: Array  # (d,) how far these have come, in scales, by their median; 0 where there are none
     searched: int  # prior points that were looked at beside the starts
-    unseen: float  # about the share of starts that lead to minima which no descent has come to
+    unseen: float  # about the share of starts that lead to minima which no optimization has reached
     lowest_by: int  # descents that have come down to the lowest minimum
     region: Region | None = None  # without a prior: the box that was searched
 

@@ -48,7 +48,7 @@ STEPS, MOST_ROUNDS = 300, 5
 
 
 class Found(NamedTuple):
-    """What training has come to."""
+    """The result of training."""
 
     levels: tuple[LevelCorrection, ...]  # that the exchange has, the coarsest first
     corrections: tuple[Correction, ...]
