@@ -210,7 +210,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         (lambda: Mesh(CORNERS, [[0.0, 1.0, 2.0]]), "cells must be integers, got"),
         (
             lambda: Mesh(np.array([[0, 0], [1, 0], [2, 2], [0, 1.0]]), [[0, 1, 2, 3]]),
-            "must be parallelograms, .* number 0",
+            "must be parallelograms, .* cell 0",
         ),
         (lambda: Mesh(np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]]), [[0, 2, 1, 3]]), "must be parallelograms"),
         (lambda: unit_square(3, "hexagons"), "kind must be one of 'triangles', 'squares', got 'hexagons'"),
