@@ -45,14 +45,15 @@ REJECTION_LIMIT = 1.0 - WORTH
 MOVED_LIMIT = ERROR
 #: Visits of a contour target's bins, least over most, each over what it should be, below which it is not flat.
 EVEN_BINS_LIMIT = 0.05
-#: Round trips from low energies to high ones and back that a contour target needs, over all chains.
+#: Round trips from low energies to high ones and back that a contour target needs, over all chains: a share of one half
+#: has an error of .16 then.
 ENERGY_TRIPS_LIMIT = 10
 #: Share of steps whose gradient noise may exceed the injected noise; and the share above which warm-up ends a run.
 CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED = 0.01, 0.1
 #: Share of the visited states that the pilot of a variance model may leave out.
 UNCOVERED_LIMIT = ERROR
 #: Virial of an unadjusted kernel's chains over that of any stationary distribution, and share of chains with far higher
-#: energies than the others: gradients give no curvature there (`invsamp.engine.adaptation.metric_estimation`).
+#: energies than the others (most): gradients give no curvature there (`invsamp.engine.adaptation.metric_estimation`).
 VIRIAL_LIMIT, STRAY_LIMIT = 3.0, 0.5
 #: Share of the solves of one fidelity that may fail.
 FAILED_SOLVES_LIMIT = ERROR

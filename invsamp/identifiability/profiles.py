@@ -200,7 +200,7 @@ def profile(
         Where to begin. Default: those that `maximize` finds.
     of : "likelihood" or "posterior"
         The misfit alone, within the prior's support and the domain, or with the prior energy of positions. For the
-        misfit logits are bounds again (`Posterior.with_walls`): it may fall as far as an end of the support.
+        misfit logits are bounds again (`Posterior.with_bounds`): it may fall as far as an end of the support.
     level : float in (0, 1)
         Of the intervals. A mode is within it if its own rise is.
     max_evaluations : int
@@ -276,7 +276,7 @@ def _words(found: Interval) -> str:
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
     """The posterior with bounds in place of logits, along which a likelihood may fall forever, and its modes."""
-    walled = posterior.with_walls()
+    walled = posterior.with_bounds()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes
     return walled, maximize(walled, walled.to_theta(within_bounds(posterior, modes.theta)))

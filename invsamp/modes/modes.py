@@ -29,7 +29,7 @@ class Modes:
     ----------
     theta, position : ndarray, shape (k, d)
         Natural parameters, and the coordinates in which densities are maximized; of the likelihood those of
-        `Posterior.with_walls`.
+        `Posterior.with_bounds`.
     energies : ndarray, shape (k,)
         Negative log posterior density of positions, or negative log-likelihood.
     covariances : ndarray, shape (k, d, d)

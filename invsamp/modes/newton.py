@@ -35,8 +35,8 @@ from invsamp.protocols import Array
 STEPS, HALVINGS, PRODUCTS = 60, 20, 200
 #: Share of the decrease promised that a step has to reach; and the energies' rounding, relative to them.
 ENOUGH, ROUNDING = 1e-4, 1e-12
-#: The largest forcing term, and the least: where data are not met exactly, Gauss-Newton steps converge linearly, and
-#: to solve for them any better is in vain.
+#: The largest forcing term (Nocedal and Wright 2006, Algorithm 7.1), and the least: where data are not met exactly,
+#: Gauss-Newton steps converge linearly, and to solve for them any better is in vain.
 ROUGH, SMOOTH = 0.5, 0.02
 #: Energy that a step promised, at most, where what was learned before may precondition the next one. Farther away
 #: rough steps without it optimize faster.

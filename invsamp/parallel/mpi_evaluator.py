@@ -99,7 +99,7 @@ class Ranks(RunEvaluator):
         return None if self.local else self._coordinator.signaled(last=self._engine.done == self._engine.steps)
 
     def report(self) -> Plain:
-        """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
+        """Number of processes, fidelities that are split or solved jointly, and waiting times."""
         return super().report() if self.local else self._coordinator.report()
 
     def drive(self, work: Callable[[], Result]) -> Result:

@@ -235,8 +235,8 @@ def posing_calls() -> dict[str, Call]:
             {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}}
             | {"forward": {"part", "function"}, "data": {*SHAPELESS, "missing"}},
         ),
-        "Posterior.elsewhere": Call(
-            posterior.elsewhere,
+        "Posterior.for_prediction": Call(
+            posterior.for_prediction,
             {"forward": iv.with_jacobian(**jacobian), "shape": 3},
             {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),

@@ -72,8 +72,6 @@ STABILITY_FRACTION = 0.05
 #: Part of a window that is left out of what its draws teach, as step size and metric are new; and the fewest draws of a
 #: chain that teach.
 FIRST_PART, FEWEST = 0.3, 10
-#: Step size in the first coordinates of a map, in which a posterior is about one wide: paths of 0.7 and less.
-MAPPED_STEP = 0.25
 #: How far a width of the metric may be from that of the window before (in logs) for it to be at rest: a step that is
 #: too short by that costs two thirds more.
 UNCHANGED = 0.5
@@ -325,10 +323,8 @@ class Tuner(
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
             self._settle_down(old, before, untried, metric_estimator)
-        if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
-            # nothing is known of the new coordinates but that the target is one wide there
-            rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
-        elif (self._finds_step or rung.exploring) and rung.adjusted:
+        same = (rung.mapped and rung.mapped[0]) is (before and before[0])  # in others, too, the target is one wide
+        if same and (self._finds_step or rung.exploring) and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = size(old) / size(rung.metric)
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)

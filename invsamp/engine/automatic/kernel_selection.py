@@ -162,16 +162,16 @@ class KernelSelection(
         if minima.measured:
             self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         self._modes, self.jumping = max(1, modes), modes > 1
-        flat = f"{len(heavy) - modes} minima that are flat in some direction, as on a ridge"
+        flat = "minima that are flat in some direction, as on a ridge"
         if not self.jumping:
-            self.decisions.append(f"{descents} found {flat}: one kernel, {self._kernel}")
+            self.decisions.append(f"{descents} found {len(heavy)} {flat}: one kernel, {self._kernel}")
             return
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[minima.gaussian][:6])
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.decisions.append(
             f"{descents}{looked} found {modes} modes, of weights {shares} by their Gaussians"
-            f"{f', and {flat}' if modes < len(heavy) else ''}: a pilot run shows whether chains pass between them, by "
-            f"{self._kernel}"
+            f"{f', and {len(heavy) - modes} {flat}' if modes < len(heavy) else ''}: a pilot run shows whether chains "
+            f"pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:

@@ -308,8 +308,7 @@ class Phases(
     def _heavier_starts(self, found: ModeSearchResult, scale: Array) -> bool:
         """Whether there is more mass around the chains' starts than at all minima, by their Gaussians."""
         cold, heavy, minima = self.ensemble.rungs[0], found.heavy, found.minima
-        known = np.isfinite(minima.extents[heavy]).all(axis=(1, 2))
-        if not known.all() or not len(heavy) or self.parameterization.moved:  # then starts are of the form before
+        if not minima.measured or not len(heavy) or self.parameterization.moved:  # then starts are of the form before
             return False
         volumes = 0.5 * np.linalg.slogdet(minima.extents[heavy])[1]
         least = float(np.max(volumes - minima.energies[heavy]))

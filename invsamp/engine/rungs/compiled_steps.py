@@ -40,7 +40,7 @@ class Meetings:
         return no_swaps(1, steps)
 
     def met(self, plan: SwapPlan, steps: int) -> None:
-        """Take what came of the attempts after the first so many steps of a plan."""
+        """Take the results of the attempts after the first so many steps of a plan."""
 
     def meet(self) -> None:
         """Make the attempts after a step by Python."""

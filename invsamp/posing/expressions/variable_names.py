@@ -118,7 +118,7 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
     if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
         said = ""
         if callable(posterior):
-            said = ". A forward model of other times or conditions is predicted by posterior.elsewhere(model)"
+            said = ". A forward model of other times or conditions is predicted by posterior.for_prediction(model)"
         raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}{said}")
     check_shapes(posterior.shapes, shapes)
 
