@@ -179,10 +179,10 @@ def _other_form(report: Report) -> str:
         )
     if given := [name for name, form in forms.items() if form["reason"] == "given"]:
         return f"Leave centered= of {listed(given)} out: the run then chooses the form."
-    return f"{compare_forms(report)}, or keep the scale from 0 by its prior."
+    return f"Compare with the other form: {other_forms(report)}. Or keep the scale from 0 by its prior."
 
 
-def compare_forms(report: Report) -> str:
+def other_forms(report: Report) -> str:
     """Which forms the parameters of a hierarchy had, and what would be the other one."""
     forms = report.get("centering") or {}
     parts = []
@@ -190,8 +190,8 @@ def compare_forms(report: Report) -> str:
         entries = np.asarray(form["centered"], dtype=bool)
         had = "centered" if entries.all() else f"{entries.sum()} of {entries.size} centered"
         parts.append(
-            f"{name} was sampled {had if entries.any() else 'non-centered'}: compare with a run that has "
-            f"centered={'False' if entries.all() else 'True'} in its distribution"
+            f"{name} was sampled {had if entries.any() else 'non-centered'}, and "
+            f"centered={'False' if entries.all() else 'True'} in its distribution is the other one"
         )
     return "; ".join(parts)
 

@@ -148,7 +148,8 @@ class KernelSelection(
         elif not len(heavy):
             self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
         elif len(heavy) == 1:
-            others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
+            light = len(minima.weights) - 1
+            others = f", and {light} other{'s' * (light > 1)} of next to no weight" if light else ""
             self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         else:
             self._several(found, descents, "points there" if where else self._points)

@@ -27,11 +27,12 @@ from invsamp.posing.noise.data_columns import check_places, columns_of, series_o
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.posing.posterior.data_labels import data_labels, labels_elsewhere
+from invsamp.posing.posterior.data_labels import data_labels, labels_for_prediction
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.prior_in_positions import PriorInPositions, with_support
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
+from invsamp.posing.priors.joint_prior import Prior, by_name, widened
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity
 from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain
 from invsamp.simulations.stored_model import stored
@@ -356,7 +357,7 @@ class Posterior(PriorInPositions):
                 raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
             raise
         named = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
-        other._data_labels = labels_elsewhere(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
+        other._data_labels = labels_for_prediction(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
         other._pose()  # noqa: SLF001
         return other
 

@@ -19,7 +19,8 @@ from invsamp.posing.posterior.centering import Minimum, centering_at
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name
+from invsamp.posing.priors.joint_prior import Prior, by_name
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Logit
 from invsamp.protocols import Array, Reference
 

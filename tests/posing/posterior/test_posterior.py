@@ -227,7 +227,7 @@ def test_vectors_are_as_long_as_the_model_takes_them(given: object) -> None:
         iv.Posterior(iv.Prior(z=iv.Normal(0, 1, shape=2), w=iv.Normal(0, 1, shape=2)), Pair(), data, noise)
 
 
-class TestElsewhere:
+class TestForPrediction:
     """Predictions of what was not measured."""
 
     @staticmethod
