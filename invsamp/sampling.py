@@ -282,7 +282,7 @@ def plan(
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
-    """What to sample as a problem; `ValueError` if it is none."""
+    """The argument as a problem; `ValueError` if it cannot be sampled."""
     if isinstance(problem, Problem):
         return problem
     if isinstance(problem, Potential):
@@ -291,7 +291,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
 
 
 def _no_problem(name: str, value: object) -> ValueError:
-    """What to raise for what cannot be sampled."""
+    """The error for an argument that cannot be sampled."""
     said = ""
     if is_torch_module(value):
         said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"

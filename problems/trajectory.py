@@ -84,7 +84,7 @@ def simulate(
 
 
 def as_trajectory(observed: Trajectory) -> Trajectory:
-    """What is to be fitted; `ValueError` if it is no `Trajectory`."""
+    """The argument as a `Trajectory` to fit; `ValueError` if it is none."""
     found: Trajectory = instance("observed", observed, Trajectory, "a Trajectory, as data() makes it")
     return found
 

@@ -1,4 +1,4 @@
-"""What forward models of several solvers share: checks of a batch, and its cost."""
+"""Functions that forward models of several solvers share: checks of a batch, and its cost."""
 
 from __future__ import annotations
 

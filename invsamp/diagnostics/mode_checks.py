@@ -115,7 +115,7 @@ def _visit_warnings(modes: FoundModes) -> list[str]:
 
 
 def likely_causes(report: Report, apart: Collection[str]) -> str:
-    """What would keep chains apart in the parameters of these names, as far as the run knows."""
+    """Causes that may keep chains apart in the parameters of these names, as far as the run knows."""
     modes = report.get("modes")
     astray = report.get("led_astray") is not None  # then the lowest minimum gives no information
     causes = _unbounded(modes, apart) if modes and not astray else []
@@ -170,7 +170,7 @@ def form_causes(report: Report) -> list[str]:
 
 
 def _other_form(report: Report) -> str:
-    """What to change in a hierarchy, by who chose the forms of its parameters."""
+    """The remedy for a hierarchy, by who chose the forms of its parameters."""
     forms = report.get("centering") or {}
     if not forms:
         return (

@@ -207,7 +207,7 @@ def _emulated(
 
 
 def _kept(simulations: Simulations, path: Path | None) -> str:
-    """What is left of an emulation that was stopped, and how to go on."""
+    """The state of an emulation that was stopped, and how to continue it."""
     model = simulations.model.model
     if not isinstance(model, StoredModel):
         return "stopped: nothing is kept. With directory= the simulations would be"

@@ -52,7 +52,7 @@ class EmulatedRun(Run):
 
     @property
     def posterior(self) -> EmulatedPosterior:
-        """What was sampled."""
+        """The emulated posterior that was sampled."""
         return self._emulated.fitted.posterior
 
     @property

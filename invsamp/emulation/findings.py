@@ -1,4 +1,4 @@
-"""What an emulation reports, and what it warns of."""
+"""The report and the warnings of an emulation."""
 
 from __future__ import annotations
 

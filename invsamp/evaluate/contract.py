@@ -73,7 +73,7 @@ class LooksAhead(Protocol):
         """A step of draws begins; ``capture`` gives the requests of this step and of those after it."""
 
     def report(self) -> Plain:
-        """What came of it."""
+        """Counts of speculative evaluation."""
 
 
 class RunEvaluator:

@@ -193,7 +193,7 @@ class Executed:
             raise type(error)(f"{error} {BROKEN}") from error
 
     def report(self) -> Plain:
-        """What was evaluated ahead."""
+        """Counts of rows that were evaluated ahead."""
         return {} if self._speculation is None else {"speculation": self._speculation.report()}
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Executed:
         return self._seconds.get(kind_of(request), math.inf) * len(request.position)
 
     def _solved(self, request: Request) -> Estimate:
-        """What is solved here, and timed."""
+        """Requests that are solved in this process, and timed."""
         kind, began = kind_of(request), time.perf_counter()
         found = solve(self._potentials[request.fidelity], request)
         seconds = (time.perf_counter() - began) / max(1, len(request.position))

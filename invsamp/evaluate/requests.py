@@ -121,7 +121,7 @@ class Estimate(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
-        """What a model gives: all but the last two."""
+        """The parts of an estimate that a model gives: all but the last two."""
         return self[:6]
 
     @property
@@ -161,7 +161,7 @@ class Queue(Protocol):
 
 
 def answered(asking: EvaluationRequests[Result], answer: Answer) -> Result:
-    """What comes of it if every request is answered at once."""
+    """The result of a generator of requests if each is answered at once."""
     send = asking.send
     try:
         requests = send(None)  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def watched(asking: EvaluationRequests[Result], see: Callable[[Sequence[Request]
 
 
 def gathered(askings: Sequence[EvaluationRequests[Result]]) -> EvaluationRequests[list[Result]]:
-    """What comes of several, whose requests are asked at the same time: those that want more go on together."""
+    """The results of several generators whose requests are made together. Those with more requests continue."""
     if len(askings) == 1:
         return [(yield from askings[0])]
     results: dict[int, Result] = {}
@@ -314,7 +314,7 @@ def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
 
 
 def _variance_scale(batch: Batch) -> float:
-    """What the variance of a sum over all is to that within a batch."""
+    """Ratio of the variance of an estimated sum to that within a batch."""
     size = batch.members.shape[1]
     return batch.total**2 / size * (1.0 - size / batch.total)
 

@@ -87,7 +87,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Profiles:
-    """What `profile` found; prints as a table, ``profiles[name]`` is one parameter's.
+    """The result of `profile`; prints as a table, ``profiles[name]`` is one parameter's.
 
     Attributes
     ----------

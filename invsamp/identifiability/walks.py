@@ -91,7 +91,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Walks:
-    """What walks along profiles need, whatever the parameter.
+    """Everything that walks along profiles share, for any parameter.
 
     Attributes
     ----------

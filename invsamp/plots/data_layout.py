@@ -83,7 +83,7 @@ class Layout:
         return given
 
     def label(self, x: npt.ArrayLike | None) -> str:
-        """What the horizontal axis is, where no one says it."""
+        """Label of the horizontal axis, where none is given."""
         if x is not None:
             return "x"
         return self.along if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
@@ -112,7 +112,7 @@ class Layout:
 
 
 def layout_of(run: Run) -> Layout:
-    """That of the data of a run, by what its posterior said of them.
+    """The layout of the data of a run, as its posterior described them.
 
     Raises
     ------

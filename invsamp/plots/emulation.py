@@ -23,7 +23,7 @@ _PAIRS = 6
 
 
 class EmulatedRun(Protocol):
-    """What the figure needs of a run."""
+    """A run, as far as the figure needs it."""
 
     @property
     def report(self) -> Any:

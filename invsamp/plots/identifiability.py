@@ -1,4 +1,4 @@
-"""What the data say of combinations of parameters: stiff directions, and sloppy ones."""
+"""Information of the data on combinations of parameters: stiff directions, and sloppy ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs which simulation: a claim locks one byte of a file, and the system releases it when its holder dies."""
+"""Claims on simulations: each locks one byte of a file, and the system releases it when its holder dies."""
 
 from __future__ import annotations
 

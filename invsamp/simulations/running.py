@@ -20,7 +20,7 @@ PATIENCE = 0.01, 2.0
 
 
 def executor_of(name: str, value: Any) -> Any:
-    """What runs simulations elsewhere: an object with ``submit`` or ``map``; None for none.
+    """Runs simulations elsewhere, by an object with ``submit`` or ``map``; None for none.
 
     Raises
     ------

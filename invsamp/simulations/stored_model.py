@@ -125,7 +125,7 @@ class StoredModel:
 
     @property
     def message(self) -> str | None:
-        """What the last failure said."""
+        """The message of the last failure."""
         return self._message
 
     def __call__(self, theta: Array) -> Array:
@@ -205,5 +205,5 @@ class StoredModel:
 
 
 def _known_seconds(run: FinishedRun) -> float | None:
-    """What a run took; None of a job that ended without a result."""
+    """Seconds of a run; None for a job that ended without a result."""
     return None if np.isnan(run.seconds) else run.seconds

@@ -117,7 +117,7 @@ class ModuleFunction:
         return first
 
     def tried(self, name: str, x: tuple[Tensor, ...]) -> Tensor:
-        """What the module says of the first inputs, called ``name``; `ValueError` if it does not take them."""
+        """The module's outputs for the first inputs, called ``name``; `ValueError` if it does not accept them."""
         try:
             with torch.no_grad():
                 return self._module(*(part[:TRIED] for part in x))

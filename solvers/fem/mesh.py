@@ -97,7 +97,7 @@ class Mesh:
 
     @property
     def kind(self) -> str:
-        """What the cells are: "intervals", "triangles", "parallelograms" or "tetrahedra"."""
+        """The kind of cells: "intervals", "triangles", "parallelograms" or "tetrahedra"."""
         if not cell_geometry.is_simplex(self.points, self.cells):
             return "parallelograms"
         return {1: "intervals", 2: "triangles", 3: "tetrahedra"}[self.points.shape[1]]

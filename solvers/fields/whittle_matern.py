@@ -198,7 +198,7 @@ class MaternField:
         return tuple(self.unknown[key] for key in ("range", "sd") if key in self.unknown)
 
     def coloring(self, values: Array) -> MaternColoring:
-        """What turns white noise into the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
+        """The map from white noise to the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
         given = dict(zip((key for key in ("range", "sd") if key in self.unknown), map(float, values), strict=True))
         if "range" in given:
             return MaternColoring(self._power(given["range"]), self._scale(given["range"]), self, given)

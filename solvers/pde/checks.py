@@ -1,4 +1,4 @@
-"""What a person may get wrong in UFL, said before anything is compiled: the compiler's own words name no cause."""
+"""Checks of a user's UFL before anything is compiled: the compiler's own messages name no cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns of theta stand for: constants, functions by their values, and functions by a parametrized field."""
+"""The columns of theta: constants, functions by their values, and functions by a parametrized field."""
 
 from __future__ import annotations
 

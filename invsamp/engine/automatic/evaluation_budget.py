@@ -80,7 +80,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         self._by["warm-up"] = self._unbooked
 
     def failed(self) -> None:
-        """What came last, and its warm-up, was for nothing."""
+        """Count the last phase, with its warm-up, as rejected."""
         self._by |= {"failed": self._by["failed"] + self._by["warm-up"] + self._unbooked, "warm-up": 0}
 
     def affords(self, steps: int, trial: int, longer: float) -> bool:
@@ -109,7 +109,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         return self.total + self._rate(done) * (steps - done)
 
     def notice(self, done: int, steps: int, *, warming: bool) -> str:
-        """What is slow, after ``done`` of about ``steps`` steps."""
+        """The warning of a slow run, after ``done`` of about ``steps`` steps."""
         phase = "warm-up" if warming else "sampling"
         by = {NAMES.get(name, name): count for name, count in self._by.items() if name != "draws"}
         by[phase] = by.get(phase, 0) + self._unbooked
@@ -129,7 +129,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         )
 
     def warnings(self, kept: int, *, exhausted: bool) -> list[str]:
-        """What the budget has cut short, as warnings; ``kept`` draws of each chain were made."""
+        """Warnings of phases that the budget has cut short; ``kept`` draws of each chain were made."""
         found = []
         if self.stopped is not None:
             found.append(

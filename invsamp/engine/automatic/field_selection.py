@@ -1,4 +1,4 @@
-"""What is chosen where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
+"""The default sampler where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
 
 One mode and its Gaussian of low rank are found by Newton descents; the kernel rotates about that Gaussian. Its step
 size alone is left to warm-up, and what all this takes does not depend on the number of unknowns.

@@ -256,7 +256,7 @@ class KernelSelection(
         return False
 
     def report(self) -> list[str]:
-        """What was chosen, and why."""
+        """The chosen sampler, and the reasons."""
         return (
             [*self.decisions, f"a pilot run is under way, {self.steps} steps of it by now"]
             if self.steps and self.pilot is None

@@ -110,7 +110,7 @@ class Engine(
 
     @property
     def problem(self) -> Problem:
-        """What is sampled, in the positions in which the run moves."""
+        """The problem in the positions in which the run moves."""
         return self.bound.problem
 
     def take_form(self, state: LastingState) -> None:
@@ -308,7 +308,7 @@ class Engine(
         return report if self.coarse is None else self.coarse.report(report)
 
     def _labels(self) -> list[str]:
-        """What draws are that are not those of the posterior."""
+        """The description of draws that are not those of the posterior."""
         if not self.rungs:
             return []
         cold = self.rungs[0]
@@ -317,7 +317,7 @@ class Engine(
 
     @property
     def _failure_messages(self) -> list[str]:
-        """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
+        """Messages of the last failed solves, the finest first; those before a restore if none has failed since."""
         found = [failure_message(self.problem, potential) for potential in reversed(self.potentials.values())]
         return [message for message in found if message is not None] or self._messages_before
 

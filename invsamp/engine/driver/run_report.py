@@ -1,4 +1,4 @@
-"""What a run reports of itself: settings, counts and figures, in plain types."""
+"""The report of a run: settings, counts and figures, in plain types."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
 
 
 def _misfit(cold: RungChains) -> Misfit | None:
-    """What the misfit of the data should be, where the draws are those of the posterior, and energies are exact."""
+    """The expected misfit of the data, where the draws are those of the posterior, and energies are exact."""
     potential = cold.potential.potential
     if not (cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None

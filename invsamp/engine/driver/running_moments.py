@@ -60,7 +60,7 @@ class SomeValues:
 
 
 def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record, str | None]:
-    """What is kept of so many draws of all rungs and chains, and what is said of it where that is not all.
+    """The record of so many draws of all rungs and chains, and a warning where that is not all of them.
 
     Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments and
     `KEPT` of their numbers.

@@ -113,7 +113,7 @@ def obstacles(rungs: Sequence[RungChains], exchange: Exchange | None) -> list[st
 
 
 def executions(reasons: Sequence[str | None], otherwise: str = COMPILED) -> list[str]:
-    """What is reported of rungs, by the reasons why Python makes their steps."""
+    """Report on how rungs' steps are made, by the reasons why Python makes them."""
     return [otherwise if reason is None else f"Python: {reason}" for reason in reasons]
 
 

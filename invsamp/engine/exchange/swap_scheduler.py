@@ -30,7 +30,7 @@ PARITIES = 3
 
 @stored
 class Measured(NamedTuple):
-    """What was rejected."""
+    """Rates of rejected swaps."""
 
     rejections: Array  # (pairs,) mean chances; NaN where there was no attempt
     first_stage: Array  # (pairs,) the same of the first stage, which the distance of the targets decides

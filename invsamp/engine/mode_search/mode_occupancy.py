@@ -22,7 +22,7 @@ SHOWN = 4
 
 
 class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale", "_reach")):
-    """What descents found before a run, and how many of its draws belong to each mode."""
+    """Minima that optimizations found before a run, and the number of its draws in each mode."""
 
     def __init__(self) -> None:
         self.mode_search_result: ModeSearchResult | None = None

@@ -53,7 +53,7 @@ Within = Callable[[Region, int], Array]
 
 @stored
 class ModeSearchResult(NamedTuple):
-    """What descents have found."""
+    """The result of the optimizations."""
 
     minima: Minima
     descents: int
@@ -282,7 +282,7 @@ class _Spent:
         self.rows = 0
 
     def counted(self, asking: EvaluationRequests[Result]) -> EvaluationRequests[Result]:
-        """What comes of it."""
+        """The result."""
         return watched(asking, self._add)
 
     def _add(self, requests: Sequence[Request]) -> None:

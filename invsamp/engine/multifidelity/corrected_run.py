@@ -28,7 +28,7 @@ BETWEEN, MOST_BETWEEN = 10, 10_000
 
 
 def coarse_run(phases: Phases, sampler: Sampler) -> CoarseRun | None:
-    """What a run begins with where the sampler is to learn from pairs of solves, or may; the rest is ``phases``.
+    """The first phase of a run whose sampler learns from pairs of solves, or may; the rest is ``phases``.
 
     Raises
     ------

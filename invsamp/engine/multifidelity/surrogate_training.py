@@ -200,7 +200,7 @@ class Training(
             self._probe = yield from check_support(known, self.fidelity, self._names[-1], domain, rng)
 
     def found(self) -> Found:
-        """What came of it, when it is over; `ValueError` where fewer than ten pairs could be solved."""
+        """The result, when it is complete; `ValueError` where fewer than ten pairs could be solved."""
         assert self._states is not None
         settings, costs, finest = self._settings, self._costs, self._names[-1]
         solved = [np.concatenate(part) for part in zip(*self._solved, strict=True)]

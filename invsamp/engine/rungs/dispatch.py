@@ -63,7 +63,7 @@ class Uncounted:
         return found.energy, found.gradient
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for of this fidelity."""
+        """Requests of this fidelity."""
         potential = self._potential
         before = potential.counts
         found = self._answer(requests)

@@ -63,7 +63,7 @@ class GradientMistake(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What is said where every step is accepted by energies."""
+        """The warning where every step is accepted by energies."""
         if self.noisy:
             return coded("IV-REPEAT", f"{self.words}. {NOISY}")
         return coded("IV-GRADIENT", f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}")

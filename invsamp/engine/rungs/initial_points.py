@@ -167,6 +167,6 @@ def check_mistake(problem: Problem, fidelity: str, *kinds: type[Exception]) -> N
 
 
 def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
-    """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
+    """Message of the last failed solve of a fidelity, where the problem knows; of this process if one failed here."""
     message = problem.failure_message(potential.fidelity) if isinstance(problem, ExplainsFailures) else None
     return message or potential.message

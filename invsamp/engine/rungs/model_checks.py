@@ -45,7 +45,7 @@ CALLS = (
 
 
 class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequal", "_known", "stability")):
-    """What was found, and where draws began: there energies are evaluated again after the last step.
+    """The result of the checks, and the first positions of draws: there energies are evaluated again at the end.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong."""
+        """Messages about what is wrong."""
         return [*self._mistakes, *self._unequal.values()]
 
     def begin(self, rungs: Sequence[RungChains], seed: int, *, chosen: bool) -> None:
@@ -123,7 +123,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
 def repeated(
     potential: Uncounted, fidelity: str, gradient: bool, position: Array, known: Array | None = None
 ) -> Repeated:
-    """What energies at distinct positions (n, d) differ by, and from ``known`` ones (n,): some 2n solves, or 4n.
+    """Differences of energies at distinct positions (n, d), and from ``known`` ones (n,): some 2n solves, or 4n.
 
     With or without gradients, as the run evaluates them.
     """
@@ -160,7 +160,7 @@ def repeated(
 
 
 def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
-    """What is wrong, by fidelity."""
+    """Messages, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
     return {name: coded("IV-REPEAT", _words(name, one, finest, start)) for name, one in wrong.items()}
 

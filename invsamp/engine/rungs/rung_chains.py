@@ -77,7 +77,7 @@ class SolvesFailed(RuntimeError):
 
 @dataclass
 class StepCounts:
-    """What happened in a rung since the counts were last reset."""
+    """Counts in a rung since the last reset."""
 
     steps: int = 0
     full_steps: int = 0  # of an adjusted kernel: the others are short
@@ -166,7 +166,7 @@ class RungChains(
 
     @property
     def target(self) -> TargetDistribution:
-        """What is sampled now."""
+        """The present target."""
         return self._active.target
 
     @target.setter
@@ -190,7 +190,7 @@ class RungChains(
 
     @property
     def target_memory(self) -> Memory:
-        """What the target has learned."""
+        """The memory of the target."""
         return self._active.target_memory
 
     @target_memory.setter
@@ -412,7 +412,7 @@ class RungChains(
         check_memory("kernel", self.settings.kernel, self.memory)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
-        """What the rung's density is the exponential of, with the other sign (chains,)."""
+        """Minus the log density of the rung (chains,)."""
         return self.target.energy(estimate, self.target_memory)
 
     def reduced_gradient(self, estimate: Estimate) -> Array:

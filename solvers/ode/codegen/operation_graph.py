@@ -445,7 +445,7 @@ def _unary(name: str, a: object) -> Term:
 
 @functools.cache
 def functions_of_nodes() -> dict[str, Term]:
-    """What a right-hand side may call from `math` or `numpy`, for nodes and for numbers."""
+    """Functions of `math` or `numpy` that a right-hand side may call, for nodes and for numbers."""
 
     def unary(name: str) -> Called:
         return lambda a: _unary(name, a)

@@ -317,7 +317,7 @@ class OdeSolver:
         return replace(self, **settings) if settings else self  # type: ignore[arg-type]
 
     def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
-        """What the first failed trajectory of a solution says, and what to try; None if none failed.
+        """The message of the first failed trajectory of a solution, and what to try; None if none failed.
 
         ``until`` is the last of the times that were wanted.
         """

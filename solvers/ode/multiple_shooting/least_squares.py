@@ -70,7 +70,7 @@ class ShootingFit:
         return self.chi_square / max(self.degrees_of_freedom, 1)
 
     def warnings(self) -> list[str]:
-        """What is wrong about it: that it does not fit, or has not converged."""
+        """Faults of the fit: that it misses the data, or has not converged."""
         found = []
         if self.misfit > MISFIT:
             found.append(
