@@ -436,6 +436,15 @@ class RandomField(Protocol):
         """The field given the values (k,) of `names`."""
 
 
+@runtime_checkable
+class GaussianField(RandomField, Protocol):
+    """A random field whose values are Gaussian, with means and sds that it knows."""
+
+    @property
+    def marginals(self) -> tuple[Array, Array] | None:
+        """Mean and sd of each value, both (n,); None where they depend on what is unknown."""
+
+
 class Reference(NamedTuple):
     """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d).
 
@@ -461,6 +470,14 @@ class DrawablePrior(Protocol):
 
     def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, dimension), as natural parameters, of the prior restricted to the domain."""
+
+
+@runtime_checkable
+class GaussianMarginals(Protocol):
+    """A problem that knows the exact marginal distributions of Gaussian fields in its prior."""
+
+    def gaussian_marginals(self) -> Mapping[str, tuple[Array, Array]]:
+        """Prior mean and sd of each value, both (n,), by name of the field."""
 
 
 @runtime_checkable

@@ -104,8 +104,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-MEMORY": Entry(
         "Not all parameters are kept",
-        "All draws of a large field would not fit into memory. The run keeps means, standard deviations and draws of "
-        "some entries.",
+        "All draws of a large field would not fit into memory. The run keeps means and standard deviations over all "
+        "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
         "Record functions of the field (record=), or write all draws to disk (directory=).",
     ),
     # how a run ended
@@ -279,6 +279,13 @@ CODES: dict[str, Entry] = {
         "The noise variance was extrapolated",
         "The model of the variance has no pilot states near many of the visited ones.",
         "Raise warmup, or allow more states in kernel_ridge.",
+    ),
+    "IV-PATHS": Entry(
+        "Paths diverge",
+        "The energy of more than 2% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
+        "too long where the density is steep, so that chains may not enter that region. Paths that are refused because "
+        "a solve failed or a bound was met do not count.",
+        "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",
     ),
     "IV-REFLECTION": Entry(
         "Reflected moves fail",

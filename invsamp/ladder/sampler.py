@@ -10,7 +10,7 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators.exact_energies import Exact
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import about_reference
 from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner, given
 from invsamp.ladder.rung import Rung
@@ -106,9 +106,10 @@ class Sampler:
     swap : Swap
         Ignored with a single rung.
     preconditioner : None, "auto", "diagonal", "dense", Modes or LearnedMap
-        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
-        parameters, dense up to `MOST_DENSE` and diagonal above. What `invsamp.maximize` found: the Gaussian of the mode
-        of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
+        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, or kernels keep
+        a Gaussian reference, else by the number of parameters, dense up to `MOST_DENSE` and diagonal above. What
+        `invsamp.maximize` found: the Gaussian of the mode of most mass from the first step on, of low rank where it is;
+        it is kept as a `Given`.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.domains.boundary`; `penalized` for the one with a strength).
@@ -149,7 +150,9 @@ class Sampler:
         elif not isinstance(self.preconditioner, Given | LearnedMap):
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         kernels = [rung.kernel for rung in self.rungs if rung.kernel.gradient]
-        rotating = next((kernel for kernel in kernels if isinstance(kernel, AboutReference)), None)
+        rotating = next((kernel for kernel in kernels if about_reference(kernel)), None)
+        if rotating is not None and self.preconditioner == "auto" and all(map(about_reference, kernels)):
+            store(self, preconditioner=None)
         if rotating is not None and self.preconditioner is not None:
             raise ValueError(
                 f"preconditioner must be None for {rotating}, whose reference is one, got {self.preconditioner!r}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from invsamp.arguments import integer, optional
+from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.modes.as_html import as_html
 from invsamp.modes.low_rank import LowRankGaussian
 from invsamp.modes.tolerances import UNSEEN
@@ -115,6 +116,24 @@ class Modes:
         """
         freedom = self.data - self.position.shape[1]
         return None if self.chi_squared is None or freedom < 1 else self.chi_squared / freedom
+
+    @property
+    def reference(self) -> ModeReference:
+        """The Gaussian of that mode which has the most mass, as the reference of kernels.
+
+        Raises
+        ------
+        ValueError
+            If it is not of low rank about a Gaussian prior, or there is none.
+        """
+        best = heaviest("reference", self)
+        found = None if self.gaussians is None else self.gaussians[best]
+        if found is None or self.prior is None:
+            raise ValueError(
+                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
+                "invsamp.maximize(problem, rank=...) say how many directions to keep"
+            )
+        return ModeReference(found.mean, self.prior.mean, found.metric)
 
     def __len__(self) -> int:
         return len(self.energies)
@@ -255,7 +274,10 @@ class Modes:
         count, calls = self.evaluations[fidelity], self.function_calls[fidelity]
         products = self.products.get(fidelity, 0)
         more = f" ({calls} function calls)" if calls != count else ""
-        return f"{count} of {fidelity}" + more + (f" with {products} products by tangents" if products else "")
+        if products:
+            return f"{count} of {fidelity}{more} with {products} products by tangents"
+        by_gradients = self.gaussians is not None and fidelity == list(self.evaluations)[-1]
+        return f"{count} of {fidelity}{more}" + by_gradients * " (no tangents: two gradients for each product)"
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""
@@ -273,3 +295,15 @@ class Modes:
             f"chi-squared {self.chi_squared[0]:.4g} of {self.data} data and {d} unknowns, reduced {reduced:.3g} "
             f"(p = {min(1.0, 2.0 * min(below, above)):.2g}): {said}"
         )
+
+
+def heaviest(argument: str, modes: Modes) -> int:
+    """Which mode of the posterior has the most mass, of those with a Gaussian; ``argument``: what was given."""
+    if modes.of != "posterior":
+        raise ValueError(f"{argument} must be modes of the posterior, got maxima of the {modes.of}")
+    known = np.isfinite(modes.log_evidence)
+    if not known.any():
+        raise ValueError(
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
+        )
+    return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

@@ -73,7 +73,7 @@ class ProfiledAll(Protocol):
 
     @property
     def of(self) -> str:
-        """ "posterior" or "likelihood"."""
+        """The density of which they are profiles, "posterior" or "likelihood"."""
 
 
 def plot_profiles(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.diagnostics import checks, weights
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.fit import fit_warnings
+from invsamp.diagnostics.path_checks import path_warnings
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array
@@ -81,6 +82,8 @@ class RunSummary:
         summary, report, weight = self.table(every, few=True), self._source.report, self._source.weights(0, every)
         found = checks.diagnose(self._judged(summary), report, weight)
         found += checks.pilot_warnings(summary[: self._own(summary)], report, every)
+        if (diverging := self._source.statistic("diverging", 0, every)) is not None:
+            found += path_warnings(np.asarray(diverging, dtype=float))
         expected, misfit = report.get("misfit"), self._source.statistic("misfit", 0, every)
         if expected is None or misfit is None:
             return found

@@ -304,6 +304,7 @@ class Engine(
             "warming": phases.warming,
             "processes": self.processes(),
             "posed": posed(self.problem),
+            "grids": dict(getattr(self.problem, "grids", {})),
         }
         return report if self.coarse is None else self.coarse.report(report)
 
