@@ -130,8 +130,8 @@ class Modes:
         found = None if self.gaussians is None else self.gaussians[best]
         if found is None or self.prior is None:
             raise ValueError(
-                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
-                "invsamp.maximize(problem, rank=...) say how many directions to keep"
+                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: "
+                "give invsamp.maximize(problem, rank=...) the number of directions to keep"
             )
         return ModeReference(found.mean, self.prior.mean, found.metric)
 
@@ -304,6 +304,6 @@ def heaviest(argument: str, modes: Modes) -> int:
     known = np.isfinite(modes.log_evidence)
     if not known.any():
         raise ValueError(
-            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie at bounds, or are flat"
         )
     return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))
