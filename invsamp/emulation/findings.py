@@ -33,7 +33,7 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
         "simulations": simulations.made,
         "budget": simulations.budget,
         "purposes": dict(Counter(simulations.purposes)),
-        "failed": int((~simulations.succeeded).sum()),
+        "failed": int((~simulations.succeeded)[len(simulations) - simulations.made :].sum()),
         "waves": simulations.waves,
         "simulation_seconds": simulations.seconds,
         "overhead_seconds": emulated.seconds,

@@ -165,6 +165,22 @@ def test_learns_from_simulations_that_are_there(tmp_path: Path) -> None:
     assert len(model.rows) == second.report["emulation"]["simulations"]
 
 
+@pytest.mark.filterwarnings("ignore")  # sixteen simulations are few
+def test_failures_of_earlier_simulations_are_not_counted_again(tmp_path: Path) -> None:
+    model = Counted()
+
+    def failing(theta: np.ndarray) -> np.ndarray:
+        y = model(theta)
+        y[theta[:, 0] > 0.0] = np.nan
+        return y
+
+    first, again = (iv.emulate(posed(failing, simulations=tmp_path), 16, seed=1, **DRAWS) for _ in range(2))
+    asked = again.simulations[again.simulations["purpose"] != "earlier"]
+    assert len(again.simulations) > len(asked) == again.report["emulation"]["simulations"] == 16
+    assert again.report["emulation"]["failed"] == (~asked["succeeded"]).sum() > 0
+    assert first.report["emulation"]["failed"] == (~first.simulations["succeeded"]).sum()
+
+
 @pytest.mark.slow
 def test_the_noise_of_a_simulator_is_reported() -> None:
     rng = np.random.default_rng(0)

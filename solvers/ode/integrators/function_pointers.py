@@ -29,7 +29,7 @@ INNER: dict[str, bool | str] = {
 BORROWING: dict[str, bool | str] = {**INNER, "_nrt": False}
 
 
-_GENERATED: dict[str, bool | str] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_GENERATED: dict[str, bool | str] = {**BORROWING, "cache": False}
 
 
 def _call(
