@@ -104,7 +104,7 @@ def test_draws_that_are_not_those_of_the_last_round_are_reported(run: EmulatedRu
     moved = run.theta.copy()
     moved[0, :20] += 2.0  # as a chain does that is caught elsewhere for a while
     other = SimpleNamespace(theta=moved, summary=run.summary)
-    assert "not those of the last round" in " ".join(of_draws(run._emulated, other))
+    assert "the draws differ from those of the last round" in " ".join(of_draws(run._emulated, other))
 
 
 def test_an_emulator_that_has_learned_too_little_warns() -> None:
