@@ -4,9 +4,9 @@ numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's 
 can write to none of these; then a private folder among the temporary files is used. A NUMBA_CACHE_DIR or a folder for
 caches to which others can write is not used. Importing this module ensures that, before anything is compiled.
 
-It also sees to it that what one process has stored is not taken for another's. numba distinguishes functions of one
-name by a number that it counts up in each process. Two processes give the same number to different functions. A third
-one that loads both finds one symbol twice and calls the first function in both places
+It also ensures that one process does not use another's stored code of the same name. numba distinguishes functions of
+one name by a number that it counts up in each process. Two processes give the same number to different functions. A
+third one that loads both finds one symbol twice and calls the first function in both places
 (https://github.com/numba/numba/issues/10486). Random numbers do not come twice, in forks neither.
 
 And Python's garbage collector pauses while numba compiles: it took a tenth of that time, and found next to nothing.
@@ -27,8 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# with colorama at hand numba colors its errors, and leaves an escape sequence at the end of a terminal's output, which
-# is that of `mpiexec` too
+# if colorama is installed, numba colors its errors, and leaves an escape sequence at the end of a terminal's output,
+# which is that of `mpiexec` too
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 import numba

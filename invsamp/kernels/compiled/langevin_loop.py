@@ -106,7 +106,7 @@ def refresh(momentum: Array, noise: Array, kept: float, out: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def accept_by_thresholds(threshold: Array, log_ratio: Array, accept: Array) -> int:
-    """Who accepts, by thresholds that remember, which move on in place; how many. NaN is refused."""
+    """Chains that accept, by persistent thresholds, which move on in place; their number. NaN is refused."""
     count = 0
     for i in range(len(threshold)):
         moved = threshold[i] + THRESHOLD_STEP

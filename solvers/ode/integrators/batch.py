@@ -18,7 +18,7 @@ from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
-COMPILING = "Compiling an integrator of ODEs: some seconds, once on this machine"
+COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
 
 
 def integrate(

@@ -1,4 +1,4 @@
-"""What is asked of the interpolant of a step: values at output times, where events are, where a trajectory stops.
+"""Uses of the interpolant of a step: values at output times, times of events, where a trajectory stops.
 
 A step's interpolant is y + sum_r q_r x^(r + 1) with x in [0, 1] and coefficients q (powers, m).
 """

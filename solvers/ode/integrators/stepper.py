@@ -1,4 +1,4 @@
-"""What the loop over steps asks of a method: compiled functions of one signature each, put together once per method."""
+"""The interface of a method for the loop over steps: compiled functions of one signature each, made once per method."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ class OdeSolver:
         prepare_states(self.rhs, n, q)
         if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
             raise ValueError(
-                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
-                "method='LSODA' takes others"
+                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no "
+                "branches): method='LSODA' accepts others"
             )
         if self.method == "Taylor" and self.jacobian is not None:
             raise ValueError("method='Taylor' has the derivatives of rhs from its series: leave jacobian= out")
         if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
-            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
+            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: use method='auto'")
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 
@@ -326,7 +326,7 @@ class OdeSolver:
         return replace(self, **settings) if settings else self  # type: ignore[arg-type]
 
     def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
-        """What the first failed trajectory of a solution says, and what to try; None if none failed.
+        """The message of the first failed trajectory of a solution, and what to try; None if none failed.
 
         ``until`` is the last of the times that were wanted.
         """
@@ -520,7 +520,7 @@ MOST_SERIES = 50
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
 #: cube, and up to so many LSODA follows it, whose factors are.
 MOST_IMPLICIT, MOST_DENSE = 100, 1000
-#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
+#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is available.
 _MOST_EXPLICIT = 1000
 
 

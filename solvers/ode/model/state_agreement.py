@@ -42,9 +42,10 @@ def tell_disagreement(rhs: Rhs, states: Array, sensitive: Array, quantities: Arr
     if worst > MOST:
         _told.add(rhs)
         warnings.warn(
-            f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} tolerances "
-            f"(row {row} of the batch): one of them stepped over something short, or errors grow fast on the way. Give "
-            "max_step=, below the shortest duration of what happens, breakpoints= where it happens, or a smaller rtol",
+            f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} "
+            f"tolerances (row {row} of the batch). One of them stepped over a short event, or errors grow "
+            "fast. Give max_step= below the shortest duration of such events, breakpoints= at their times, "
+            "or a smaller rtol",
             stacklevel=2,
         )
 
