@@ -1,4 +1,4 @@
-"""`sample`: pose, warm up, run, and hand back a `Run`."""
+"""`sample`: prepare, warm up, sample, and return a `Run`."""
 
 from __future__ import annotations
 
@@ -122,8 +122,9 @@ def sample(
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs. None, or those that are named, of the posterior's draws
         alone. Without a directory, at most 256 MiB of draws are kept. Beyond that, blocks of more than 2,000 numbers (a
-        field's values, the weights of a network) are left out: `Run.moments` has their means and sds, and 50 numbers
-        of each are recorded. A warning says so.
+        field's values, the weights of a network) are not kept whole. `Run.moments` has their means and sds over all
+        draws. `Run.thinned` has every k-th draw in single precision, 64 MiB at most. Of each block 50 numbers are
+        recorded at every draw. A warning says so.
     evaluations : int, optional
         Budget of evaluations, of all fidelities together. Warm-up, with all that comes before it, ends when three
         quarters are spent, and sampling ends when all are. The last step of all chains may exceed it (with several
@@ -203,9 +204,10 @@ def sample(
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
     engine = Engine(problem, sampler, asked)
     engine.record, less = as_record(problem, record, keep), None
-    if directory is None and keep is True:
+    # moments of all draws alike are not those of draws that have weights
+    if directory is None and keep is True and sampler.rungs[0].target.factors is not None:
         rungs = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.max_rungs
-        engine.record, less = within_memory(engine.record, problem, rungs * chains * draws)
+        engine.record, less = within_memory(engine.record, problem, chains * draws, rungs)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
     optional(integer, "segment", segment, least=1)
@@ -233,9 +235,9 @@ def _refuse_for_emulator(others: Mapping[str, object]) -> None:
     for name, value in others.items():
         if value is not None:
             raise ValueError(
-                f"{name} must be left out where the forward model has no derivatives and no sampler is given, got "
-                f"{value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler that follows no "
-                "gradients, such as iv.pcn(), takes it"
+                f"{name} must be left out where the forward model has no derivatives and no sampler is given, "
+                f"got {value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler "
+                "without gradients, such as iv.pcn(), accepts it"
             )
 
 
@@ -282,7 +284,7 @@ def plan(
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
-    """What to sample as a problem; `ValueError` if it is none."""
+    """The argument as a problem; `ValueError` if it cannot be sampled."""
     if isinstance(problem, Problem):
         return problem
     if isinstance(problem, Potential):
@@ -291,7 +293,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
 
 
 def _no_problem(name: str, value: object) -> ValueError:
-    """What to raise for what cannot be sampled."""
+    """The error for an argument that cannot be sampled."""
     said = ""
     if is_torch_module(value):
         said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"

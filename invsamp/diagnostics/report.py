@@ -187,6 +187,7 @@ class Report(TypedDict, total=False):
     preconditioner: str | None
     boundary: str
     posed: dict[str, object]
+    grids: dict[str, str]
     decisions: list[str]
     warnings: list[str]
     seed: int

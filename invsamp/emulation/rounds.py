@@ -26,7 +26,7 @@ UNSURE = 1.0
 
 
 class Round(NamedTuple):
-    """What a round found.
+    """The result of a round.
 
     Attributes
     ----------

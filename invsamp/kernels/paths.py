@@ -45,8 +45,8 @@ class Paths(KernelDefaults, ABC):
     :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Straight moves have :math:`\epsilon = \sqrt{2 \eta}`;
     rotations (`invsamp.kernels.rotations`) have an angle. A path's length :math:`n \epsilon` is spread evenly over
     (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
-    left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
-    domain gives up on, is refused.
+    left out by resonance. A bound reflects the velocity as it reflects the move. A path is rejected if
+    a solve on it fails, or if it cannot be reflected within the domain.
 
     Where the energy jumps within a step, by more than its slopes at both ends can explain (`CLIFF`), or ends, as solves
     fail, there is a cliff. No shorter step would take a path over it, so what such a path shows of the step size
@@ -61,7 +61,8 @@ class Paths(KernelDefaults, ABC):
     adjusted = True
     target_acceptance = 0.8
     short_step = 0.25
-    #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
+    #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017), at the
+    #: last place where there is an energy. A path that is refused at an edge has not gone wrong.
     statistics = MappingProxyType({"n_steps": int, "diverging": bool})
 
     def __post_init__(self) -> None:
@@ -93,6 +94,7 @@ class Paths(KernelDefaults, ABC):
         velocity = dynamics.fresh(rung.normal())
         there, (energy, gradient) = here, dynamics.height(here)
         before, works = energy, np.zeros(len(velocity))
+        error = np.zeros(len(velocity))  # of the energy, where there last was one: beyond an edge there is none
         broken, cliffs = np.zeros(len(velocity), dtype=bool), _Cliffs(len(velocity))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
             for leap in range(leaps):
@@ -107,10 +109,11 @@ class Paths(KernelDefaults, ABC):
                 works += work
                 cliffs.look(energy - last, slope, work, leap)
                 broken |= _broken(rung, there, failed)
+                error = np.where(broken, error, energy - before + works)
             log_ratio = before - energy - works
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio
-        statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
+        statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": ~(error <= DIVERGING)}
         info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics)
         smooth, count = cliffs.before(log_ratio)
         if count >= 0:

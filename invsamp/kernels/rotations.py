@@ -70,8 +70,9 @@ class InfinityHamiltonian(_Rotations):
         Mean angle of a path. A quarter of the reference's period is :math:`\pi / 2`; longer ones pay where the target
         is wider than the reference in some directions.
     reference : ModeReference, optional
-        A mode's Gaussian of low rank. Default: the Gaussian of the prior, as of `CrankNicolson`. For a target that
-        takes the prior and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
+        A mode's Gaussian of low rank, ``modes.reference``. Default: the Gaussian of the prior, as of `CrankNicolson`.
+        For a target that takes the prior and the misfit a and b times it is adapted, see
+        `invsamp.kernels.gaussian_reference`.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators.exact_energies import Exact
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import about_reference
 from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner, given
 from invsamp.ladder.rung import Rung
@@ -53,8 +53,7 @@ class Swap:
     fraction : float in (0, 1], optional
         Probability of an attempt after a step. The default is 1 for pairs of one fidelity whose energies are exact and
         known, so that a swap is free. They make three rounds of attempts, of even and odd pairs in turn, after each
-        step (five in a ladder of two rungs that rejects fewer than 35%). The default is a tenth for pairs whose swaps
-        cost solves.
+        step. The default is a tenth for pairs whose swaps cost solves.
     every : int, optional
         In place of that tenth: pairs whose swaps cost solves attempt one after every so many steps. Those whose swaps
         are free follow the default.
@@ -107,9 +106,10 @@ class Sampler:
     swap : Swap
         Ignored with a single rung.
     preconditioner : None, "auto", "diagonal", "dense", Modes or LearnedMap
-        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
-        parameters, dense up to `MOST_DENSE` and diagonal above. What `invsamp.maximize` found: the Gaussian of the mode
-        of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
+        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, or kernels keep
+        a Gaussian reference, else by the number of parameters, dense up to `MOST_DENSE` and diagonal above. What
+        `invsamp.maximize` found: the Gaussian of the mode of most mass from the first step on, of low rank where it is;
+        it is kept as a `Given`.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.domains.boundary`; `penalized` for the one with a strength).
@@ -150,7 +150,9 @@ class Sampler:
         elif not isinstance(self.preconditioner, Given | LearnedMap):
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         kernels = [rung.kernel for rung in self.rungs if rung.kernel.gradient]
-        rotating = next((kernel for kernel in kernels if isinstance(kernel, AboutReference)), None)
+        rotating = next((kernel for kernel in kernels if about_reference(kernel)), None)
+        if rotating is not None and self.preconditioner == "auto" and all(map(about_reference, kernels)):
+            store(self, preconditioner=None)
         if rotating is not None and self.preconditioner is not None:
             raise ValueError(
                 f"preconditioner must be None for {rotating}, whose reference is one, got {self.preconditioner!r}"
@@ -189,7 +191,7 @@ class Sampler:
             )
 
     def preconditioner_at(self, dimension: int) -> Preconditioner:
-        """The preconditioner of that many parameters: what "auto" comes to.
+        """The preconditioner of that many parameters, with "auto" resolved.
 
         Raises
         ------
@@ -218,7 +220,7 @@ class Sampler:
         return self.described(f"auto (dense up to {MOST_DENSE} parameters)")
 
     def described(self, auto: str) -> str:
-        """Its parts in words, with what is said of a preconditioner "auto"."""
+        """Its parts in words, with the description of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
         targets = dict.fromkeys(

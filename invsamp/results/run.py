@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -312,6 +312,25 @@ class Run(Pictures):
             return mean, sd
         return self._summary.moments(one_of("name", name, self._source.quantities))
 
+    def thinned(self, name: str) -> npt.NDArray[np.float32]:
+        """Draws in single precision: every k-th one of a block whose draws the run does not keep (`invsamp.sample`).
+
+        Of all other parameters and quantities those of `draws`.
+
+        Returns
+        -------
+        ndarray, shape (chains, draws / k rounded up, *shape)
+            The first draw of each chain is among them.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, and no such quantity.
+        """
+        if self._source.holds("thinned", arguments.text("name", name)):
+            return np.asarray(self._source.read("thinned", name), dtype=np.float32)
+        return self.draws(name).astype(np.float32)
+
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
 
@@ -350,7 +369,7 @@ class Run(Pictures):
     def report_html(
         self, path: str | os.PathLike[str], posterior: Posterior | None = None, title: str = "Report of a run"
     ) -> None:
-        """Write one self-contained HTML page: whether to trust the run, what was posed and chosen, results and costs.
+        """Write one self-contained HTML page: warnings, problem, sampler, results and cost.
 
         Parameters
         ----------
@@ -683,7 +702,9 @@ class Run(Pictures):
         truth : mapping from name to value, optional
             Of the field's unknowns, for comparison.
         of : {"posterior", "prior"}
-            Which draws: those of the run, or those of the prior that a run of a `Posterior` keeps for comparison.
+            Which draws: those of the run, or those of the prior that a run of a `Posterior` keeps for comparison. Mean
+            and sd of the prior are exact at the nodes of a field's own mesh, if it is a function of one Gaussian field
+            of known range and sd.
 
         Returns
         -------
@@ -696,16 +717,23 @@ class Run(Pictures):
             If the field's unknowns are not those of the run, or do not fit the mesh; if there are no prior draws.
         """
         one_of("of", of, ("posterior", "prior"))
+        held, grids = self._source.shapes, self.report.get("grids", {})
         if of == "prior":
-            return field_draws(self._prior_theta(), None, self.shapes, field, mesh, on, draws, truth)
-        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
+            if "prior" not in held:
+                raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
+            theta, shapes = self._theta_of("prior", held["prior"])
+            known = {name: tuple(self._source.read("prior_moments", name)) for name in held.get("prior_moments", {})}
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, True, grids)
+        if thinned := held.get("thinned", {}):
+            theta, shapes = self._theta_of("thinned", thinned)
+            known = {name: self.moments(name) for name in thinned}
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, False, grids)
+        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth, grids=grids)
 
-    def _prior_theta(self) -> Array:
-        """Draws of the prior (chains, draws, d)."""
-        if "prior" not in self.data:
-            raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
-        held = [self.data.prior[name].to_numpy() for name in self.shapes]
-        return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
+    def _theta_of(self, group: str, names: Iterable[str]) -> tuple[Array, dict[str, tuple[int, ...]]]:
+        """Draws (chains, draws, d) of the parameters that a group has, and their shapes."""
+        parts = {name: self._source.read(group, name) for name in names}
+        return layout.join(parts), {name: values.shape[2:] for name, values in parts.items()}
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.diagnostics import checks, weights
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.fit import fit_warnings
+from invsamp.diagnostics.path_checks import path_warnings
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.protocols import Array
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _JUDGED = 100_000
 #: But no fewer than this of each chain.
 _JUDGED_OF_CHAIN = 1000
-#: Parameters that are looked at for modes.
+#: Parameters that are searched for modes.
 _SEPARATED = 500
 #: Entries of a block from which on so many of them, evenly spread, are judged and printed.
 _LARGE, _OF_LARGE = 2000, 50
@@ -81,6 +82,8 @@ class RunSummary:
         summary, report, weight = self.table(every, few=True), self._source.report, self._source.weights(0, every)
         found = checks.diagnose(self._judged(summary), report, weight)
         found += checks.pilot_warnings(summary[: self._own(summary)], report, every)
+        if (diverging := self._source.statistic("diverging", 0, every)) is not None:
+            found += path_warnings(np.asarray(diverging, dtype=float))
         expected, misfit = report.get("misfit"), self._source.statistic("misfit", 0, every)
         if expected is None or misfit is None:
             return found
@@ -100,7 +103,7 @@ class RunSummary:
         return mean, sd
 
     def separations(self) -> dict[str, Separation]:
-        """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
+        """Parameters whose draws lie on two sides of a gap, the first hundreds of them, by label."""
         source = self._source
         if source.weights() is not None:
             return {}

@@ -118,10 +118,10 @@ def matern(
     tensor = _tensor(anisotropy, mesh)
     _warn_of_width(known_range, mesh)
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
-    if "range" not in names and not field.at().power.good:
+    if "range" not in names and not field.at(**dict.fromkeys(names, 1.0)).power.good:
         raise ValueError(
-            f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
-            f"{mesh!r}: see that its units are those of the mesh"
+            "range must give a precision matrix that is positive definite, got a singular one for range "
+            f"{range!r} on {mesh!r}: check that its units are those of the mesh"
         )
     return field
 
@@ -198,7 +198,7 @@ class MaternField:
         return tuple(self.unknown[key] for key in ("range", "sd") if key in self.unknown)
 
     def coloring(self, values: Array) -> MaternColoring:
-        """What turns white noise into the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
+        """The map from white noise to the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
         given = dict(zip((key for key in ("range", "sd") if key in self.unknown), map(float, values), strict=True))
         if "range" in given:
             return MaternColoring(self._power(given["range"]), self._scale(given["range"]), self, given)
@@ -229,6 +229,11 @@ class MaternField:
         """Standard deviation at each node, (size,), given what is unknown as for `at`; by selected inverses."""
         coloring = self.at(**values)
         return coloring.scale * np.sqrt(coloring.power.variances()) / coloring.root
+
+    @property
+    def marginals(self) -> tuple[Array, Array] | None:
+        """Mean and sd at each node, both (size,), as they were asked for; None where range or sd are unknown."""
+        return None if self.unknown else (self.mean, self.sd)
 
     @property
     def alpha(self) -> float:
@@ -264,7 +269,8 @@ class MaternField:
         dimension = self.mesh.points.shape[1]
         half = 0.5 * (gammaln(self.alpha) - gammaln(self.smoothness)) + 0.25 * dimension * math.log(4.0 * math.pi)
         volume = np.ones(self.size) if self.tensor is None else self._root_volume
-        return self.sd * volume * math.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
+        with np.errstate(over="ignore"):
+            return self.sd * volume * np.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
 
     @cached_property
     def _root_volume(self) -> Array:
@@ -311,7 +317,8 @@ def _warn_of_width(known_range: float, mesh: Mesh) -> None:
     width = float((mesh.areas ** (1.0 / mesh.points.shape[1])).mean())
     if known_range < width:
         warnings.warn(
-            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly independent, "
-            "and the field has another covariance than asked for; take a finer mesh, or a longer range",
+            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly "
+            "independent, and the field's covariance differs from the stated one; take a finer mesh, or a "
+            "longer range",
             stacklevel=3,
         )

@@ -21,11 +21,10 @@ from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.discretization import Driver
-from invsamp.solvers.heat.interpolated import bracketed
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS, March
 from invsamp.solvers.heat.observation import HeatObservation
-from invsamp.solvers.time_steps import step_numbers
+from invsamp.solvers.time_steps import bracketed, step_numbers
 
 Scheme = Literal["backward_euler", "crank_nicolson"]
 
@@ -166,4 +165,4 @@ class HeatEquation(DiffusionEquation):
         if (self.boundary == "exact") != self._manufactured:
             raise ValueError(f"boundary must be 'exact' for DecayingGaussian alone, got {self.boundary!r}")
         if self._manufactured and (self.source is not None or not is_number(self.conductivity)):
-            raise ValueError("source must be left out and conductivity be a number for DecayingGaussian")
+            raise ValueError("source must be left out, and conductivity be a number, for DecayingGaussian")

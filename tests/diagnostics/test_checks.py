@@ -100,7 +100,7 @@ def test_bent_coordinates_are_no_fault_where_chains_agree():
             "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
         ({"decisions": ["a pilot run of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
-        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
+        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge. The density may"),
         (
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
             "a gradient is not that of",
@@ -126,6 +126,9 @@ def only(messages):
         ({"r_hat": [1.011, 1.0]}, ["R-hat", "x 1.011", "warmup", "hotter"]),
         ({"r_hat": [1.02, 1.5]}, ["y 1.500, x 1.020"]),  # the worst first
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
+        ({"r_hat": [1.0102, 1.0]}, ["above 1.01: x 1.011"]),  # no figure that seems to be within the limit
+        ({"ess_bulk": [399.7, 800.0]}, ["below 400: x 399"]),
+        ({"mcse_sd": [0.04, 0.0502]}, ["above 5%: y 5.1%"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
         (
@@ -148,7 +151,10 @@ def test_warnings_about_the_draws(columns, parts):
     ("changes", "parts"),
     [
         ({"swap_accepts": [100, 9]}, ["rungs 1 and 2 (temperatures 3 and 9)", "9 of 500", "1.80%", "between them"]),
-        ({"swap_attempts": [0, 500], "swap_accepts": [0, 100]}, ["no swap was tried between rungs 0 and 1", "draws"]),
+        (
+            {"swap_attempts": [0, 500], "swap_accepts": [0, 100]},
+            ["no swap was attempted between rungs 0 and 1", "draws"],
+        ),
         ({"round_trips": 0}, ["no replica made a round trip", "swap fraction"]),
         # a broken pair explains the missing round trips: one message, not two
         ({"swap_accepts": [0, 100], "round_trips": 0}, ["0 of 500"]),
@@ -290,7 +296,7 @@ class TestFormsOfAHierarchy:
 
     CHOSEN: ClassVar[dict] = {
         "centered": [True, False, False],
-        "reason": "chosen: where data say more of a value than its prior does",
+        "reason": "chosen: centered where data inform an entry more than its prior",
     }
 
     def funnel(self, centering: dict) -> str:
@@ -305,11 +311,11 @@ class TestFormsOfAHierarchy:
 
     def test_a_chosen_form_is_not_to_be_chosen_again(self) -> None:
         text = self.funnel({"theta": self.CHOSEN})
-        assert "theta was sampled 1 of 3 centered: compare with a run that has centered=True" in text
+        assert "theta was sampled 1 of 3 centered, and centered=True in its distribution is the other one" in text
         assert "run then chooses" not in text and "pose" not in text
         whole = self.funnel({"theta": self.CHOSEN | {"centered": [True, True]}})
-        assert "sampled centered: compare with a run that has centered=False" in whole
+        assert "was sampled centered, and centered=False in its" in whole
 
     def test_few_effective_draws_name_the_form_and_how_many_draws_would_do(self) -> None:
         text = only(diagnose(table(ess_bulk=[40.0, 800.0]), REPORT | {"centering": {"theta": self.CHOSEN}}))
-        assert "draws=10000) would do. Or change the form: theta was sampled 1 of 3 centered" in text
+        assert "draws=10000) would do. If more draws are too expensive, try the other form: theta was" in text

@@ -104,7 +104,7 @@ def test_draws_that_are_not_those_of_the_last_round_are_reported(run: EmulatedRu
     moved = run.theta.copy()
     moved[0, :20] += 2.0  # as a chain does that is caught elsewhere for a while
     other = SimpleNamespace(theta=moved, summary=run.summary)
-    assert "not those of the last round" in " ".join(of_draws(run._emulated, other))
+    assert "the draws differ from those of the last round" in " ".join(of_draws(run._emulated, other))
 
 
 def test_an_emulator_that_has_learned_too_little_warns() -> None:
@@ -163,6 +163,22 @@ def test_learns_from_simulations_that_are_there(tmp_path: Path) -> None:
     purposes = second.report["emulation"]["purposes"]
     assert purposes["earlier"] == first.report["emulation"]["simulations"]
     assert len(model.rows) == second.report["emulation"]["simulations"]
+
+
+@pytest.mark.filterwarnings("ignore")  # sixteen simulations are few
+def test_failures_of_earlier_simulations_are_not_counted_again(tmp_path: Path) -> None:
+    model = Counted()
+
+    def failing(theta: np.ndarray) -> np.ndarray:
+        y = model(theta)
+        y[theta[:, 0] > 0.0] = np.nan
+        return y
+
+    first, again = (iv.emulate(posed(failing, simulations=tmp_path), 16, seed=1, **DRAWS) for _ in range(2))
+    asked = again.simulations[again.simulations["purpose"] != "earlier"]
+    assert len(again.simulations) > len(asked) == again.report["emulation"]["simulations"] == 16
+    assert again.report["emulation"]["failed"] == (~asked["succeeded"]).sum() > 0
+    assert first.report["emulation"]["failed"] == (~first.simulations["succeeded"]).sum()
 
 
 @pytest.mark.slow

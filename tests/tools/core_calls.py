@@ -572,6 +572,7 @@ def runs_calls() -> dict[str, Call]:
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.moments": Call(run.moments, {"name": "a"}, {"name": {"part"}}),
+        "Run.thinned": Call(run.thinned, {"name": "a"}, {"name": {"part"}}),
         "Run.field": Call(run.field, mapped, {"draws": {"none", "integer"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),

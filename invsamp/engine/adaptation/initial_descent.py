@@ -10,7 +10,7 @@ from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.kernels.contract import Point
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import about_reference
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
@@ -31,7 +31,7 @@ def starts_by_descent(rung: RungChains) -> bool:
     kernel that leaves a Gaussian distribution invariant begins at draws of that.
     """
     settings = rung.settings
-    if isinstance(settings.kernel, AboutReference):
+    if about_reference(settings.kernel):
         return False
     exact = isinstance(settings.estimator, Exact) and rung.remembering is None
     return settings.step_size is None and settings.kernel.gradient and exact

@@ -1,4 +1,4 @@
-"""What comes before the first draw: a look around, rounds of a ladder's search, warm-ups, trials of what was chosen."""
+"""The phases before the first draw: a search for modes, rounds of a ladder's search, warm-ups, and pilot runs."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Phases(
         self._warm_up.begin(warm_starts)
 
     def report(self) -> Report:
-        """What was found and chosen, in plain types."""
+        """The results of the phases, in plain types."""
         return {
             **self.checks.report(),
             "centering": self.parameterization.report(),
@@ -221,7 +221,7 @@ class Phases(
 
     @property
     def _composition(self) -> Sampler:
-        """The sampler itself, or what its ladder has come to by now."""
+        """The sampler itself, or with its ladder as found so far."""
         return self._chosen if self.search is None else self.search.sampler()
 
     @property
@@ -395,7 +395,7 @@ class Phases(
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete or (self._may_stop and self.evaluation_budget.ends_warm_up):
             return
-        before, steps = (choice.led, choice.jumping), choice.steps
+        led, jumping, steps = choice.led, choice.jumping, choice.steps
         affords = partial(self.evaluation_budget.affords, self._shortened + LOOKS[0], steps)
         passed = choice.judged(self.bound.dimension, affords)
         self._on_trial = passed and not choice.over
@@ -403,7 +403,7 @@ class Phases(
             return
         self.evaluation_budget.failed()
         self.take_stage()
-        if self.search is None and (choice.led, choice.jumping) == before:
+        if self.search is None and choice.led == led and (choice.jumping == jumping or cold.mapped is None):
             self.inherit([WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)])
             return
         if choice.led and self.ensemble.mode_occupancy.mode_search_result is not None:

@@ -1,4 +1,4 @@
-"""What rungs record of a run: draws in memory, with named numbers of each, until they are handed over."""
+"""The record of rungs in a run: draws in memory, with named numbers of each, until they are taken."""
 
 from __future__ import annotations
 
@@ -65,6 +65,11 @@ class Draws:
         }
         shapes = engine.problem.shapes
         self.moments = {name: RunningMoments(math.prod(shapes[name])) for name in engine.record.moments}
+        every = engine.record.every
+        self.thinned = {
+            name: np.empty((chains, -(-capacity // every), moments.size), np.float32)
+            for name, moments in self.moments.items()
+        }
         shape = None if engine.between is None or not whole else engine.between.shape
         self._between = None if shape is None else np.empty((*shape[:2], capacity, d))
 
@@ -147,7 +152,14 @@ class Draws:
         self._counts[k] = i + n
 
     def _record(self, i: int, position: Array) -> None:
-        found = self._found(position, lambda name, x: self.moments[name].add(x))
+        number, left = divmod(i, self._engine.record.every)
+
+        def seen(name: str, values: Array) -> None:
+            self.moments[name].add(values)
+            if not left:
+                self.thinned[name][:, number] = values
+
+        found = self._found(position, seen)
         for name, values in found.items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
@@ -156,14 +168,14 @@ class Draws:
             room[:, i] = values
 
     def _found(self, position: Array, seen: Callable[[str, Array], None] | None = None) -> dict[str, AnyArray]:
-        """What is recorded of the cold rung's positions (chains, d); see `Record.of`."""
+        """The record of the cold rung's positions (chains, d); see `Record.of`."""
         engine = self._engine
         found = engine.record.of(engine.problem, position, seen)
         informed = informed_coefficients(engine.rungs[0], position)
         return {name: values for name, values in informed.items() if name not in engine.problem.shapes} | found
 
     def take(self) -> Segment:
-        """What was kept since the last time, counted by the engine; the room is free again.
+        """The draws since the last call, counted by the engine; the room is free again.
 
         Views: they hold until the next `after_step`.
         """
@@ -174,7 +186,7 @@ class Draws:
         return segment
 
     def view(self) -> Segment:
-        """What was kept since the last time, with what follows from it."""
+        """The draws since the last call, with quantities derived from them."""
         kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
         found: dict[str, AnyArray] = {}
         for name, values in kept.items():
@@ -201,7 +213,7 @@ def kinds_of(engine: Engine) -> dict[str, type]:
 
 
 def statistics_of(rung: RungChains, engine: Engine) -> Statistics:
-    """What a rung reports of each draw; its chains are placed.
+    """The statistics of a rung at each draw; its chains are placed.
 
     In the place of the acceptance rate stands its log, or the log of the Metropolis ratio (`invsamp.extending.Info`).
     """

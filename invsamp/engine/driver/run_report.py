@@ -1,4 +1,4 @@
-"""What a run reports of itself: settings, counts and figures, in plain types."""
+"""The report of a run: settings, counts and figures, in plain types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.engine.rungs.step_stability import mean_step_size
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import mode_of
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
@@ -24,7 +24,7 @@ from invsamp.tempering.target_distribution import ReportingTarget
 
 
 def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
-    """Settings, what rungs (cold to hot) and their swaps came to, and counts by fidelity, in plain types."""
+    """Settings, results of rungs (cold to hot) and their swaps, and counts by fidelity, in plain types."""
     sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
@@ -75,7 +75,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
 
 
 def _misfit(cold: RungChains) -> Misfit | None:
-    """What the misfit of the data should be, where the draws are those of the posterior, and energies are exact."""
+    """The expected misfit of the data, where the draws are those of the posterior, and energies are exact."""
     potential = cold.potential.potential
     if not (cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None
@@ -113,10 +113,10 @@ def _acceptance(rung: RungChains) -> float | None:
 
 def _eigenvalues(rung: RungChains) -> list[float] | None:
     """Of a mode's Gaussian that the kernel moves about, the largest first; None of other kernels."""
-    kernel = rung.settings.kernel
-    if not isinstance(kernel, AboutReference) or kernel.reference is None:
+    reference = mode_of(rung.settings.kernel)
+    if reference is None:
         return None
-    values: list[float] = np.sort(kernel.reference.metric.values)[::-1].tolist()
+    values: list[float] = np.sort(reference.metric.values)[::-1].tolist()
     return values
 
 

@@ -32,7 +32,7 @@ from invsamp.protocols import Array, Centerable
 #: Length of a difference in positions, in standard deviations, by which Gaussians are taken over.
 STEP = 1e-4
 #: Why parameters are in the form that they are in.
-CHOSEN, GIVEN = "chosen: where data say more of a value than its prior does", "given"
+CHOSEN, GIVEN = "chosen: centered where data inform an entry more than its prior", "given"
 PART = "not chosen: the run is a part of another one"
 NOT_LED = "not chosen: the sampler has several rungs, or finds no step size and metric from exact gradients"
 
@@ -85,7 +85,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         """Choose by what a search for modes has found; that and the scale of positions (d,) in the form chosen."""
         minima = found.minima
         if not len(minima.energies):
-            self.reason = "not chosen: no descent has come to a minimum"
+            self.reason = "not chosen: no optimization reached a minimum"
             return found, scale
         k = int(np.argmax(minima.weights))
         precision = np.linalg.inv(minima.covariances[k]) if np.isfinite(minima.covariances[k]).all() else None
@@ -103,7 +103,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         end = yield from descend(objective, rung.position, tolerance=TOLERANCE, most=MOST)
         self.evaluations += int(end.evaluations.sum())
         if not end.converged.any():
-            self.reason = "not chosen: no descent has come to a minimum"
+            self.reason = "not chosen: no optimization reached a minimum"
             return rung.position
         energies = np.where(end.converged, end.energy, np.inf)
         lowest = int(np.argmin(energies))

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.posing.priors.conditional_distribution import Conditional
-from invsamp.posing.priors.joint_prior import Sampled
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log
 from invsamp.protocols import Array, Reference
 

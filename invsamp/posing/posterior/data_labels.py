@@ -65,7 +65,7 @@ def data_labels(
     return found
 
 
-def labels_elsewhere(named: AxisLabels, axes: Plain, own: AxisLabels, own_axes: Plain) -> AxisLabels:
+def labels_for_prediction(named: AxisLabels, axes: Plain, own: AxisLabels, own_axes: Plain) -> AxisLabels:
     """Labels of data under other conditions: members of a population as in the data, times under the data's name.
 
     Parameters

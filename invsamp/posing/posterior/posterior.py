@@ -27,11 +27,12 @@ from invsamp.posing.noise.data_columns import check_places, columns_of, series_o
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.posing.posterior.data_labels import data_labels, labels_elsewhere
+from invsamp.posing.posterior.data_labels import data_labels, labels_for_prediction
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.prior_in_positions import PriorInPositions, with_support
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
+from invsamp.posing.priors.joint_prior import Prior, by_name, widened
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity
 from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain
 from invsamp.simulations.stored_model import stored
@@ -339,7 +340,7 @@ class Posterior(PriorInPositions):
             raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
         count = self._arranged(forward) if shape is None else shape
         if count is None:
-            raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
+            raise ValueError("shape must be given for a model without n_observations, got None")
         other = copy.copy(self)
         other.noise = self.noise if noise is None else noise
         other.forward = {"model": forward}
@@ -356,7 +357,7 @@ class Posterior(PriorInPositions):
                 raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
             raise
         named = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
-        other._data_labels = labels_elsewhere(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
+        other._data_labels = labels_for_prediction(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
         other._pose()  # noqa: SLF001
         return other
 
@@ -597,8 +598,8 @@ class Posterior(PriorInPositions):
         unused = [name for name in self.names if name not in used and not constrained[self.prior.slices[name]].any()]
         if unused:
             warnings.warn(
-                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
-                f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data do not inform "
+                f"{('it' if len(unused) == 1 else 'them')}, and the posterior is the prior there",
                 InvsampWarning,
                 stacklevel=3,
             )
@@ -625,4 +626,4 @@ def _refuse_missing(given: Facts) -> None:
 def _refuse_beside_likelihood(given: Facts) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
+            raise ValueError(f"{name} must be None beside a log_likelihood, which contains the data, got {value!r}")

@@ -15,13 +15,15 @@ from invsamp.domains._interior import point_inside
 from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
 from invsamp.domains.contract import Domain
 from invsamp.posing.distributions.multivariate import Flat
+from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.posterior.centering import Minimum, centering_at
 from invsamp.posing.posterior.constrained_random_walk import walk
 from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.gaussian_reference import reference_of_prior
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name
+from invsamp.posing.priors.joint_prior import Prior, by_name
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Logit
-from invsamp.protocols import Array, Reference
+from invsamp.protocols import Array, GaussianField, RandomField, Reference
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
@@ -146,6 +148,22 @@ class PriorInPositions:
             If fewer than one draw of the prior in 10,000 lies inside the domain.
         """
         return self.to_theta(self._prior_positions(rng, n))
+
+    @property
+    def grids(self) -> dict[str, str]:
+        """Digests of the meshes at whose nodes random fields of the prior have their values, by name."""
+        return {name: field.grid for name, field in self._random_fields.items() if hasattr(field, "grid")}
+
+    def gaussian_marginals(self) -> dict[str, tuple[Array, Array]]:
+        """Prior mean and sd of each value, both (n,), by name of the Gaussian fields of which nothing is unknown."""
+        fields = self._random_fields.items()
+        found = {name: field.marginals for name, field in fields if isinstance(field, GaussianField)}
+        return {name: known for name, known in found.items() if known is not None}
+
+    @property
+    def _random_fields(self) -> dict[str, RandomField]:
+        named = self.prior.distributions.items()
+        return {name: one.field for name, one in named if isinstance(one, FieldDistribution)}
 
     def reference(self) -> Reference:
         """The prior's Gaussian distribution in positions, or one with its medians and quartiles where it is another.

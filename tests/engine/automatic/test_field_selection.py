@@ -105,7 +105,7 @@ class TestInformedCoefficients:
         alone = run.theta[:, :, :2].reshape(-1, 2)
         shift = np.linalg.lstsq(np.c_[alone, np.ones(len(alone))], found.reshape(-1, 2), rcond=None)
         assert len(shift[1]) == 2 and shift[1].max() < 1e-20
-        assert "informed[0]" in run._summary(few=True).index
+        assert "informed[0]" in run._summary.table(few=True).index
 
     def test_they_go_on_after_a_resume(self, tmp_path):
         whole = sampled(bent_field(2100), draws=8).draws("informed")
@@ -121,7 +121,7 @@ class TestInformedCoefficients:
 
 def test_other_kernels_have_no_such_directions():
     run = sampled(posed(Bent(), d=40), draws=4, warmup=100)
-    with pytest.raises(ValueError, match="run must be of a kernel about the Gaussian of a mode"):
+    with pytest.raises(ValueError, match="run must be that of a kernel with the Gaussian of a mode as its reference"):
         run.plot_informed_directions()
 
 

@@ -237,7 +237,7 @@ class TestEndlessAnswers:
         model = from_umbridge(server.url, "full")
         assert np.isnan(model(ROW)).all()
         assert model.failures["raised"] == 1
-        assert "the answer to Evaluate is longer than 1048768 bytes, and is not taken" in model.message
+        assert "the answer to Evaluate is longer than 1048768 bytes, and is rejected" in model.message
 
     def test_of_many_numbers_are_taken_however_they_are_printed(self, server):
         y = np.random.default_rng(0).standard_normal(50_000) * 1e-300
