@@ -38,6 +38,15 @@ class Image(NamedTuple):
     kept: object
 
 
+class _Level(NamedTuple):
+    """Coordinates (m,) that depend on others (p,) of lower levels, and their coefficients, each (2, p, m)."""
+
+    members: Places
+    parents: Places
+    shift: Array
+    log_scale: Array
+
+
 class _Kept(NamedTuple):
     margin: Stretched
     log_scale: Array
@@ -77,12 +86,11 @@ class Triangular:
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1)
         u, log_scale = self.constant + value, np.zeros_like(value)
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
-            for members, parents in self._levels:
+            for members, parents, of_shift, of_log in self._levels:
                 before = u[:, parents]
-                shift = before @ self.shift[0][np.ix_(parents, members)]
-                shift += (before * before) @ self.shift[1][np.ix_(parents, members)]
-                log = before @ self.log_scale[0][np.ix_(parents, members)]
-                log += 0.5 * np.log1p(before * before) @ self.log_scale[1][np.ix_(parents, members)]
+                squares = before * before
+                shift = before @ of_shift[0] + squares @ of_shift[1]
+                log = before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1]
                 log_scale[:, members] = log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
                 u[:, members] = self.constant[members] + shift + np.exp(log) * value[:, members]
                 log_det = log_det + log.sum(axis=1)
@@ -102,23 +110,27 @@ class Triangular:
         by_u = gradient.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.exp(kept.log_scale)
-            for members, parents in reversed(self._levels):
+            for members, parents, of_shift, of_log in reversed(self._levels):
                 before, own = u[:, parents], by_u[:, members]
                 by_log = own * scale[:, members] * kept.value[:, members] - 1.0
-                block = np.ix_(parents, members)
-                by_u[:, parents] += own @ self.shift[0][block].T + by_log @ self.log_scale[0][block].T
-                by_u[:, parents] += (own @ self.shift[1][block].T) * (2.0 * before)
-                by_u[:, parents] += (by_log @ self.log_scale[1][block].T) * (before / (1.0 + before * before))
+                by_u[:, parents] += (
+                    own @ of_shift[0].T
+                    + by_log @ of_log[0].T
+                    + (own @ of_shift[1].T) * (2.0 * before)
+                    + (by_log @ of_log[1].T) * (before / (1.0 + before * before))
+                )
             return by_u * scale * np.exp(self.log_width + kept.margin.log_slope) - kept.margin.bend
 
     @cached_property
-    def _levels(self) -> list[tuple[Places, Places]]:
-        """Coordinates of each level but the lowest, and those that they depend on."""
+    def _levels(self) -> list[_Level]:
+        """Each level but the lowest."""
         found = []
         for level in range(1, int(self.level.max(initial=0)) + 1):
             members = np.flatnonzero(self.level == level)
             depends = (self.shift[:, :, members] != 0.0) | (self.log_scale[:, :, members] != 0.0)
-            found.append((members, np.flatnonzero(depends.any(axis=(0, 2)))))
+            parents = np.flatnonzero(depends.any(axis=(0, 2)))
+            block = slice(None), parents[:, None], members
+            found.append(_Level(members, parents, self.shift[block], self.log_scale[block]))
         return found
 
 
