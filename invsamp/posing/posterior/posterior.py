@@ -198,7 +198,7 @@ class Posterior(PriorInPositions):
     @property
     def axes(self) -> Plain:
         """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
-        return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
+        return axes_of(self.forward[tuple(self.forward)[-1]], self._data_shape) if self.predicts else {}
 
     @property
     def axis_labels(self) -> dict[str, AxisLabels]:
