@@ -16,7 +16,7 @@ from invsamp.protocols import Array
 def five_modes(slope: bool = False) -> Case:
     """A ring of five modes of widths .1 to 1, each 8 from the next, in a box; with a faint slope beneath, if wanted.
 
-    The slope has 5e-5 of the mass, and a minimum without a Gaussian at the box.
+    The slope has 5e-5 of the mass, and a minimum at the box, along which it is flat.
     """
     angle = 0.4 * np.pi * np.arange(5)
     centers = 4.0 / np.sin(0.2 * np.pi) * np.stack([np.cos(angle), np.sin(angle)], axis=1)

@@ -49,7 +49,7 @@ def patients(count: int, sd: float, centered: bool | None) -> iv.Posterior:
         sd=iv.HalfNormal(3 * sd),
     )
     one = iv.finite_differences(_decay, parameters=("A", "k"))
-    return iv.Posterior(prior, iv.Population(one, count, own=("k",)), data, iv.LogNormalNoise("sd"))
+    return iv.Posterior(prior, iv.Population(one, count, individual=("k",)), data, iv.LogNormalNoise("sd"))
 
 
 def cases() -> dict[str, Posed]:

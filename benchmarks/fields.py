@@ -9,6 +9,7 @@ the energy. A solve is one of the equation, with or without its adjoint: a gradi
     python benchmarks/fields.py linear --cells 8 16 32 64 128
     python benchmarks/fields.py conductivity --cells 16 32 --noise 0.05 --seeds 1 2 3
     python benchmarks/fields.py maximum --cells 16 32 64 128
+    python benchmarks/fields.py coarse --cells 64 --coarse 16 --noise 0.05 0.15
 """
 
 from __future__ import annotations
@@ -57,11 +58,14 @@ def prior_on(mesh):
     return field, iv.Prior(u=field)
 
 
-def conductivity_model(cells):
-    """Mesh and forward model of the logarithm of the conductivity."""
+def conductivity_model(cells, of=None):
+    """Mesh and forward model of the logarithm of the conductivity; a field on the finer mesh ``of``, if given."""
     mesh = unit_square(cells)
     equation = PoissonEquation(
-        mesh=mesh, conductivity=fields.LogField(fields.Nodal("u", mesh)), source=1.0, boundary=SIDES
+        mesh=mesh,
+        conductivity=fields.LogField(fields.Nodal("u", mesh if of is None else of)),
+        source=1.0,
+        boundary=SIDES,
     )
     return mesh, equation.observe(sensors())
 
@@ -140,16 +144,20 @@ HEAD = (
 
 
 HEADS = {
-    "linear": "| n | seed | rms z | sds, largest error | acceptance | least effective |\n|---|---|---|---|---|---|",
+    "linear": "| n | seed | rms z | variance of means, of independent draws 1 | sds, largest error | acceptance "
+    "| least effective |\n" + 7 * "|---" + "|",
     "conductivity": HEAD,
+    "coarse": "| noise | seed | moves on | fine solves | of these draws | coarse solves | least / median effective | "
+    "per 1,000 fine solves of draws | R-hat | s | coarse model |\n" + 11 * "|---" + "|",
     "maximum": "| n | noise | seed | factorizations | products | informed | energy | s |\n" + 8 * "|---" + "|",
 }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problem", choices=("linear", "conductivity", "maximum"))
+    parser.add_argument("problem", choices=("linear", "conductivity", "maximum", "coarse"))
     parser.add_argument("--cells", type=int, nargs="+", default=[16])
+    parser.add_argument("--coarse", type=int, default=16, help="cells of the coarse mesh")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--draws", type=int, default=500)
@@ -157,31 +165,36 @@ def main():
     given = parser.parse_args()
     print(HEADS[given.problem])
     for cells in given.cells:
-        {"linear": on_linear, "conductivity": on_conductivity, "maximum": on_maximum}[given.problem](cells, given)
+        RUNS[given.problem](cells, given)
 
 
 def on_linear(cells, given):
-    """Errors of means, in their standard errors, and of sds."""
+    """Errors of means, in their standard errors, and of sds.
+
+    Paths are spread evenly, so that a mean is nearer to the truth than that of as many independent draws, which no
+    estimate of effective draws from single chains shows. So standard errors are those among independent chains, by one
+    factor for all averages.
+    """
     mesh, posterior, mean, sd = linear(cells)
-    scores, spreads = [], []
+    n, found = len(mesh.points), []
     for seed in given.seeds:
         run, values, _ = sampled(posterior, mesh, None, given.draws, None, seed)
         own = values[..., :-1]
         effective = np.ravel(ess_bulk(np.moveaxis(own, -1, 0)))
-        score = (own.mean(axis=(0, 1)) - mean) / (own.std(axis=(0, 1)) / np.sqrt(effective))
-        spread = own.std(axis=(0, 1)) / sd - 1.0
-        scores.append(score)
-        spreads.append(spread)
+        found.append(own)
         print(
-            f"| {len(mesh.points)} | {seed} | {np.sqrt(np.mean(score**2)):.2f} | {np.abs(spread).max():.3f} | "
-            f"{run.report['acceptance'][0]:.3f} | {effective.min():.0f} |",
+            f"| {n} | {seed} | {_scores(own, mean, sd)} | {run.report['acceptance'][0]:.3f} | {effective.min():.0f} |",
             flush=True,
         )
-    print(
-        f"| {len(mesh.points)} | all | {np.sqrt(np.mean(np.square(scores))):.2f} | "
-        f"{np.abs(np.mean(spreads, axis=0)).max():.3f} | | |",
-        flush=True,
-    )
+    print(f"| {n} | all | {_scores(np.concatenate(found), mean, sd)} | | |", flush=True)
+
+
+def _scores(own, mean, sd):
+    """Rms z of the means of draws (chains, draws, k), their variance beside independent draws', and worst sd."""
+    chains, draws = own.shape[:2]
+    factor = np.mean(own.mean(axis=1).var(axis=0, ddof=1) * draws / sd**2)
+    score = (own.mean(axis=(0, 1)) - mean) / (sd * np.sqrt(factor / (chains * draws)))
+    return f"{np.sqrt(np.mean(score**2)):.2f} | {factor:.2f} | {np.abs(own.std(axis=(0, 1)) / sd - 1.0).max():.3f}"
 
 
 def on_conductivity(cells, given):
@@ -205,6 +218,28 @@ def on_conductivity(cells, given):
                 )
 
 
+def on_coarse(cells, given):
+    """Whether moves on a coarser mesh are taken, and what they save."""
+    for noise in given.noise:
+        mesh, fine = conductivity(cells, noise)
+        models = {"coarse": conductivity_model(given.coarse, mesh)[1], "fine": fine.forward["model"]}
+        posterior = iv.Posterior(fine.prior, models, fine.data, fine.noise)
+        for seed in given.seeds:
+            run, values, seconds = sampled(posterior, mesh, None, given.draws, None, seed)
+            by_quantity = np.moveaxis(values[..., :-1], -1, 0)
+            effective, worst = np.ravel(ess_bulk(by_quantity)), float(np.max(rhat_rank(by_quantity)))
+            (learned,) = [line for line in run.report["decisions"] if "sd of the energy's error" in line]
+            solves, before = (run.report[name] for name in ("evaluations", "warmup_evaluations"))
+            drawn = solves["fine"] - before["fine"]
+            print(
+                f"| {noise:g} | {seed} | {' and '.join(run.report['fidelities'])} | {solves['fine']} | {drawn} | "
+                f"{solves['coarse']} | {effective.min():.0f} / {np.median(effective):.0f} | "
+                f"{1e3 * effective.min() / drawn:.0f} / {1e3 * np.median(effective) / drawn:.0f} | {worst:.3f} | "
+                f"{seconds:.0f} | {learned} |",
+                flush=True,
+            )
+
+
 def on_maximum(cells, given):
     """What the mode takes."""
     for noise in given.noise:
@@ -218,6 +253,9 @@ def on_maximum(cells, given):
                 f"{modes.gaussians[0].informed} | {modes.energies[0]:.4f} | {time.perf_counter() - began:.1f} |",
                 flush=True,
             )
+
+
+RUNS = {"linear": on_linear, "conductivity": on_conductivity, "maximum": on_maximum, "coarse": on_coarse}
 
 
 if __name__ == "__main__":

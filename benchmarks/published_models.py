@@ -161,7 +161,7 @@ def main() -> None:
         problem = iv.petab.load(FILES / NAMES[name] / f"{NAMES[name]}.yaml")
         posterior, peer = problem.posterior, Peer(NAMES[name], problem.posterior.labels)
         if given.walls:
-            posterior = posterior.with_walls()
+            posterior = posterior.with_bounds()
         posterior.potential().energy_and_gradient(posterior.sample_start(np.random.default_rng(0), 2))  # compiled
         theirs, fit = peer.problem.objective(peer.nominal), -posterior.log_likelihood(problem.nominal).sum()
         print(f"\n{name}: minus log likelihood at the published fit {fit:.4f}, AMICI's {theirs:.4f}", flush=True)

@@ -114,8 +114,19 @@ def redirect(app, exception):
         )
 
 
+def sweep(app, exception):
+    """Remove pages of an earlier build whose source is no more: those with a copy of their source among `_sources`."""
+    sources = Path(app.outdir) / "_sources"
+    for copy in sources.rglob("*.txt") if app.builder.name == "html" and exception is None else ():
+        name = copy.relative_to(sources).with_suffix("").with_suffix("").as_posix()
+        if name not in app.env.found_docs:
+            copy.unlink()
+            (Path(app.outdir) / f"{name}.html").unlink(missing_ok=True)
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape)
+    app.connect("build-finished", sweep)
     app.connect("build-finished", redirect)
     app.connect("config-inited", lambda app, config: versions(app))
 

@@ -1,11 +1,11 @@
 """How soon replicas come near the best of 25 modes: Langevin dynamics, cold and hot, beside replica exchange.
 
-Chen et al. (2019), appendix E: Gaussians of variance kappa on the integer grid, whose weights rise, and the best value
-that was met so far in 10,000 steps of .01. Figure 2 has kappa = .1 and three pairs of temperatures. Figure 3
+Chen et al. (2019), appendix E: Gaussians of variance kappa on the integer grid, whose weights rise. The quantity is the
+best value met so far in 10,000 steps of .01. Figure 2 has kappa = .1 and three pairs of temperatures. Figure 3
 (``--vary kappa``) has the temperatures .01 and 1 and kappa from .05 to .3, and is shown at three intensities of swaps.
 The print gives a step of 1 there (``--step 1``). Here it is .01. The mode at (4, 4) has the largest weight. Starts
-are uniform over the grid. Results are how far the log density so far, of both replicas where there are two, is from the
-best there is, after 100, 1,000 and 10,000 steps, and the median number of steps until that is .05.
+are uniform over the grid. The results are the gaps between the best log density met so far and the maximum, after 100,
+1,000 and 10,000 steps, and the median number of steps until the gap is .05. With two replicas, both count.
 
 The printed energy is minus the density (``--energy printed``), which is flat away from the modes and does not confine:
 by default it is minus the log density. Replica exchange takes two gradients in each step. Chains are runs of their own,

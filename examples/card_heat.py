@@ -6,12 +6,13 @@ Both are given energies and gradients with noise, as Monte Carlo or unconverged 
 the coarse mesh, and in the upper half of the plate.
 
 f-reSGLD takes the gradients' noise out of the noise that a step injects, so it has to know its variance. A running
-average is one number for all states, kernel ridge regression a function of the state. m-reSGLD, beside them, leaves the
-gradients' noise in, and swaps by both rungs' energies as if these differed by noise alone. The exact posterior comes
-from quadrature on the plate.
+average is one number for all states; kernel ridge regression is a function of the state. For comparison, m-reSGLD
+leaves the gradients' noise in, and swaps by both rungs' energies as if these differed by noise alone. The exact
+posterior comes from quadrature on the plate.
 
-With kernel ridge regression all is right within a few standard errors, but for the sd of x next to the channel, which
-is 1 to 4% too narrow: the drift of a reflected step is reflected, too. At a quarter of the step size it is right.
+With kernel ridge regression all quantities but one are right within a few standard errors. The sd of x next to the
+channel is 1 to 4% too small, because the drift of a reflected step is reflected, too. At a quarter of the step size it
+is right.
 """
 
 from __future__ import annotations

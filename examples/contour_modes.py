@@ -6,9 +6,9 @@ sd .25 and five chains of each sampler, which ICSGLD lets learn together; there 
 one sample. SVGD moves five sets of 100 particles in 4,000 steps of .003, and where they end is its sample. Energies are
 exact, as a contour distribution needs them; in the programs they have the same noise.
 
-The result is the divergence of the draws from the truth on 50 x 50 cells, of as many draws from each sampler, beside
-that of as many independent ones, and the shares of the corner modes. The figures show the energies as sampled and by
-weight, and the weights themselves.
+The results are the shares of the corner modes, and the divergence of the draws from the truth on 50 x 50 cells. Each
+sampler has as many draws, and the same number of independent draws is the reference. The figures show the energies as
+sampled and by weight, and the weights themselves.
 
 Each chain (of twenty-five modes: each five chains) is a run of its own; spreads are over these. The default, 20,000
 gradients for each, takes a minute; the documentation's table is that of ``--draws 20000``, 400,000 gradients.

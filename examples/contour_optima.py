@@ -2,10 +2,11 @@
 
 Table 7.1 of Deng's thesis: ten functions of 20 to 30 unknowns, started anywhere in a box, and the iterations until the
 function is within a given distance of its least value, 0. Step, temperature, bins and zeta are those of the author's
-program, which ran plain SGLD at the same step alone, at the temperature and at a tenth of it. Here a plain SGLD is
-tuned beside it: of five steps (1 to 100 times the published) and five temperatures the best, and the best of these with
-drifts of at most a hundredth of the box along each axis ("clipped"). They were found with other seeds, by ten runs of
-5,000 iterations, and stand in `TASKS` (half the temperature was tried for Ackley alone); ``--tune`` finds them again.
+program, which ran plain SGLD at the same step alone, at the temperature and at a tenth of it. Here a plain SGLD is also
+tuned, over five steps (1 to 100 times the published one) and five temperatures. The table has the best of these, and
+the best with drifts of at most a hundredth of the box along each axis ("clipped"). They were found with other seeds, by
+ten runs of 5,000 iterations, and stand in `TASKS` (half the temperature was tried for Ackley alone). ``--tune`` finds
+them again.
 
 As the program has it, the lowest bin lies below 0 and holds nothing, so that the multiplier of the next one grows for
 ever. As here: theta begins increasing, and where the program refuses moves out of the box (Rastrigin, Ackley), these

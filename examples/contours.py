@@ -1,15 +1,17 @@
 """Contours: two modes ten apart, by published contour samplers, by replica exchange, and by a contour rung beside the
 posterior's.
 
-The mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its step of .1: the Kullback-Leibler
-divergence of the draws from the truth, the weight of the right mode, and the absolute error of a chain's mean after a
-tenth of the draws and after all. Samplers are SGLD, CSGLD with the published weights and with those of the target that
-it simulates, KSGLD, which knows the bins' masses from the start, and replica exchange at the same number of gradients.
-Then two Gaussians ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the
-weight by contour rungs, three and one, and one that moves by long paths, by a coarse ladder of four temperatures and by
-one of two, at about equal numbers of fine solves, all exact on the cold rung. Last, the two-mode heat source of
-`heat_source.py`: contour rungs on its coarse mesh beside the ladder that warm-up finds, at about equal numbers of fine
-solves.
+The first target is the mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its step of .1. Results
+are the Kullback-Leibler divergence of the draws from the truth and the weight of the right mode. The absolute error of
+a chain's mean is given after a tenth of the draws and after all. Samplers are SGLD, CSGLD with the published weights
+and with those of the target that it simulates, KSGLD, which knows the bins' masses from the start, and replica exchange
+at the same number of gradients.
+
+The second has two Gaussians ten apart in ten dimensions, by a fine model and a coarse one whose weights are wrong.
+Results are the errors of the weight, at about equal numbers of fine solves. The samplers have three contour rungs, one,
+one that moves by long paths, or a coarse ladder of four temperatures or two. All are exact on the cold rung. The last
+target is the two-mode heat source of `heat_source.py`: contour rungs on its coarse mesh beside the ladder that warm-up
+finds, at about equal numbers of fine solves.
 
 Chains are runs of their own, and errors are over them. The default takes a minute; the documentation's table is that of
 ``--draws 2000 --seeds 5``, of ten dimensions ``--draws 7500 --chains 40``; ``--only`` makes one of its parts. The

@@ -1,9 +1,10 @@
 """AWSGLD's function of the energy beside the distribution function that it should go to, in one dimension.
 
-Deng (2021), thesis, section 7.2.1, figure 7.1: the standard normal distribution with zeta = 1, and the mixture
-.4 N(-2, 1) + .6 N(1, 1) with zeta = 1 and 2; temperature 1, bins of energy of width .01, gradients with noise of sd .1,
-the printed gain .02 / (k^.6 + 100), 1e7 steps and ten runs. The step size is not printed; here it is .01. Ten chains
-learn one function together; 1e5 steps are the default, which are as many steps of all chains as 1e6 of one.
+Deng (2021), thesis, section 7.2.1, figure 7.1. Targets are the standard normal distribution with zeta = 1, and the
+mixture .4 N(-2, 1) + .6 N(1, 1) with zeta = 1 and 2. The temperature is 1, bins of energy have the width .01, and
+gradients have noise of sd .1. The printed gain is .02 / (k^.6 + 100), with 1e7 steps and ten runs. The step size is not
+printed; here it is .01. Ten chains learn one function together. The default of 1e5 steps is as many steps of all chains
+as 1e6 of one.
 """
 
 from __future__ import annotations

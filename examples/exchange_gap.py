@@ -3,8 +3,8 @@
 ``heavy_tails``: noise of energies has Student's t distribution where the correction of a swap is that of Gaussian noise
 (Deng's thesis, 2.3.2). The weight of a mode says what is wrong, with one energy at a swap and with the mean of four.
 
-``noise``: the spectral gap by the variance of a swap's noise (thesis, appendix B.2), and so by the interval m of the
-snapshot, the step eta and the batch n, for which `snapshot_variance.py` has the noise.
+``noise``: the spectral gap by the variance of a swap's noise (thesis, appendix B.2). That variance depends on the
+interval m of the snapshot, the step eta and the batch n, as `snapshot_variance.py` shows.
 
 ``bounded``: the gain in spectral gap by exchange in an interval with reflecting ends (r2SGLD, remark 1.1), by the
 barrier between two wells and the hot temperature, beside the bound pi^2 / diameter^2.

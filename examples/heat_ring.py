@@ -1,13 +1,13 @@
 """Heat ring: one sensor leaves a ring of answers, seen by replica exchange with noisy energies and gradients.
 
 1. As printed in Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD" (f-reSGLD), section 5.2, figures 3 and 4:
-   temperatures .08 and .5; energies with noise of sd .1 (s-reSGLD) or .8 (f- and l-reSGLD), gradients of sd .1 or 2.
-   Not printed, and chosen here: the likelihood's sd of 5, the datum of a center at distance .1, the step size 1e-3 (the
-   longest stable one is 5.7e-3) and the meshes: all samplers solve on the fine one.
-2. Ours, with two meshes: s-reSGLD moves both rungs on the fine mesh, l-reSGLD both on the coarse one, f-reSGLD the cold
-   one on the fine and the hot one on the coarse mesh. The cold temperature is .04, and the gradients' noise has 80% of
-   the variance of the noise that a cold step injects, so that it matters whether it is taken out: where it is left in,
-   the ring is as wide as at 1.8 times the temperature. Energies have noise of sd .1 temperatures.
+   temperatures .08 and .5. Energies have noise of sd .1 (s-reSGLD) or .8 (f- and l-reSGLD), gradients of sd .1 or 2.
+   Some settings are not printed and were chosen here. These are the likelihood's sd of 5, the datum of a center at
+   distance .1, and the step size 1e-3 (the longest stable one is 5.7e-3). All samplers solve on the fine mesh.
+2. Ours, with two meshes: s-reSGLD moves both rungs on the fine mesh, l-reSGLD both on the coarse one. f-reSGLD moves
+   the cold rung on the fine and the hot one on the coarse mesh. The cold temperature is .04. The gradients' noise has
+   80% of the variance of the noise that a cold step injects. Where it is left in, the ring is as wide as at 1.8 times
+   the temperature. Energies have noise of sd .1 temperatures.
 
 A posterior of sd 5 at temperature tau is one of sd 5 sqrt(tau) at temperature 1, and a step size h one of tau h: both
 are given so here. Coverage of the ring does not distinguish the samplers, as a wider distribution moves faster along

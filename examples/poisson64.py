@@ -6,8 +6,8 @@ solves. There is no exact solution to compare with. What is checked is
 
 - the forward model and the prior, against numbers that the benchmark's authors published: ten digits, as the default
   discretization is their own, bilinear elements on 32 x 32 squares,
-- the draws: the problem is symmetric in x and y, so the posterior means of the stiffnesses at (x, y) and (y, x) are the
-  same number, and their difference is compared with its Monte Carlo error,
+- the draws: the problem is symmetric in x and y, so the posterior means of the stiffnesses at (x, y) and (y, x) are
+  equal. Their difference is compared with its Monte Carlo error,
 - Stein's identity: for the energy U and any c, the posterior mean of (log a_k - c) dU/dlog a_k is 1 for each k,
 - the predicted deflections, which the noise has to explain.
 

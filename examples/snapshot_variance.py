@@ -1,15 +1,15 @@
 """Noise of variance-reduced energies: by the interval of the snapshot, the step size, the batch and the correlation.
 
 Deng et al. (2021), "Accelerating convergence of replica exchange SGMCMC via variance reduction": figures 2(c) and 2(d),
-lemma 1, and the adaptive coefficient of algorithm 2, on the mixture of section 5.1 (`variance_reduced_swaps.py`) at
-temperature 10. A chain takes m Langevin steps of size eta with exact gradients from its snapshot; then an energy is
-estimated from a batch of n data with the snapshot as a control variate. Its variance over batches is exact here:
-N^2 / n times that of the differences over the data.
+lemma 1, and the adaptive coefficient of algorithm 2. The target is the mixture of section 5.1
+(`variance_reduced_swaps.py`) at temperature 10. A chain takes m Langevin steps of size eta with exact gradients from
+its snapshot. Then an energy is estimated from a batch of n data with the snapshot as a control variate. Its variance
+over batches is exact here: N^2 / n times that of the differences over the data.
 
 Lemma 1 bounds it by O(m^2 eta / n). Slopes in log m, log eta and log n are fitted where chains begin in the posterior,
-and where they begin five units away and descend, as early in a run. The best coefficient c is minus the
-regression coefficient: with correlation rho of the energies at the two places it leaves (1 - rho^2) of the variance,
-where c = -1 leaves 2 (1 - rho) of it, if both have the same.
+and where they begin five units away and descend, as early in a run. The best coefficient c is minus the regression
+coefficient. With correlation rho of the energies at the two places it leaves (1 - rho^2) of the variance. If both have
+the same variance, c = -1 leaves 2 (1 - rho) of it.
 """
 
 from __future__ import annotations

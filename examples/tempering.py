@@ -5,10 +5,10 @@ and gradients. DEO*-SGD runs 16 processes at learning rates from .003 to .6, wit
 Parallel tempering has six temperatures from 1 to 10, steps of .003 times the temperature, swaps with the penalty of
 their noise, and takes the gradients' noise out of what it injects.
 
-Beside the round trips from the cold end to the hot one and back stands how far the draws are from the truth: the total
-variation over the 25 modes, and the share of the four corner modes, .052 by quadrature. Each chain
-is a run of its own. The errors are over chains. The default, 1,000 draws of 5 steps, takes half a minute. The published
-length, and the documentation's table, is that of ``--draws 4000 --seeds 5``.
+The table has the round trips from the cold end to the hot one and back, and two errors of the draws. These are the
+total variation over the 25 modes, and the share of the four corner modes, .052 by quadrature. Each chain is a run of
+its own. The errors are over chains. The default, 1,000 draws of 5 steps, takes half a minute. The published length, and
+the documentation's table, is that of ``--draws 4000 --seeds 5``.
 
 ``--only targets`` varies the target swap rate from .2 to .6 (figure 4.3), ``--only windows`` the window at .4 (figure
 4.4), with the share of pairs that would swap in the second half of the run. ``--only single`` runs SGLD x P16, sixteen

@@ -1,14 +1,14 @@
 """A hundred thousand data in batches of two hundred: swaps between two modes by variance-reduced energies.
 
-Section 5.1 of Deng et al. (2021): data from .5 N(b, 5^2) + .5 N(20 - b, 5^2), b = -5, whose posterior at temperature 10
+Section 5.1 of Deng et al. (2021): data from .5 N(b, 5^2) + .5 N(20 - b, 5^2), b = -5. The posterior at temperature 10
 has two narrow modes, at -5 and 25, of equal weight by symmetry. A chain at temperature 1000 does not cross the barrier
-of four hundred thousand either, so that each run begins with one chain in each mode, and they change places by swaps
-alone. The step is 1e-7, as published.
+of four hundred thousand either. So each run begins with one chain in each mode, and they change places by swaps alone.
+The step is 1e-7, as published.
 
-The first table is the noise of an energy at some distances from the snapshot; the second what comes of it: how many
-swaps are accepted, the weight of the right mode (.5), and the sd within a mode, by the curvature there. Each of the
-ten chains is a run of its own, errors are over these. The default, 1,000 steps, takes a minute and resolves no weight;
-the documentation's table is that of ``--draws 1500 --seeds 2``, 30,000 steps.
+The first table is the noise of an energy at some distances from the snapshot. The second table shows its effect: how
+many swaps are accepted, the weight of the right mode (.5), and the sd within a mode, by the curvature there. Each of
+the ten chains is a run of its own, and errors are over these. The default, 1,000 steps, takes a minute and resolves no
+weight. The documentation's table is that of ``--draws 1500 --seeds 2``, 30,000 steps.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""Sixty-four experiments with a solve each: how much noise a batch of eight leaves, and what that is worth.
+"""Sixty-four experiments with a solve each: the noise of a batch of eight, and what less noise brings.
 
 Two reactions in a row are seen by the absorbance of the product between them (`invsamp.problems.reactions`). All six
-readings of an experiment come of one solve, so a minibatch draws experiments. What is taken from each term before it
-is summed decides over the noise: nothing, its value at a snapshot (VR-reSGLD, Algorithm 1), its first-order expansion
-there, or its expansion to second order about a mode, with the terms' own Hessians or with Gauss-Newton matrices.
+readings of an experiment come from one solve, so a minibatch draws experiments. The noise depends on what is subtracted
+from each term before it is summed. That is nothing, its value at a snapshot (VR-reSGLD, Algorithm 1), or its
+first-order expansion there. Or it is the expansion to second order about a mode, with the terms' own Hessians or with
+Gauss-Newton matrices.
 
 The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode. The
-second the same of a source in the wind (`invsamp.problems.plumes`), whose model is bent far less. Gauss-Newton matrices
-leave out what residuals make of the model's own curvature: their noise is as the bending of the model over a posterior
-sd, in sds of a reading, and halves with the noise of the readings. A third table shows it.
+second is the same for a source in the wind (`invsamp.problems.plumes`), whose model is much closer to linear.
+Gauss-Newton matrices omit the curvature of the model times the residuals. Their noise is proportional to the bending of
+the model over a posterior sd, in sds of a reading, and halves with the noise of the readings. A third table shows it.
 
-The fourth is what this is worth where the first reaction is known to be the fast one and readings are four times as
-good: replica exchange by such batches, one batch for both chains of a swap, against the same sampler with full
-gradients, and against MALA, which needs full energies too. Solves are counted, by experiment, without warm-up. The
+The fourth table is the gain where the first reaction is known to be the fast one and readings are four times as good.
+Replica exchange uses such batches, one batch for both chains of a swap. It is compared with the same sampler with full
+gradients, and with MALA, which needs full energies too. Solves are counted, by experiment, without warm-up. The
 default, 400 steps of 16 chains, takes less than a minute. The documentation's figures are of ``--draws 600 --seeds 6``.
 """
 

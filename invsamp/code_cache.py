@@ -1,8 +1,8 @@
 """Folders for machine code. Whoever can write to one decides what is run: it has to be the user's own.
 
-numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's folder for caches, and raises where it
-can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR or a folder
-for caches to which others can write is not used. Importing this module sees to that, before anything is compiled.
+numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's folder for caches. It raises where it
+can write to none of these; then a private folder among the temporary files is used. A NUMBA_CACHE_DIR or a folder for
+caches to which others can write is not used. Importing this module ensures that, before anything is compiled.
 
 It also sees to it that what one process has stored is not taken for another's. numba distinguishes functions of one
 name by a number that it counts up in each process. Two processes give the same number to different functions. A third

@@ -73,7 +73,7 @@ def merged(end: Descent, scale: Array, worse: float) -> Array:
 
 def within_bounds(posterior: Posterior, theta: Array) -> Array:
     """Positions with bounds in place of logits (n, d), a little inside."""
-    bounded = posterior.with_walls()
+    bounded = posterior.with_bounds()
     position = bounded.to_position(theta)
     for k, transform in enumerate(bounded.coordinates.transforms):
         if transform != posterior.coordinates.transforms[k]:

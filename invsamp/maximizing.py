@@ -102,7 +102,7 @@ def maximize(
         have come to the same lowest point: an optimum that one start found is seldom the best one.
     of : "posterior" or "likelihood"
         What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
-        bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
+        bounds (`Posterior.with_bounds`). These are the optima that are published for problems in the PEtab format.
     seed : int, optional
         Of the starts.
     max_evaluations : int
@@ -301,9 +301,9 @@ def _to_likelihood(led: Descents, most: int, rng: np.random.Generator) -> Descen
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
     problem, name, scale = led.problem, led.solver.fidelity, led.scale
     begun = merged(led.end, scale, far(problem.dimension) + WORSE)
-    if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
+    if isinstance(problem, Posterior) and problem.with_bounds().coordinates != problem.coordinates:
         begun = within_bounds(problem, problem.to_theta(begun))
-        problem = problem.with_walls()
+        problem = problem.with_bounds()
         scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     posed = CountedPotential(problem.potential(name), name)
     assert isinstance(posed.potential, SplitPotential)  # as was checked

@@ -41,19 +41,26 @@ Gradients = bool | Literal["apart", "curved"]
 class ForwardModel(Protocol):
     """Map from parameters to noise-free observations, on a batch.
 
-    A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its theta columns,
-    in that order; a vector-valued parameter takes one column per entry), ``sizes`` (how many entries it takes of each
-    of ``parameters``, checked against the prior), ``cost`` (seconds per evaluation), ``work`` (what a solve takes,
-    counted and never timed: unknowns times steps, say, in a unit that all fidelities of a problem share),
-    ``n_observations`` and ``output_shape`` (how many observations, and how they are arranged, (times, sensors) for
-    example; checked against the data), ``series`` (names of the entries of the data's last axis, for
-    figures), ``times`` (of the first axis of ``output_shape``) and ``sensors``, also for figures,
-    ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
-    ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
-    ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
-    missing they are exact, to rounding), ``grids`` (of parameters that are values at the nodes of a mesh, by name
-    the digest of that mesh; checked against the fields of the prior), ``function_calls`` (`FunctionCalls`, where a
-    row takes several calls of a function), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
+    A model may also carry these attributes, and the methods of `JacobianForwardModel` and `RowsForwardModel`:
+
+    - ``parameters``, tuple of str: the names of the prior's parameters that make up its theta columns, in that order. A
+      vector-valued parameter takes one column per entry.
+    - ``sizes``: how many entries it takes of each of ``parameters``, checked against the prior.
+    - ``cost``: seconds per evaluation.
+    - ``work``: the work of a solve, counted and never timed, such as unknowns times steps, in a unit that all
+      fidelities of a problem share.
+    - ``n_observations`` and ``output_shape``: how many observations, and how they are arranged, such as (times,
+      sensors). Both are checked against the data.
+    - ``series``: names of the entries of the data's last axis, for figures.
+    - ``times`` (of the first axis of ``output_shape``) and ``sensors``: for figures.
+    - ``data_indices``, for a coarse model that predicts a part of the data: which, counted in C order.
+    - ``message``: why the last row was not finite.
+    - ``no_derivatives``: why `linearize` cannot work, or None.
+    - ``derivative_error``: the largest relative error of its derivatives, compared with those of its values. Where it
+      is missing they are exact, to rounding.
+    - ``grids``, for parameters that are values at the nodes of a mesh: by name the digest of that mesh, checked against
+      the fields of the prior.
+    - ``function_calls``, a `FunctionCalls`, where a row takes several calls of a function.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -429,6 +436,15 @@ class RandomField(Protocol):
         """The field given the values (k,) of `names`."""
 
 
+@runtime_checkable
+class GaussianField(RandomField, Protocol):
+    """A random field whose values are Gaussian, with means and sds that it knows."""
+
+    @property
+    def marginals(self) -> tuple[Array, Array] | None:
+        """Mean and sd of each value, both (n,); None where they depend on what is unknown."""
+
+
 class Reference(NamedTuple):
     """A Gaussian distribution of positions: mean (d,), and sds (d,) or a lower Cholesky factor (d, d).
 
@@ -454,6 +470,14 @@ class DrawablePrior(Protocol):
 
     def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, dimension), as natural parameters, of the prior restricted to the domain."""
+
+
+@runtime_checkable
+class GaussianMarginals(Protocol):
+    """A problem that knows the exact marginal distributions of Gaussian fields in its prior."""
+
+    def gaussian_marginals(self) -> Mapping[str, tuple[Array, Array]]:
+        """Prior mean and sd of each value, both (n,), by name of the field."""
 
 
 @runtime_checkable

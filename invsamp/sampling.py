@@ -30,7 +30,7 @@ from invsamp.parallel.messages import Communicator
 from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
-from invsamp.protocols import Array, Potential, Problem, no_derivatives
+from invsamp.protocols import Array, Potential, Problem
 from invsamp.results.partial_results import announce, handed_back, warn
 from invsamp.results.run import Run
 from invsamp.storage.arviz_data import load_arviz
@@ -59,6 +59,7 @@ def sample(
     record: Mapping[str, Callable[[Array], object]] | None = None,
     keep: bool | Sequence[str] = True,
     evaluations: int | None = None,
+    simulations: int | None = None,
 ) -> Run:
     """Draw from a posterior.
 
@@ -76,7 +77,7 @@ def sample(
         runs choose: one kernel, `mams`, or a ladder from the prior to the posterior. Where it pays, chains move on a
         corrected coarse fidelity, and the fine one decides (`surrogate_exchange`).
         ``run.report["decisions"]`` says which and why. A posterior whose forward model has no derivatives is given to
-        `invsamp.emulate`, with ``evaluations`` as its budget of simulations.
+        `invsamp.emulate`.
     draws : int
         Draws kept for each chain.
     warmup : int, optional
@@ -121,8 +122,9 @@ def sample(
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs. None, or those that are named, of the posterior's draws
         alone. Without a directory, at most 256 MiB of draws are kept. Beyond that, blocks of more than 2,000 numbers (a
-        field's values, the weights of a network) are left out: `Run.moments` has their means and sds, and 50 numbers
-        of each are recorded. A warning says so.
+        field's values, the weights of a network) are not kept whole. `Run.moments` has their means and sds over all
+        draws. `Run.thinned` has every k-th draw in single precision, 64 MiB at most. Of each block 50 numbers are
+        recorded at every draw. A warning says so.
     evaluations : int, optional
         Budget of evaluations, of all fidelities together. Warm-up, with all that comes before it, ends when three
         quarters are spent, and sampling ends when all are. The last step of all chains may exceed it (with several
@@ -130,6 +132,9 @@ def sample(
         step of a chain, many times what an easy posterior takes. It limits the warm-up of runs without a chosen
         sampler, while all draws are made. When half is spent, and the rest will not do at that rate, a warning says on
         what. The logger ``"invsamp"`` and ``run.report["budget"]`` have the budget.
+    simulations : int, optional
+        Budget of `invsamp.emulate`, for a posterior whose forward model has no derivatives, without a sampler; 200 by
+        default. ``evaluations`` is taken for the same there.
 
     Returns
     -------
@@ -173,16 +178,24 @@ def sample(
     if sampler is None and isinstance(problem, Posterior) and _needs_emulator(problem):
         others = {"warmup": warmup, "start": start, "segment": segment, "comm": comm, "record": record}
         _refuse_for_emulator(others | {"thin": None if thin == 1 else thin, "keep": None if keep is True else keep})
-        budget = 200 if evaluations is None else evaluations
+        if None not in (simulations, evaluations):
+            raise ValueError(f"evaluations must be left out where simulations is the budget, got {evaluations!r}")
+        budget = evaluations if simulations is None else simulations
         return emulate(
             problem,
-            budget,
+            200 if budget is None else budget,
             draws=draws,
             chains=chains,
             seed=seed,
             directory=directory,
             executor=executor,
             progress=progress,
+        )
+    if simulations is not None:
+        raise ValueError(
+            "simulations must be left out where the forward model has derivatives or a sampler is given, got "
+            f"{simulations!r}: evaluations= limits such a run. iv.emulate(posterior, simulations=...) emulates any "
+            "forward model. A folder of simulations belongs to iv.Posterior(..., simulations=folder)"
         )
     sampler = Automatic() if sampler is None else sampler
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it (how many draws, draws= says)")
@@ -191,9 +204,10 @@ def sample(
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest, evaluations)
     engine = Engine(problem, sampler, asked)
     engine.record, less = as_record(problem, record, keep), None
-    if directory is None and keep is True:
+    # moments of all draws alike are not those of draws that have weights
+    if directory is None and keep is True and sampler.rungs[0].target.factors is not None:
         rungs = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.max_rungs
-        engine.record, less = within_memory(engine.record, problem, rungs * chains * draws)
+        engine.record, less = within_memory(engine.record, problem, chains * draws, rungs)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
     optional(integer, "segment", segment, least=1)
@@ -214,7 +228,7 @@ def sample(
 
 def _needs_emulator(problem: Posterior) -> bool:
     """Whether the finest model has outputs, and no derivatives."""
-    return problem.predicts and no_derivatives(problem.potential()) is not None
+    return problem.predicts and problem._posed[problem.fidelities[-1]].model.no_derivatives is not None  # noqa: SLF001
 
 
 def _refuse_for_emulator(others: Mapping[str, object]) -> None:

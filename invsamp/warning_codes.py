@@ -47,12 +47,13 @@ CODES: dict[str, Entry] = {
         "Too few effective draws",
         "Draws are correlated. The effective sample size is the number of independent draws that give the same error: "
         "ess_bulk for means, ess_tail for the 5% and 95% quantiles.",
-        "Ask for more draws, as many as the message says, or make steps more efficient: another kernel, a better "
-        "parameterization (centered or non-centered), a metric from a longer warm-up.",
+        "Ask for more draws, as many as the message says. In a hierarchical model, compare with the other form: "
+        "centered=True or centered=False in the distribution. Otherwise reparametrize, or raise warmup.",
     ),
     "IV-SD": Entry(
         "Standard deviations have large errors",
-        "A few draws far from the center dominate the variance. Means and quantiles have converged.",
+        "A few draws far from the center dominate the variance. Means and quantiles of these parameters have "
+        "converged; those of others may not have, and have warnings of their own.",
         "Report quantiles, or ask for as many draws as the message says.",
     ),
     "IV-TAIL": Entry(
@@ -103,8 +104,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-MEMORY": Entry(
         "Not all parameters are kept",
-        "All draws of a large field would not fit into memory. The run keeps means, standard deviations and draws of "
-        "some entries.",
+        "All draws of a large field would not fit into memory. The run keeps means and standard deviations over all "
+        "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
         "Record functions of the field (record=), or write all draws to disk (directory=).",
     ),
     # how a run ended
@@ -149,13 +150,16 @@ CODES: dict[str, Entry] = {
         "The mode has almost no mass",
         "The density is highest in a narrow region, as in the neck of a funnel of a hierarchical model. Chains started "
         "there may never leave, and others may never enter.",
-        "Pose scales and what they scale in one Prior without centered=, so that the run chooses the form.",
+        "If the form was given (centered=), leave it out: the run then chooses. If the run has chosen, compare with a "
+        "run in the other form; quantiles should agree. A density without a Prior needs the change of variables by "
+        "hand. A prior that keeps a scale from 0 removes the neck.",
     ),
     "IV-DIVERGED": Entry(
         "Optimizations diverged",
         "The density grows without bound: the posterior is improper, or a scale parameter tends to 0 together with "
         "what it scales.",
-        "Give the parameter a proper prior, or pose the hierarchy in one Prior without centered=.",
+        "Give the parameter a proper prior. Keep a scale from 0 by its prior, or let the run choose the form of what "
+        "it scales, without centered=.",
     ),
     "IV-UNSEEN": Entry(
         "There may be modes that were not found",
@@ -275,6 +279,13 @@ CODES: dict[str, Entry] = {
         "The model of the variance has no pilot states near many of the visited ones.",
         "Raise warmup, or allow more states in kernel_ridge.",
     ),
+    "IV-PATHS": Entry(
+        "Paths diverge",
+        "The energy of more than 2% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
+        "too long where the density is steep, so that chains may not enter that region. Paths that are refused because "
+        "a solve failed or a bound was met do not count.",
+        "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",
+    ),
     "IV-REFLECTION": Entry(
         "Reflected moves fail",
         "Steps are long relative to the narrowest part of the domain, so that no reflected path ends inside.",
@@ -335,7 +346,8 @@ def explain(code: str) -> str:
     >>> import invsamp as iv
     >>> print(iv.diagnostics.explain("IV-SD"))
     IV-SD: Standard deviations have large errors
-    Cause: A few draws far from the center dominate the variance. Means and quantiles have converged.
+    Cause: A few draws far from the center dominate the variance. Means and quantiles of these parameters have
+      converged; those of others may not have, and have warnings of their own.
     Remedy: Report quantiles, or ask for as many draws as the message says.
     """
     if code not in CODES:

@@ -73,10 +73,10 @@ def posterior(meshes: Mapping[str, int] = MESHES) -> Posterior:
 
 
 def reference(problem: Posterior, draws: int, chains: int, seed: int, fidelity: str | None = None) -> Array:
-    """Draws by a sampler that shares nothing with `invsamp.sample` and uses no gradients: elliptical slices.
+    """Draws by a sampler that shares nothing with `invsamp.sample` and uses no gradients: elliptical slice sampling.
 
-    Chains start in Student's t around the posterior's mode, with the precision of Gauss and Newton there, and the
-    ellipses are drawn from it too, so that it stands for a prior and the posterior's ratio to it for a likelihood.
+    Chains start in Student's t around the posterior's mode, with the Gauss-Newton precision there. The ellipses are
+    drawn from it too. So it takes the place of the prior, and the posterior's ratio to it that of the likelihood.
 
     Parameters
     ----------

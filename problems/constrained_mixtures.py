@@ -2,9 +2,9 @@ r"""The target with 25 modes on four non-convex or polygonal domains, and its ex
 
 .. math:: U(x) = 0.2 |x|^2 - 2 \sum_i \cos(2 \pi x_i) \; (+ |x|^2 - 20 \text{ where } |x|^2 > 20)
 
-restricted to a flower, a heart, an octagon or a cross: setting of Zheng et al. (2024), "Constrained exploration via
-reflected replica exchange SGLD" (r2SGLD), ICML, section 4.2, with radii for which the domains fit into
-[-2.5, 2.5]^2. There energies and gradients carry Gaussian noise of sd 0.05 (`noise`).
+restricted to a flower, a heart, an octagon or a cross. This is the setting of Zheng et al. (2024), "Constrained
+exploration via reflected replica exchange SGLD" (r2SGLD), ICML, section 4.2. The radii are such that the domains fit
+into [-2.5, 2.5]^2. There energies and gradients carry Gaussian noise of sd 0.05 (`noise`).
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def cell_probabilities(
 ) -> tuple[Array, Array]:
     """Probabilities of the cells of a grid over [-extent, extent]^2 under exp(-U / temperature) within a polygon.
 
-    Every cell is cut by the polygon, and the density integrated over the piece: with the signed triangles between
-    the cell's center and the sides of the piece, on which an 8 x 8 Gauss rule is exact to rounding, as the energy is
-    smooth across the boundary.
+    Every cell is cut by the polygon, and the density integrated over the piece. The integral is a sum over the signed
+    triangles between the cell's center and the sides of the piece. An 8 x 8 Gauss rule is exact to rounding on them, as
+    the energy is smooth across the boundary.
 
     Parameters
     ----------

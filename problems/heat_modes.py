@@ -1,8 +1,8 @@
 """On which side of the sensors did the heat start? A thousand readings of a narrow strip of sensors leave two modes.
 
-The 56 sensors stand in two columns, 0.02 apart, so a center on the right and its mirror image on the left explain the
-readings nearly alike: it is the width of the strip that distinguishes them, barely. The levels are meshes, whose
-energies differ by units, not by noise.
+The 56 sensors stand in two columns, 0.02 apart. So a center on the right and its mirror image on the left explain the
+readings nearly alike; only the width of the strip distinguishes them, barely. The levels are meshes, whose energies
+differ by units, not by noise.
 """
 
 from __future__ import annotations

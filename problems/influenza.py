@@ -2,8 +2,8 @@
 
 The counts are those of "Influenza in a boarding school", British Medical Journal 1 (1978), 587. Model and priors follow
 Grinsztajn, Semenova, Margossian and Riou (2021), "Bayesian workflow for disease transmission modeling in Stan",
-Statistics in Medicine 40, section 2: susceptible, infected (who are those in bed) and recovered boys, one infected the
-day before the first count.
+Statistics in Medicine 40, section 2. The states are the susceptible, infected (those in bed) and recovered boys. One
+boy is infected the day before the first count.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def population(seed: int = 0, *, centered: bool | None = None) -> Posterior:
         sd=HalfNormal(0.5),
         dose=DOSES,
     )
-    forward = Population(_blood(), PATIENTS, own=("clearance", "volume", "dose"))
+    forward = Population(_blood(), PATIENTS, individual=("clearance", "volume", "dose"))
     return Posterior(prior, forward, patients(seed)[1], LogNormalNoise("sd"))
 
 

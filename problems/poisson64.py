@@ -2,9 +2,9 @@ r"""Sixty-four stiffnesses of a membrane from its deflection at 169 points: a pu
 
 The deflection u solves :math:`-\nabla\cdot(a \nabla u) = 10` on the unit square, u = 0 on its edge, and the stiffness a
 is constant in each of 8 x 8 equal squares. It is read at the points (i/14, j/14), i, j = 1..13, with noise of standard
-deviation 0.05 (D. Aristoff and W. Bangerth, "A benchmark for the Bayesian inversion of coefficients in partial
-differential equations", SIAM Review 65(4), 2023, Section 2, arXiv:2102.07263; their programs are in the code gallery of
-deal.II, "MCMC-Laplace").
+deviation 0.05. The source is D. Aristoff and W. Bangerth, "A benchmark for the Bayesian inversion of coefficients in
+partial differential equations", SIAM Review 65(4), 2023, Section 2, arXiv:2102.07263. Their programs are in the code
+gallery of deal.II, "MCMC-Laplace".
 
 The forward model is the benchmark's own, to rounding: bilinear elements on 32 x 32 squares. The posterior depends on
 it: linear elements on that mesh's triangles shift some posterior means by a fifth of an sd.

@@ -1,9 +1,9 @@
-r"""Two reactions in a row, A -> B -> C, of which the absorbance of B is seen: which of the two is the slow one?
+r"""Two reactions in a row, A -> B -> C, observed by the absorbance of B: which of the two is the slow one?
 
 In each of 64 experiments a known concentration of A begins to react, and six readings are taken at times of its own.
-Any one experiment, and all of them together, are explained as well with the rates exchanged if the unknown
-absorptivity makes up for it, the slow-fast ambiguity of consecutive reactions of first order: two modes, whose weights
-are the prior's affair. Data are made up with known parameters. Times are in minutes.
+Exchanged rates explain each experiment, and all together, equally well with another value of the unknown absorptivity.
+This is the slow-fast ambiguity of consecutive reactions of first order. It makes two modes, whose weights the prior
+determines. Data are made up with known parameters. Times are in minutes.
 
 One experiment is one solve of its equations, a' = -k1 a, b' = k1 a - k2 b, which is solved in closed form. So what a
 sampler costs is counted in solves, and the posterior is known by quadrature.

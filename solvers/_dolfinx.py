@@ -105,8 +105,13 @@ def collapsed(part: FunctionSpace) -> tuple[FunctionSpace, Numbers]:
 
 def is_mixed(space: FunctionSpace) -> bool:
     """Whether the space is that of several functions, and not of one, a vector's entries being one."""
+    return n_components(space) > 1 and bool(space.dofmap.index_map_bs == 1)
+
+
+def n_components(space: FunctionSpace) -> int:
+    """Parts of an element: the functions of a mixed one, or a vector's entries."""
     count = space.ufl_element().num_sub_elements
-    return bool((count() if callable(count) else count) > 1 and space.dofmap.index_map_bs == 1)
+    return int(count() if callable(count) else count)
 
 
 def restricts(bc: DirichletBC, space: FunctionSpace) -> bool:

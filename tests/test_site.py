@@ -82,6 +82,9 @@ def test_the_site(tmp_path: Path) -> None:
     site, before = tmp_path / "site", tmp_path / "0.1.0"
     before.mkdir()
     (before / "index.html").write_text("<title>before</title>")
+    for stale in ("_sources/how-to/gone.md.txt", "how-to/gone.html", "how-to/added.html"):  # added: not by a build
+        (site / stale).parent.mkdir(parents=True, exist_ok=True)
+        (site / stale).write_text("before")
     command = [
         sys.executable,
         "-P",
@@ -99,6 +102,7 @@ def test_the_site(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr[-9000:]
     for page, folder in (("index.html", "./"), ("reference/generated/invsamp.sample.html", "../../")):
         assert f'<a href="{folder}../0.1.0/index.html">0.1.0</a>' in (site / page).read_text()
+    assert not (site / "how-to" / "gone.html").exists() and (site / "how-to" / "added.html").exists()
     every_page_says_its_version(site)
     every_public_name_has_a_page(site)
     tutorials_show_what_they_did(site)
@@ -113,9 +117,9 @@ def every_public_name_has_a_page(site: Path) -> None:
 
 
 def tutorials_show_what_they_did(site: Path) -> None:
-    for page in (site / "tutorials").glob("*.html"):
+    for page in [*(site / "tutorials").glob("*.html"), *(site / "explanation").glob("*.html")]:
         text = page.read_text()
-        for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "UserWarning:", "it/s]"):
+        for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "InvsampWarning:", "UserWarning:", "it/s]"):
             assert strange not in text, f"{page.name} shows {strange}"
         for image in re.findall(r"<img [^>]*>", text):
             assert re.search(r'alt="[^"]{10,}"', image), f"{page.name} has a figure without words: {image}"
@@ -152,9 +156,9 @@ def terms_find_their_pages(site: Path) -> None:
     copy = site / "looked_at_search.html"
     search = (site / "search.html").read_text()
     copy.write_text(search.replace("</body>", SEARCH.format(terms=json.dumps(list(expected)))))
-    found = json.loads(
-        html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped(copy.as_uri(), 1200), re.DOTALL)[1])
-    )
+    shown = dumped(copy.as_uri(), 1200)
+    copy.unlink()
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', shown, re.DOTALL)[1]))
     assert not {term: found[term] for term, page in expected.items() if found[term] != page}
 
 
@@ -163,7 +167,9 @@ def looked_at(page: Path, width: int) -> dict:
     copy = page.with_name(f"looked_at_{page.name}")
     look = LOOK.format(axe=axe.as_uri(), rules=json.dumps(RULES))
     copy.write_text(page.read_text().replace("</body>", look))
-    found = re.search(r'<pre id="told">(.*?)</pre>', dumped(copy.as_uri(), width), re.DOTALL)
+    shown = dumped(copy.as_uri(), width)
+    copy.unlink()
+    found = re.search(r'<pre id="told">(.*?)</pre>', shown, re.DOTALL)
     assert found, "the page's scripts did not come to an end"
     return json.loads(html.unescape(found[1]))
 

@@ -1,8 +1,8 @@
-r"""Are ranks uniform? An exact test by their empirical distribution function, and its simultaneous bands.
+r"""An exact test of the uniformity of ranks, by their empirical distribution function, with simultaneous bands.
 
 With N independent ranks, uniform on 0..L, each count :math:`S_i` of ranks at most i is binomial. The statistic is the
-smallest of their two-sided tail probabilities, and the probability that it is smaller for uniform ranks is summed
-exactly: conditional on their sum, the numbers of single ranks are independent Poisson numbers.
+smallest of their two-sided tail probabilities. The probability of a smaller value for uniform ranks is summed exactly:
+the numbers of single ranks are independent Poisson numbers, conditional on their sum.
 
 Säilynoja, Bürkner and Vehtari (2022), "Graphical test for discrete uniformity and its applications in goodness-of-fit
 evaluation and multiple sample comparison", Statistics and Computing 32, section 2: bands of equal pointwise tail

@@ -10,7 +10,7 @@ from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
 from invsamp.diagnostics.limits import R_HAT_LIMIT, ess_wanted
 from invsamp.diagnostics.message_text import listed, more_draws, with_values
-from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings
+from invsamp.diagnostics.mode_checks import form_causes, likely_causes, mode_warnings, other_forms
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.sampler_checks import sampler_warnings
 from invsamp.diagnostics.tails import TAIL_SHAPES
@@ -136,11 +136,16 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     return [
         coded(
             "IV-RHAT",
-            f"R-hat is above {R_HAT_LIMIT}: {with_values(bad, '.3f')}. The chains do not agree yet. "
+            f"R-hat is above {R_HAT_LIMIT}: {with_values(_up(bad), '.3f')}. The chains do not agree yet. "
             f"{likely_causes(report, list(bad.index))}Look at plot_trace(): if they drift, raise warmup and draws; if "
             f"they sit in separate modes, use {ladder}.",
         )
     ]
+
+
+def _up(values: pd.Series[float]) -> pd.Series[float]:
+    """To thousandths, upwards: 1.0104 is not to be shown as 1.010, above 1.01."""
+    return np.ceil(1000.0 * values - 1e-6) / 1000.0
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
@@ -157,12 +162,16 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
             # once: R-hat has named them, or the first of these
             said = found or float(summary["r_hat"].max()) > R_HAT_LIMIT
             advice = advice if said else f"Likely: {'; '.join(causes)}. {advice}"
-        elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
-            advice = "How many draws would do cannot be estimated, as tails are heavy."
+        else:
+            if len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
+                advice = "How many draws would do cannot be estimated, as tails are heavy."
+            if not found and (forms := other_forms(report)):
+                advice = f"{advice} If more draws are too expensive, try the other form: {forms}."
         found.append(
             coded(
                 "IV-ESS",
-                f"{column} is below {wanted:.0f}: {with_values(bad, '.0f')}. {estimates} have not converged. {advice}",
+                f"{column} is below {wanted:.0f}: {with_values(np.floor(bad), '.0f')}. {estimates} have not converged. "
+                f"{advice}",
             )
         )
     return found
@@ -255,8 +264,9 @@ def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float])
     return [
         coded(
             "IV-SD",
-            f"errors of sds are above {limit:.0%}: {with_values(bad, '.0%')}. Means and quantiles have converged, but "
-            f"a few draws far out dominate the variance. Quote quantiles{advice}.",
+            f"errors of sds are above {limit:.0%}: {with_values(_up(bad), '.1%')}. Means and quantiles of "
+            f"{'it' if len(bad) == 1 else 'these'} have converged, but a few draws far out dominate the variance. "
+            f"Quote quantiles{advice}.",
         )
     ]
 

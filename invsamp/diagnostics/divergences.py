@@ -27,9 +27,9 @@ def divergence_on_grid(
     .. math:: \mathrm{KL}(p \,\|\, q) = \sum_{p_k > 0} p_k \log \frac{p_k}{q_k}, \qquad
               q_k = \frac{c_k + a}{n + a K}
 
-    with c_k the count of cell k, a the pseudo-count and K the number of cells that the truth can reach. n counts
-    every draw, so those that left the grid or lie in a cell of no probability are mass that the others miss. It is
-    not zero for perfect draws: see `iid_floor`.
+    with c_k the count of cell k, a the pseudo-count and K the number of cells that the truth can reach. n counts all
+    draws. Draws outside the grid, or in a cell of probability 0, are therefore mass that is missing in the other cells.
+    It is not zero for perfect draws: see `iid_floor`.
 
     Parameters
     ----------

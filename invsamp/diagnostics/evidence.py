@@ -7,13 +7,14 @@ misfit, :math:`Z(0) = 1` and the evidence is :math:`Z(1)`. From rung to rung,
           = \frac{E_{\beta_{k+1}}[w / (w + r)]}{E_{\beta_k}[1 / (w + r)]}, \qquad w = e^{-(\beta_k - \beta_{k+1}) \Phi},
 
 for any r > 0. The first are stepping stones: means of bounded weights over draws of the hotter rung alone. The second,
-at r equal to the ratio itself, is Bennett's: it takes draws of both rungs, and differs from the first by more than
-sampling explains where one of them does not sample what it should. Thermodynamic integration,
-:math:`\log Z(1) = -\int_0^1 E_\beta[\Phi]\, d\beta`, is no such check: under the prior misfits often have no mean, and
-neither its value nor its error is worth anything then.
+at r equal to the ratio itself, is Bennett's, which takes draws of both rungs. The two differ by more than sampling
+explains where one of the rungs does not sample its target. Thermodynamic integration, :math:`\log Z(1) = -\int_0^1
+E_\beta[\Phi]\, d\beta`, is no such check: under the prior the misfit often has no mean, and then neither its value nor
+its error is meaningful.
 
-The errors are those of the draws: estimates are, to first order, means over draws of a sum over the rungs, taken at the
-same draw of all rungs, so that what swaps and autocorrelation do to them is in the effective size of that sum.
+The errors are Monte Carlo errors. To first order, an estimate is a mean over draws of a sum over the rungs, taken at
+the same draw of all rungs. So the effective sample size of that sum includes the effects of swaps and of
+autocorrelation.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
 from invsamp.diagnostics.convergence import ensemble_of, mcse_mean, rhat_rank
+from invsamp.diagnostics.limits import APART_LIMIT
 from invsamp.protocols import Array
 
 #: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
 APART, ROUNDING = 4.5, 1e-9
-#: R-hat of a rung's misfits above which its chains sample different distributions, so that errors say nothing.
-DIFFERENT = 1.1
 #: Logarithm below which a weight is 0 beside all others.
 NEVER = 700.0
 #: Share of the draws of a rung that count in its step below which few of them decide it.
@@ -182,7 +182,7 @@ def _chains_apart(phi: Array, size: int) -> tuple[str, ...]:
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN of a constant misfit, and of one chain
         rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)), None, size)
     worst = int(np.argmax(np.nan_to_num(rhat)))
-    if not rhat[worst] > DIFFERENT:
+    if not rhat[worst] > APART_LIMIT:
         return ()
     return (
         f"chains of rung {worst} have different misfits (R-hat {rhat[worst]:.3g}), as in modes that they do not leave: "

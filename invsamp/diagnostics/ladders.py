@@ -21,8 +21,8 @@ ORIGINS: tuple[Origin, ...] = ("end", "coldest", "start")
 def round_trips(path: npt.ArrayLike, rungs: int, origin: Origin = "end") -> int:
     """Number of round trips that walkers made through the ladder.
 
-    A trip visits both ends of the ladder and returns to the end where it began, so it counts from the first
-    end that a walker reaches: 0, 2, 0 is one trip on three rungs, 1, 2, 0, 2, 0 is one and a half, counted as one.
+    A trip visits both ends of the ladder and returns to the end where it began. So counting starts at the first end
+    that a walker reaches. With three rungs, 0, 2, 0 is one trip; 1, 2, 0, 2, 0 is one and a half, counted as one.
 
     Parameters
     ----------

@@ -6,15 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT, UNSEEN_LIMIT
+from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
+from invsamp.modes.tolerances import UNSEEN
 from invsamp.warning_codes import code_of, coded
-
-_NON_CENTERED = (
-    'pose scales and what they scale in one Prior, as Normal("mu", "tau") without centered=: a run finds the form that '
-    "is sampled best."
-)
 
 
 def mode_warnings(report: Report) -> list[str]:
@@ -26,7 +22,7 @@ def mode_warnings(report: Report) -> list[str]:
                 "IV-FUNNEL",
                 "the density is highest where there is almost no mass, as in the neck of a funnel. It lies "
                 f"{above:.3g} units of energy below the chains: draws may miss a part of it, and R-hat would not "
-                f"detect that. Remedy: {_NON_CENTERED}",
+                f"detect that. {_other_form(report)}",
             )
         )
     if report.get("unlooked"):
@@ -40,10 +36,10 @@ def mode_warnings(report: Report) -> list[str]:
         )
     if not modes:
         return found
-    return found + _search_warnings(modes, above is not None) + _visit_warnings(modes)
+    return found + _search_warnings(modes, above is not None, report) + _visit_warnings(modes)
 
 
-def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
+def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:
     """Whether local optimizations diverged, or left minima to be found."""
     found = []
     if modes["endless"]:
@@ -53,13 +49,13 @@ def _search_warnings(modes: FoundModes, astray: bool) -> list[str]:
                 "IV-DIVERGED",
                 f"{modes['endless']} of {modes['descents']} optimizations diverged"
                 + (f", as {listed(away)} ran away" if away else "")
-                + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Use a proper prior, "
-                + f"or {_NON_CENTERED}",
+                + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Give it a proper "
+                + f"prior. {_other_form(report)}",
             )
         )
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
     # where the lowest has next to no mass, no chain is to start there
-    if not astray and unseen > UNSEEN_LIMIT and lowest < unseen * descents:
+    if not astray and unseen > UNSEEN and lowest < unseen * descents:
         found.append(
             coded(
                 "IV-UNSEEN",
@@ -170,6 +166,33 @@ def form_causes(report: Report) -> list[str]:
             f"logarithm){', or use preconditioner=iv.transport_map()' if plain else ''}"
         )
     return found
+
+
+def _other_form(report: Report) -> str:
+    """What to change in a hierarchy, by who chose the forms of its parameters."""
+    forms = report.get("centering") or {}
+    if not forms:
+        return (
+            'If a scale parameter and what it scales are both unknown, pose them in one Prior, as Normal("mu", "tau"): '
+            "the run then samples them in the better form. Otherwise keep the scale from 0 by its prior."
+        )
+    if given := [name for name, form in forms.items() if form["reason"] == "given"]:
+        return f"Leave centered= of {listed(given)} out: the run then chooses the form."
+    return f"Compare with the other form: {other_forms(report)}. Or keep the scale from 0 by its prior."
+
+
+def other_forms(report: Report) -> str:
+    """Which forms the parameters of a hierarchy had, and what would be the other one."""
+    forms = report.get("centering") or {}
+    parts = []
+    for name, form in forms.items():
+        entries = np.asarray(form["centered"], dtype=bool)
+        had = "centered" if entries.all() else f"{entries.sum()} of {entries.size} centered"
+        parts.append(
+            f"{name} was sampled {had if entries.any() else 'non-centered'}, and "
+            f"centered={'False' if entries.all() else 'True'} in its distribution is the other one"
+        )
+    return "; ".join(parts)
 
 
 def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:

@@ -63,8 +63,8 @@ class Misfit(TypedDict):
 class FoundModes(TypedDict):
     """Minima that descents found, with their weights by Laplace and the draws that visited each.
 
-    Without a prior, ``region`` has the box that was searched, the lower and the upper end of each parameter, and
-    ``guessed`` says whether the scale of starts was guessed, and the box does not hold the whole domain.
+    Without a prior, ``region`` has the box that was searched, as the lower and the upper end of each parameter. Then
+    ``guessed`` is true if the scale of starts was guessed and the box does not hold the whole domain.
     """
 
     theta: list[list[float]]
@@ -187,6 +187,7 @@ class Report(TypedDict, total=False):
     preconditioner: str | None
     boundary: str
     posed: dict[str, object]
+    grids: dict[str, str]
     decisions: list[str]
     warnings: list[str]
     seed: int

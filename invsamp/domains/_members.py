@@ -1,12 +1,12 @@
-"""Kinds of boundary that compiled kernels know, one function per question: is a point inside, where is the first hit.
+"""Kinds of boundary in compiled kernels, with one function per question: is a point inside, where is the first hit.
 
-A region is what satisfies all of its members. Three arrays, `table`, `indices` and `numbers`, describe them, so that
-one compiled kernel serves every domain: a row of `table` (k, 6) for each member, with its kind, where its columns start
-in `indices`, their number m, its number of faces, and where its data start in `indices` and `numbers`. A face is what a
-move is reflected at: a bound, a facet, an edge, or a whole sphere.
+A region is the intersection of its members. Three arrays, `table`, `indices` and `numbers`, describe them, so that one
+compiled kernel serves every domain. `table` (k, 6) has a row for each member. Its entries are the kind, where its
+columns start in `indices`, their number m, its number of faces, and where its data start in `indices` and `numbers`. A
+face reflects moves: it is a bound, a facet, an edge, or a whole sphere.
 
-`inside` is the one definition of what lies in a region: the kernel that moves points and the test that accepts them
-sum in the same order, so that rounding cannot make them disagree.
+`inside` is the one definition of a region. The kernel that moves points and the test that accepts them sum in the same
+order, so that rounding cannot make them disagree.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def nearest_points(domain: Domain, dimension: int) -> Nearest:
 def squared_violation(domain: Domain, dimension: int) -> Violation:
     """How to find the squared distance from a domain.
 
-    Of half-spaces it is the sum of their squared violations, which is larger than the squared distance near edges; of
-    an intersection the sum over its parts; of a level set the square of its level, in the level's units.
+    For half-spaces it is the sum of their squared violations, which is larger than the squared distance near edges. For
+    an intersection it is the sum over its parts, and for a level set the square of its level, in the level's units.
 
     Raises
     ------

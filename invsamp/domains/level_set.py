@@ -46,9 +46,9 @@ class LevelSet(ReflectingDomain):
     Raises
     ------
     ValueError
-        If the dimension or the resolution is not positive, or the functions return a wrong shape. Where points
-        inside are known, from the bounds or else from the first moves, the boundary around them is looked at: a
-        gradient that vanishes there, or differs from the change of the level, raises a ValueError that says where.
+        If the dimension or the resolution is not positive, or the functions return a wrong shape. The boundary is
+        checked around points inside, which are known from the bounds or else from the first moves. A gradient that
+        vanishes there, or differs from the change of the level, raises a ValueError that names the place.
 
     Notes
     -----

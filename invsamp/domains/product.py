@@ -26,8 +26,8 @@ class Product(ReflectingDomain):
     Parameters
     ----------
     blocks : mapping
-        From the coordinates of a block to its domain. Coordinates are an index, a tuple of indices, or, for a
-        problem with named parameters, a name or a tuple of names: a parameter of shape (k,) stands for its k
+        From the coordinates of a block to its domain. Coordinates are an index or a tuple of indices. For a problem
+        with named parameters they may also be a name or a tuple of names. A parameter of shape (k,) stands for its k
         columns, ``"k[0]"`` for one of them.
 
     Raises

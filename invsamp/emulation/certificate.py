@@ -21,6 +21,8 @@ LEAST_EFFICIENCY, MOST_SHAPE = 0.7, 0.7
 NEARLY_EXACT = 0.9
 #: Changes of means, in sds and in standard errors, above which the emulator is found wrong.
 MOST_SHIFT, ERRORS = 0.1, 3.5
+#: Parameters that a printed certificate shows.
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,13 @@ class Certificate:
         Effective draws for each draw, :math:`(\sum w)^2 / (n \sum w^2)`: 1 where the emulator is exact.
     pareto_k : float
         Shape of the tail of the weights (Vehtari and others 2024, Journal of Machine Learning Research 25, 72): below
-        0.7 weighted means can be trusted.
+        0.7 weighted means can be trusted. NaN where weights are too few, or too equal, to have a tail.
     log_weight_sd : float
         Sd of the emulator's error in energy.
+    means, sds : dict of str to float
+        Of the draws that were simulated, each of the same weight.
     shifts : dict of str to float
-        By how much weighted means differ from those of the draws, in sds.
+        By how much weighted means differ from these means, in sds.
     shift_errors : dict of str to float
         Standard errors of these.
     once : float
@@ -53,6 +57,8 @@ class Certificate:
     efficiency: float
     pareto_k: float
     log_weight_sd: float
+    means: dict[str, float]
+    sds: dict[str, float]
     shifts: dict[str, float]
     shift_errors: dict[str, float]
     once: float
@@ -89,17 +95,37 @@ class Certificate:
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.simulations} simulations at draws of the emulated posterior: efficiency {self.efficiency:.2f}, "
-            f"Pareto k {self.pareto_k:.2f}, sd of the error in energy {self.log_weight_sd:.2g}",
-            *self.problems,
-        ]
-        lines.append(
-            "This check sees only what draws have visited: no mode and no tail that none of them has come to. "
-            f"Of the modes found, {self.once:.0%} were found by one descent alone; about as large a share of the "
-            "descents that one could make would come to modes that no one knows."
+        shown = list(self.shifts)[:SHOWN]
+        width = max(len(name) for name in ("mean", *shown))
+        rows = [f"{'mean':{width}}  {'emulator':>10}  {'simulator':>10}  difference in sds (standard error)"]
+        for name in shown:
+            emulated, shift = self.means[name], self.shifts[name]
+            true = emulated + shift * self.sds[name]
+            rows.append(
+                f"{name:{width}}  {emulated:#10.4g}  {true:#10.4g}  {shift:+.2f} ({self.shift_errors[name]:.2f})"
+            )
+        if len(self.shifts) > SHOWN:
+            rows.append(f"... and {len(self.shifts) - SHOWN} more: see `shifts`")
+        return "\n".join(
+            [
+                f"{self.simulations} simulations at draws of the emulated posterior, {self.failed} failed",
+                *rows,
+                f"weights of the draws: efficiency {self.efficiency:.2f} (1 where the emulator is exact, wanted "
+                f"{LEAST_EFFICIENCY}), {self._tail_in_words()}",
+                f"error of the emulator in energy: sd {self.log_weight_sd:.2g}",
+                *(f"problem: {text}" for text in self.problems),
+                "no problems found" if self.passed else "The draws are not those of the simulator.",
+                "The check sees only regions that draws visited: no mode and no tail beyond. Of the modes found, "
+                f"{self.once:.0%} were found by one optimization alone. If many were, further modes are likely.",
+            ]
         )
-        return "\n".join(lines)
+
+    def _tail_in_words(self) -> str:
+        """What Pareto k says of the largest weights."""
+        if np.isnan(self.pareto_k):
+            return "Pareto k is not needed, as all weights are nearly equal or few"
+        large = f"a few draws carry the weighted means where it is above {MOST_SHAPE}"
+        return f"Pareto k {self.pareto_k:.2f} of the largest weights ({large})"
 
 
 def certificate(run: Run, theta: Array, log_weight: Array, once: float) -> Certificate:
@@ -124,6 +150,8 @@ def certificate(run: Run, theta: Array, log_weight: Array, once: float) -> Certi
         weights.effective(weight) / len(weight) if good.any() else 0.0,
         _tail(weight),
         float(log_weight[good].std()) if good.any() else np.inf,
+        dict(zip(labels, mean.tolist(), strict=True)),
+        dict(zip(labels, spread.tolist(), strict=True)),
         dict(zip(labels, shifts.tolist(), strict=True)),
         dict(zip(labels, errors.tolist(), strict=True)),
         once,
@@ -135,6 +163,6 @@ def _tail(weight: Array) -> float:
     """Pareto k of the largest weights: as many as Vehtari and others (2024) take."""
     count = int(min(0.2 * len(weight), 3.0 * np.sqrt(len(weight))))
     if count < 5 or not np.isfinite(weight).all() or np.ptp(weight) < 1e-3:
-        return 0.0
+        return np.nan
     ordered = np.sort(weight)
     return float(pareto_shape((ordered[-count:] - ordered[-count - 1])[None])[0])

@@ -18,6 +18,7 @@ from invsamp.emulation.runs.inputs import inputs_of
 from invsamp.emulation.runs.journal import Journal
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.emulation.runs.simulator import with_runs
+from invsamp.emulation.runs.stop import stopped
 from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.parallel.communicator import alone, world
 from invsamp.posing.posterior.posterior import Posterior
@@ -94,11 +95,13 @@ def emulate(
     ------
     ValueError
         If an argument is wrong; if the posterior was posed by its log likelihood, which has no outputs; if no one can
-        draw from its prior.
+        draw from its prior, or it has no gradient.
     RuntimeError
         If all simulations of the first wave fail. If MPI started several processes and there is no executor.
     ModelError
         If the number of outputs changes.
+    KeyboardInterrupt, SystemExit
+        On Ctrl-C; on SIGTERM and SIGHUP. The message says how to go on.
 
     Warns
     -----
@@ -122,6 +125,9 @@ def emulate(
     if not posterior.predicts:
         raise ValueError("posterior must have a forward model, whose outputs are emulated, got a log likelihood")
     boolean("progress", progress)
+    if (why := posterior.prior.no_derivatives) is not None:
+        raise ValueError(f"posterior must have a prior with a gradient, which chains on the emulator follow: {why}")
+    posterior.sample_start(np.random.default_rng(0), 1)  # a prior that no one can draw from is refused first
     unknown = inputs_of(posterior).coordinates.dimension
     budget = integer("simulations", simulations, least=1)
     if budget < LEAST * unknown:
@@ -150,7 +156,8 @@ def emulate(
     if trend is not None:
         cheap = _below(_coarser(posterior, trend), CHEAP * budget, path, executor, settings, progress)
     runs = _simulations(with_runs(posterior, path, executor), budget, journal, settings)
-    made = _emulated(runs, settings, progress, cheap)
+    with stopped(lambda: _kept(runs, path)):
+        made = _emulated(runs, settings, progress, cheap)
     with alone():  # MPI's other processes, if there are any, wait for simulations
         run = drawn(made.fitted, draws, chains, seed)
     told = messages(runs, made) + of_draws(made, run)
@@ -181,7 +188,8 @@ def _below(
     own = None if path is None else path / "trend"
     journal = None if own is None else Journal(own)
     runs = _simulations(with_runs(posterior, own, executor), budget, journal, settings)
-    return runs, _emulated(runs, settings, progress, None)
+    with stopped(lambda: _kept(runs, path)):
+        return runs, _emulated(runs, settings, progress, None)
 
 
 def _emulated(
@@ -191,10 +199,20 @@ def _emulated(
     batch, descents = settings["batch"], settings["descents"]
     bar = Bar(runs, batch, progress)
     try:
-        with one_thread():
+        # far from all simulations the emulator may leave floating point: such a position has no posterior density
+        with one_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return emulated(runs, batch, descents, np.random.default_rng(settings["seed"]), bar.say, cheap)
     finally:
         bar.close()
+
+
+def _kept(simulations: Simulations, path: Path | None) -> str:
+    """What is left of an emulation that was stopped, and how to go on."""
+    model = simulations.model.model
+    if not isinstance(model, StoredModel):
+        return "stopped: nothing is kept. With directory= the simulations would be"
+    how = "The next emulation learns from them" if path is None else "The same call goes on from there"
+    return f"stopped: {len(model.database)} finished simulations are in {model.database.folder}. {how}"
 
 
 def _simulations(posterior: Posterior, budget: int, journal: Journal | None, settings: Plain) -> Simulations:

@@ -54,7 +54,6 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
 def _told(one: Round, held: float) -> dict[str, object]:
     return {
         "simulations": one.simulations,
-        "near": one.near,
         "predicted": one.predicted,
         "held_out": held if np.isfinite(held) else None,
         "wide": one.wide,
@@ -107,13 +106,23 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
             )
         )
     failed = sum(one.failed for one in emulated.rounds)
+    last = f"The last failure, {simulations.failure}"
     if failed:
         of = failed + sum(len(one.errors) for one in emulated.rounds)
         found.append(
             coded(
                 "IV-SIMULATOR",
                 f"{failed} of the {of} simulations at posterior draws failed: where the simulator fails, there is no "
-                "posterior mass, and the border is not known well. run.certify() says how much that matters",
+                f"posterior mass, and the border is not known well. run.certify() says how much that matters. {last}",
+            )
+        )
+    if simulations.incomplete:
+        found.append(
+            coded(
+                "IV-SIMULATOR",
+                f"{simulations.incomplete} of {simulations.made} simulations gave some outputs that are not finite. "
+                "They count as failed, as if there were no posterior mass. If the outputs are missing for another "
+                f"reason, have the simulator return numbers. {last}",
             )
         )
     if emulated.output_noise > NOISY:

@@ -1,10 +1,11 @@
-"""A population of chains that samples an emulated posterior: many at once, for nothing but arithmetic.
+"""A population of many chains that samples an emulated posterior, without any simulation.
 
-Hamiltonian moves, whose metric is the population's covariance, and independent proposals from a mixture of Gaussians,
-one for each mode, that carry the weights of modes (Neal 2011, "MCMC using Hamiltonian dynamics"; Tierney 1994, "Markov
-chains for exploring posterior distributions", section 2.3.3). They begin at weighted draws of the posterior's square
-root (Del Moral, Doucet and Jasra 2006, "Sequential Monte Carlo samplers", section 2.3). These draws choose where to
-simulate next. Those that are reported come from the same engine as those of `invsamp.sample`.
+There are two kinds of moves. Hamiltonian moves have the population's covariance as their metric (Neal 2011, "MCMC using
+Hamiltonian dynamics"). Independent proposals come from a mixture of Gaussians, one for each mode, and carry the weights
+of modes (Tierney 1994, "Markov chains for exploring posterior distributions", section 2.3.3). The chains begin at
+weighted draws of the posterior's square root (Del Moral, Doucet and Jasra 2006, "Sequential Monte Carlo samplers",
+section 2.3). These draws choose where to simulate next. The reported draws come from the same engine as those of
+`invsamp.sample`.
 """
 
 from __future__ import annotations

@@ -17,10 +17,6 @@ from invsamp.emulation.search.search_points import energies
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
-#: Simulations count as near whose mean squared distance from a mode, for each input, is below this.
-NEAR = 16.0
-#: But there are at least so many of them for each input, and four more.
-LEAST_NEAR = 3
 #: Draws of the posterior from which the best points of the next batch are chosen, beside the wide ones.
 POOL = 64
 #: Energies up to this far above nearly all of the posterior's count as within it.
@@ -36,8 +32,6 @@ class Round(NamedTuple):
     ----------
     simulations : int
         Before its batch.
-    near : int
-        Simulations that the emulator has learned from.
     predicted : float
         Sd of the misfit's error by the emulator itself, over the posterior; of no draw more than 1 counts.
     unsure : float
@@ -57,7 +51,6 @@ class Round(NamedTuple):
     """
 
     simulations: int
-    near: int
     predicted: float
     unsure: float
     errors: Array
@@ -110,10 +103,9 @@ class Rounds:
         if runs.noise.names:
             some = self._draws[self._rng.integers(len(self._draws), size=200)]
             self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
-        near = self._near(covariance)
-        first = self._hyperparameters is None
+        start, every = self._hyperparameters, np.ones(len(runs), dtype=bool)
         emulator = fit_emulator(
-            runs, self._scale, near, center, covariance, self._hyperparameters, iterations=60 if first else 25
+            runs, self._scale, every, center, covariance, start, iterations=60 if start is None else 25
         )
         self._hyperparameters = emulator.process.hyperparameters
         emulated = EmulatedPosterior(posterior, emulator)
@@ -147,7 +139,6 @@ class Rounds:
         predicted = fitted.posterior.misfit_errors(some)
         return Round(
             before,
-            len(fitted.emulator.process.inputs),
             float(np.sqrt(np.mean(np.square(np.minimum(predicted, 1.0))))),
             effect(some, predicted > UNSURE),
             error[draws & good],
@@ -158,17 +149,6 @@ class Rounds:
             fitted.population.draws.std(axis=0),
             fitted.population.settled,
         )
-
-    def _near(self, covariance: Array) -> np.ndarray:
-        """Simulations that are within a few sds of the posterior of one of its modes."""
-        runs, p = self._runs, covariance.shape[0]
-        precision = np.linalg.pinv(covariance)
-        centers = runs.coordinates_at(np.array([mode.center for mode in self._modes]))
-        away = runs.coordinates[None] - centers[:, None]
-        distance = np.einsum("kni,ij,knj->kn", away, precision, away).min(axis=0) / p
-        good = runs.succeeded
-        least = min(LEAST_NEAR * p + 4, int(good.sum()))
-        return np.asarray(distance <= max(NEAR, float(np.sort(distance[good])[least - 1])))
 
     def _next(self, fitted: Fitted) -> Array:
         """Half draws of the posterior; half points of the largest variance among draws of its square root."""

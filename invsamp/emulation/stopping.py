@@ -1,12 +1,14 @@
 """When an emulation stops.
 
 The rule is stated in advance, and looks at true simulations. Energies of posterior draws that were simulated after the
-emulator had predicted them have errors. With an sd of these, over the last two batches, of at most `HELD_OUT` no
+emulator had predicted them have errors. Their sd over the last two batches has to be at most `HELD_OUT`. Then no
 posterior mean moves by more than that many sds, whatever the errors depend on (Cauchy and Schwarz), and in practice by
-much less. Besides, the emulator's own sd of the misfit has to be below `PREDICTED`, no error at a point of large
-variance within the posterior's mass may be larger than `WIDE`, and no mean or sd may depend, by more than `UNKNOWN`, on
-draws whose energy the emulator does not know. Chains have to agree, and the posterior may not have changed since the
-round before. Where all errors are small, `TINY`, one batch is enough.
+much less.
+
+There are four more conditions. The emulator's own sd of the misfit is below `PREDICTED`. No error at a point of large
+variance within the posterior's mass is larger than `WIDE`. No mean or sd depends by more than `UNKNOWN` on draws whose
+energy the emulator does not know. The chains agree, and the posterior has not changed since the round before. Where all
+errors are small, `TINY`, one batch is enough.
 """
 
 from __future__ import annotations

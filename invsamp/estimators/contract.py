@@ -16,10 +16,10 @@ from invsamp.protocols import Array
 
 
 class Source(Protocol):
-    """What an estimator is joined to: one fidelity, as far as it has to be known before anything is asked.
+    """What an estimator is joined to: one fidelity, as far as it has to be known before any evaluation.
 
-    ``size`` is the number of its data terms, None where it has none; ``sums`` says whether it sums the gradients of any
-    batch itself, ``sensitive`` whether it gives what Gauss-Newton matrices of its terms are made of.
+    ``size`` is the number of its data terms, None where it has none. ``sums`` is true if it sums the gradients of any
+    batch itself, ``sensitive`` if it gives the factors of its terms' Gauss-Newton matrices.
     """
 
     fidelity: str

@@ -64,8 +64,8 @@ def coupled_sum(
     Raises
     ------
     ValueError
-        If a probability is not in (0, 1], the first is not 1, they increase ("coupled") or those above the first sum
-        to more than 1 ("single"); in a run, if the levels are not those of the problem up to the rung's own.
+        If a probability is not in (0, 1], the first is not 1, they increase ("coupled") or those above the first sum to
+        more than 1 ("single"). In a run, also if the levels are not those of the problem up to the rung's own.
 
     References
     ----------

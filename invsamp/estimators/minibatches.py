@@ -42,7 +42,7 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     ------
     ValueError
         If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
-        integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
+        integers. In a run, also if there are not as many labels as data, or fewer data than ``size``.
 
     Examples
     --------

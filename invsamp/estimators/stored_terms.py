@@ -19,12 +19,12 @@ from invsamp.stored import stored_dataclass
 
 
 def saga(size: int, groups: npt.ArrayLike | None = None) -> Saga:
-    """Minibatches less a table of what each term was when it was last seen: no pass over all data after the first.
+    """Minibatches less a table of the last value of each term: no pass over all data after the first.
 
-    A baseline: after each step one more batch is evaluated and remembered, so that an estimate costs two batches, and
-    on inverse problems its noise is about that of `control_variate`'s gradients and half that of its published
-    energies. The table, G (d + 1) numbers for each chain, travels with the position. The noise remembers where a chain
-    has been: swaps are exact as far as it is small.
+    A baseline. After each step one more batch is evaluated and stored, so an estimate costs two batches. On inverse
+    problems its noise is about that of `control_variate`'s gradients and half that of its published energies. The
+    table, G (d + 1) numbers for each chain, moves with the position. The noise depends on where a chain has been, so
+    swaps are exact only as far as it is small.
 
     Parameters
     ----------

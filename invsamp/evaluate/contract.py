@@ -70,7 +70,7 @@ class LooksAhead(Protocol):
     """An evaluator that can use what a run will ask for later."""
 
     def follow(self, capture: Callable[[], FutureRequests]) -> None:
-        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
+        """A step of draws begins; ``capture`` gives the requests of this step and of those after it."""
 
     def report(self) -> Plain:
         """What came of it."""
@@ -109,7 +109,7 @@ class RunEvaluator:
         raise NotImplementedError
 
     def follow(self, capture: Callable[[], FutureRequests]) -> None:
-        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
+        """A step of draws begins; ``capture`` gives the requests of this step and of those after it."""
 
     def signaled(self) -> int | None:
         """A signal that another process got, if one did."""
@@ -157,7 +157,7 @@ class Checked(RunEvaluator):
         self.open(self._potentials)
 
     def follow(self, capture: Callable[[], FutureRequests]) -> None:
-        """Tell an evaluator that looks ahead."""
+        """Pass the beginning of a step on to an evaluator that looks ahead."""
         if isinstance(self._evaluator, LooksAhead):
             self._evaluator.follow(capture)
 

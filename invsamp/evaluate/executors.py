@@ -134,7 +134,7 @@ class Executed:
         self._future = None
 
     def follow(self, capture: Callable[[], FutureRequests]) -> None:
-        """A step of draws begins; ``capture`` gives what tells its requests and those of the steps after it."""
+        """A step of draws begins; ``capture`` gives the requests of this step and of those after it."""
         self._future = None
         if not self._speculate or self._workers is None:
             return

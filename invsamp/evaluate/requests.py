@@ -36,10 +36,10 @@ Result = TypeVar("Result")
 class Batch(NamedTuple):
     """Some of the data, or of groups of them, drawn without replacement; each row has its own.
 
-    With ``reference``, what is summed is each term less its expansion about that position, to first order or, with
-    ``order`` 0, less its energy there (times minus ``coefficient``, if that is given), with its gradient as it is.
-    With ``curvature``, what comes is the prior's energy and gradient, and for the gradient's variance the sum over the
-    batch of the terms' Gauss-Newton matrices (rows, d, d).
+    With ``reference``, the sum is over each term less its expansion about that position, to first order. With ``order``
+    0 only its energy there is subtracted (times minus ``coefficient``, if that is given), and the gradient is as it is.
+    With ``curvature``, the answer has the prior's energy and gradient. In place of the gradient's variance it has the
+    sum over the batch of the terms' Gauss-Newton matrices (rows, d, d).
 
     Examples
     --------
@@ -285,8 +285,8 @@ def check_shapes(request: Request, found: Estimate) -> None:
 def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 
-    With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
-    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is 0.
+    With G the total and n the size of the batch, sums are multiplied by :math:`G/n`. The variance of that is
+    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the variance within the batch. For a batch of one it is 0.
     """
     scale, variance_scale = batch.total / batch.members.shape[1], _variance_scale(batch)
     # beside itself, a term alone has a variance of 0

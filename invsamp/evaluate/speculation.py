@@ -228,32 +228,49 @@ class Speculation:
                 if len(here) != len(keys):  # of some chains alone: which is not known
                     least = min(here, default=_Chain(), key=lambda chain: chain.probability)
                     here[:] = [least] * len(keys)
-                parts = []
-                for row, key in enumerate(keys):
-                    if key in self._known:
-                        parts.append(self._known[key])
-                        continue
-                    one = rows_of(request, slice(row, row + 1))
-                    probability, guesses, accepted = here[row]
-                    if key not in self._pending and key not in self._failed and probability >= LEAST:
-                        found.append(_Place(probability, step, key, one, accepted if guesses == 1 else None))
-                    accept = then if guesses else first
-                    guess = self._guess(one, accept, guesses)
-                    if guess is None:
-                        return found, seen
-                    sure = 0.0 if accept and request.gradient else 1.0 - rejected if accept else rejected
-                    here[row] = _Chain(probability * sure, guesses + 1, accept)
-                    parts.append(guess)
-                estimates.append(joined(parts))
+                estimate = self._by_guesses(request, keys, here, found, step, (first, then, rejected))
+                if estimate is None:
+                    return found, seen
+                estimates.append(estimate)
             if not requests or all(chain.probability < LEAST for here in chains.values() for chain in here):
                 break
             try:
                 requests = run.send(tuple(estimates))
-            except StopIteration:
-                break
-            except Exception:
+            except Exception:  # or `StopIteration`, at the end of the run
                 break
         return found, seen
+
+    def _by_guesses(
+        self,
+        request: Request,
+        keys: Sequence[Key],
+        chains: list[_Chain],
+        places: list[_Place],
+        step: int,
+        accepts: tuple[bool, bool, float],
+    ) -> Estimate | None:
+        """An estimate of a request, by guesses in rows that are not known; these are added to the places.
+
+        None where a row cannot be guessed. What is known of the chains changes with each guess.
+        """
+        first, then, rejected = accepts
+        parts = []
+        for row, key in enumerate(keys):
+            if key in self._known:
+                parts.append(self._known[key])
+                continue
+            one = rows_of(request, slice(row, row + 1))
+            probability, guesses, accepted = chains[row]
+            if key not in self._pending and key not in self._failed and probability >= LEAST:
+                places.append(_Place(probability, step, key, one, accepted if guesses == 1 else None))
+            accept = then if guesses else first
+            guess = self._guess(one, accept, guesses)
+            if guess is None:
+                return None
+            sure = 0.0 if accept and request.gradient else 1.0 - rejected if accept else rejected
+            chains[row] = _Chain(probability * sure, guesses + 1, accept)
+            parts.append(guess)
+        return joined(parts)
 
     def _guess(self, request: Request, accept: bool, guesses: int) -> Estimate | None:
         """An estimate with which a proposal is rejected or accepted; None where none like it is known yet.

@@ -118,8 +118,9 @@ def compare(
     posterior : Posterior or Target
         With two or more fidelities.
     thetas : array_like (n, dimension), Run, or int
-        Natural parameters, taken as draws of the posterior of the finest fidelity; a run, whose cold and hot draws are
-        taken, evenly thinned; or a number of draws from the prior, of which few are typical of a sharp posterior.
+        Natural parameters, taken as draws of the posterior of the finest fidelity; or a run, whose cold and hot draws
+        are taken, evenly thinned. A number means that many draws from the prior, of which few are typical of a sharp
+        posterior.
     temperatures : sequence of float, optional
         A ladder, from 1 upwards, whose swaps are to be forecast. Default: that of the run; else, for each coarser
         level, the finest at 1 with that level at the hottest temperature that promises a swap rate of 0.2.

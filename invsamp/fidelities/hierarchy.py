@@ -18,8 +18,8 @@ from invsamp.protocols import Array, Problem
 class Levels:
     """What was measured of a hierarchy, and the probabilities that suit it. Made by `measure_levels`.
 
-    Costs are in seconds, or as given. ``errors`` are mean squares of what is left between each level and the finest,
-    and ``noise`` that of a coupled sum with these probabilities, both for one direction in units of the posterior's
+    Costs are in seconds, or as given. ``errors`` are mean squares of the difference between each level and the finest.
+    ``noise`` is that of a coupled sum with these probabilities. Both are for one direction in units of the posterior's
     precision (1 stands for the size of the gradient itself at a posterior draw).
 
     Examples

@@ -31,8 +31,8 @@ class Branch:
     theta : ndarray, shape (n, d)
         All parameters there.
     ends : tuple of str
-        How the walks down and up ended: "reached" the rise that was asked for; at a "wall" of the domain; "open",
-        where the profile stays low as far as it was followed; "failed", where fits did not converge.
+        How the profile ended below and above. "reached": at the rise that was asked for. "wall": at a bound of the
+        domain. "open": it stays low as far as it was followed. "failed": fits did not converge.
     """
 
     values: Array

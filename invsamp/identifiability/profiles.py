@@ -179,9 +179,9 @@ def profile(
 ) -> Profiles:
     r"""Profiles of parameters: at each value of one, the least energy over all others.
 
-    From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy, until
-    twice the rise above the lowest mode is above the level's quantile of chi-squared. Each fit begins where the last
-    ones lead. The profile is the lowest of these branches. The set at level q,
+    From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy. They
+    end where twice the rise above the lowest mode exceeds the level's quantile of chi-squared. Each fit begins at the
+    extrapolation of the last ones. The profile is the lowest of these branches. The set at level q,
 
     .. math:: \{\theta_i : 2 (E_i(\theta_i) - \min E) \le \chi^2_{1, q}\},
 
@@ -197,7 +197,7 @@ def profile(
         Where to begin. Default: those that `maximize` finds.
     of : "likelihood" or "posterior"
         The misfit alone, within the prior's support and the domain, or with the prior energy of positions. For the
-        misfit logits are bounds again (`Posterior.with_walls`): it may fall as far as an end of the support.
+        misfit logits are bounds again (`Posterior.with_bounds`): it may fall as far as an end of the support.
     level : float in (0, 1)
         Of the intervals. A mode is within it if its own rise is.
     max_evaluations : int
@@ -273,7 +273,7 @@ def _words(found: Interval) -> str:
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
     """The posterior with bounds in place of logits, along which a likelihood may fall for ever, and its modes."""
-    walled = posterior.with_walls()
+    walled = posterior.with_bounds()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes
     return walled, maximize(walled, walled.to_theta(within_bounds(posterior, modes.theta)))

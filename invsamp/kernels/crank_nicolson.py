@@ -43,8 +43,8 @@ class CrankNicolson(KernelDefaults):
         It moves at one step in so many, and rests at the others, which take no solve: on a rung that lives by swaps, so
         that no chain stands for ever.
     reference : ModeReference, optional
-        A mode's Gaussian of low rank in the place of the prior's: generalized pCN. For a target that takes the prior
-        and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
+        A mode's Gaussian of low rank, ``modes.reference``, in the place of the prior's: generalized pCN. For a target
+        that takes the prior and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
 
     References
     ----------

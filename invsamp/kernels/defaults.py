@@ -1,15 +1,17 @@
-"""What a kernel states of itself unless it says otherwise."""
+"""What kernels state of themselves unless they say otherwise: by themselves, as baselines, or about another one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import attrgetter
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from invsamp.evaluate.requests import Memory, Rows
-from invsamp.kernels.contract import ActiveRung
+from invsamp.kernels.contract import ActiveRung, Kernel
 from invsamp.protocols import Array
 
 
@@ -33,3 +35,27 @@ class KernelDefaults:
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """What is kept stays with the rung."""
         return memory
+
+
+class Baseline(KernelDefaults):
+    """Approximate by construction, and for comparisons alone; a domain is refused, which none of them keeps right."""
+
+    stability_limit: float = math.inf
+
+
+def _of_kernel(name: str) -> Any:
+    return property(attrgetter(f"kernel.{name}"), doc="As of the kernel within.")
+
+
+class Wrapping:
+    """A kernel with the settings of the one within it, whose proposals it accepts or refuses."""
+
+    kernel: Kernel
+    adjusted = True
+    gradient: bool = _of_kernel("gradient")
+    friction: float = _of_kernel("friction")
+    target_acceptance: float = _of_kernel("target_acceptance")
+    stability_limit: float = _of_kernel("stability_limit")
+    longest_step: float = _of_kernel("longest_step")
+    short_step: float = _of_kernel("short_step")
+    ensemble_size: int | None = _of_kernel("ensemble_size")

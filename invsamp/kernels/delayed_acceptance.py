@@ -13,9 +13,9 @@ from invsamp.arguments import instance, integer, store, text
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import ActiveRung, Info, Kernel, Moved, Point, decided
 from invsamp.kernels.crank_nicolson import CrankNicolson
+from invsamp.kernels.defaults import Wrapping
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths
-from invsamp.kernels.wrapping import Wrapping
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory
-from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import ActiveRung as Active
 from invsamp.kernels.contract import Info, Moved, Point
+from invsamp.kernels.defaults import Baseline
 from invsamp.protocols import Array
 from invsamp.stored import stored_dataclass
 

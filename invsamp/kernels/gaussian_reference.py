@@ -18,7 +18,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from invsamp.arguments import instance
-from invsamp.kernels.contract import Whitened
+from invsamp.kernels.contract import Kernel, Whitened
+from invsamp.kernels.defaults import Wrapping
 from invsamp.kernels.metric import LowRankMetric
 from invsamp.protocols import Array
 from invsamp.stored import stored
@@ -79,8 +80,9 @@ class ModeReference:
 
 
 def as_reference(name: str, value: object) -> ModeReference:
-    """A reference; `ValueError` for what is none."""
-    return instance(name, value, ModeReference, "modes of `invsamp.maximize`, or None for the prior")
+    """A reference, or that of modes; `ValueError` for what is none."""
+    own = value if isinstance(value, type) else getattr(value, "reference", value)
+    return instance(name, own, ModeReference, "modes of invsamp.maximize, or None for the prior")
 
 
 @runtime_checkable
@@ -90,3 +92,16 @@ class AboutReference(Protocol):
     @property
     def reference(self) -> ModeReference | None:
         """That of a mode; None: the prior's."""
+
+
+def about_reference(kernel: Kernel) -> AboutReference | None:
+    """The kernel, or the one within it, if it keeps a Gaussian distribution."""
+    while isinstance(kernel, Wrapping):
+        kernel = kernel.kernel
+    return kernel if isinstance(kernel, AboutReference) else None
+
+
+def mode_of(kernel: Kernel) -> ModeReference | None:
+    """The mode's Gaussian that a kernel keeps, or the one within it; None where it keeps the prior's, or none."""
+    keeping = about_reference(kernel)
+    return None if keeping is None else keeping.reference

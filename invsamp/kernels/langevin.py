@@ -106,9 +106,9 @@ def log_acceptance(
 ) -> Array:
     r"""Log Metropolis ratio of a Langevin move along a specular path.
 
-    With the velocity u drawn as an auxiliary variable from :math:`N(-\eta g, 2 \eta I)`, the path sends
-    (w, u) to (w', u') and back from (w', -u'), so the ratio compares the density of -u' at w' with that of
-    u at w. Without reflection u' = u and this is MALA (Roberts and Tweedie 1996).
+    The velocity u is an auxiliary variable from :math:`N(-\eta g, 2 \eta I)`. The path sends (w, u) to (w', u') and
+    back from (w', -u'). So the ratio compares the density of -u' at w' with that of u at w. Without reflection u' = u
+    and this is MALA (Roberts and Tweedie 1996).
 
     Parameters
     ----------
@@ -127,6 +127,7 @@ def log_acceptance(
         ratio = np.empty(len(noise))
         langevin_loop.log_ratios(*energies, noise, end_velocity, end_gradient, step_size, ratio)
         return ratio
-    change, back = energies[0] - energies[1], step_size * end_gradient - end_velocity
-    change += np.add.reduce(0.5 * (noise * noise) - back * back / (4.0 * step_size), axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):  # a step far out has infinite squares, and is rejected
+        change, back = energies[0] - energies[1], step_size * end_gradient - end_velocity
+        change += np.add.reduce(0.5 * (noise * noise) - back * back / (4.0 * step_size), axis=1)
     return change

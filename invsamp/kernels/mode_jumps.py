@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, instance, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory, Rows
 from invsamp.kernels.contract import ActiveRung, Kernel, Moved, Point, decided
-from invsamp.kernels.wrapping import Wrapping
+from invsamp.kernels.defaults import Wrapping
 from invsamp.protocols import Array
 from invsamp.stored import stored
 

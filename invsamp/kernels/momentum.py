@@ -39,12 +39,12 @@ class Momentum(KernelDefaults):
     A wall turns u. Where a move is refused (no path was found, or the solve at its end failed), the chain stays and
     u is reversed: staying with u unchanged would not keep volume.
 
-    What is kept is :math:`r = u / \sqrt{\eta}`, whose distribution N(0, I) depends neither on the step size nor on the
-    preconditioner. At a swap positions move and momenta stay with their rungs: the joint distribution is the product of
-    the rungs' densities and of each rung's N(0, I), and exchanging positions leaves the second factor as it is. That is
-    so for the momentum at the position, :math:`r - \sqrt{\eta} \nabla v(w) / 2`: the u above belongs half a kick
-    earlier, and its correlation with w, of the order of :math:`\sqrt{\eta \lambda}`, would spoil the target at every
-    swap.
+    The stored momentum is :math:`r = u / \sqrt{\eta}`, whose distribution N(0, I) depends neither on the step size nor
+    on the preconditioner. At a swap positions move and momenta stay with their rungs. The joint distribution is the
+    product of the rungs' densities and of each rung's N(0, I), so exchanging positions leaves the second factor as it
+    is. That holds for the momentum at the position, :math:`r - \sqrt{\eta} \nabla v(w) / 2`. The u above belongs half a
+    kick earlier, and its correlation with w, of the order of :math:`\sqrt{\eta \lambda}`, would spoil the target at
+    every swap.
 
     Adjusted, the momentum r belongs at the position. It is refreshed in part, then a leapfrog step of length
     :math:`\sqrt{2 \eta}` is accepted or refused, and turned back if refused:
@@ -174,11 +174,11 @@ def end_momentum(velocity: Array, gradient: Array, step_size: StepSize) -> Array
 
 
 def persistent_acceptance(threshold: Array, log_ratio: Array) -> tuple[Mask, Array]:
-    r"""Which chains accept, and the next thresholds, both (chains,): Metropolis by thresholds that remember.
+    r"""Which chains accept, and the next thresholds, both (chains,): Metropolis with persistent thresholds.
 
-    The threshold :math:`|s|` is uniform on (0, 1) at any step, but s is not drawn anew: it moves on a little, through
-    the ring (-1, 1), and is divided by the ratio of the densities where the chain moves, which keeps it uniform given
-    the new state. Refusals, which turn momenta back, come in clusters then, with long ways between them.
+    The threshold :math:`|s|` is uniform on (0, 1) at any step, but s is not drawn anew. It moves on a little, through
+    the ring (-1, 1). Where the chain moves, it is divided by the ratio of the densities, which keeps it uniform given
+    the new state. Rejections, which reverse momenta, come in clusters then, with long paths between them.
 
     Parameters
     ----------

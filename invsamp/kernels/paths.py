@@ -61,7 +61,8 @@ class Paths(KernelDefaults, ABC):
     adjusted = True
     target_acceptance = 0.8
     short_step = 0.25
-    #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
+    #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017), at the
+    #: last place where there is an energy. A path that is refused at an edge has not gone wrong.
     statistics = MappingProxyType({"n_steps": int, "diverging": bool})
 
     def __post_init__(self) -> None:
@@ -93,6 +94,7 @@ class Paths(KernelDefaults, ABC):
         velocity = dynamics.fresh(rung.normal())
         there, (energy, gradient) = here, dynamics.height(here)
         before, works = energy, np.zeros(len(velocity))
+        error = np.zeros(len(velocity))  # of the energy, where there last was one: beyond an edge there is none
         broken, cliffs = np.zeros(len(velocity), dtype=bool), _Cliffs(len(velocity))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
             for leap in range(leaps):
@@ -107,10 +109,11 @@ class Paths(KernelDefaults, ABC):
                 works += work
                 cliffs.look(energy - last, slope, work, leap)
                 broken |= _broken(rung, there, failed)
+                error = np.where(broken, error, energy - before + works)
             log_ratio = before - energy - works
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio
-        statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
+        statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": ~(error <= DIVERGING)}
         info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics)
         smooth, count = cliffs.before(log_ratio)
         if count >= 0:

@@ -8,8 +8,8 @@ import numpy as np
 
 from invsamp.arguments import real, store
 from invsamp.evaluate.requests import EvaluationRequests, Memory
-from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
+from invsamp.kernels.defaults import Baseline
 from invsamp.stored import stored_dataclass
 
 

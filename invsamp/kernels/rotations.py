@@ -5,8 +5,9 @@ In coordinates w in which the reference N(m, C) is a standard normal distributio
 
 .. math:: w \leftarrow w \cos h + r \sin h, \qquad r \leftarrow r \cos h - w \sin h,
 
-and kicks follow the gradient of R alone. Where the target is the reference nothing is refused, whatever h is, and in
-directions in which the data say nothing R is constant: there the paths are those of the prior, in any number of them.
+and kicks follow the gradient of R alone. If the target is the reference, no move is refused, whatever h is. In
+directions that the data do not inform, R is constant. There the paths are those of the prior, in any number of
+dimensions.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class InfinityHamiltonian(_Rotations):
         Mean angle of a path. A quarter of the reference's period is :math:`\pi / 2`; longer ones pay where the target
         is wider than the reference in some directions.
     reference : ModeReference, optional
-        A mode's Gaussian of low rank. Default: the Gaussian of the prior, as of `CrankNicolson`. For a target that
-        takes the prior and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
+        A mode's Gaussian of low rank, ``modes.reference``. Default: the Gaussian of the prior, as of `CrankNicolson`.
+        For a target that takes the prior and the misfit a and b times it is adapted, see
+        `invsamp.kernels.gaussian_reference`.
 
     Raises
     ------

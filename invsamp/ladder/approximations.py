@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from invsamp.domains.boundary import Boundary, Reflect
 from invsamp.estimators.control_variates import ControlVariate
-from invsamp.kernels.baseline import Baseline
+from invsamp.kernels.defaults import Baseline
 from invsamp.ladder.rung import Rung, gives_energies
 from invsamp.swaps.rules import MultiVariance, OwnEnergies, SwapRule
 from invsamp.swaps.schemes import SwapScheme

@@ -8,6 +8,7 @@ from typing import Literal
 
 from invsamp.arguments import boolean, integer, one_of, optional, store
 from invsamp.kernels import CrankNicolson
+from invsamp.kernels.gaussian_reference import mode_of
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler, Swap
 from invsamp.stored import stored_dataclass
@@ -70,11 +71,12 @@ class CorrectedExchange(Sampler):
 def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:
     """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on.
 
-    ``fine`` gives the fine rung's estimator and variance model.
+    ``fine`` gives the fine rung's estimator and variance model. Where the coarse rungs move about a mode's Gaussian,
+    the fine one's own moves do, too.
     """
     coarsest, *between = chain.levels
     rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]
-    kernel = CrankNicolson(chain.steps * local)
+    kernel = CrankNicolson(chain.steps * local, mode_of(rungs[0].kernel))
     above = [Rung(rungs[0].target, fidelity, kernel=kernel) for fidelity in reversed(between)]
     above.insert(0, replace(fine, target=rungs[0].target, fidelity=0, kernel=kernel))
     scheme = Upwards(chain.often, len(above)) if between else deo()

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.kernels.metric import DenseMetric, LowRankMetric
 from invsamp.modes import Modes
+from invsamp.modes.modes import heaviest
 from invsamp.stored import stored, stored_dataclass
 
 #: Unknowns up to which a transport map is learned: its coefficients grow as their square.
@@ -123,38 +123,9 @@ def given(modes: Modes) -> Given:
     ValueError
         If none has a Gaussian, or they are maxima of the likelihood.
     """
-    best = _heaviest("preconditioner", modes)
+    best = heaviest("preconditioner", modes)
     if modes.gaussians is None:
         return Given(DenseMetric(np.linalg.cholesky(modes.covariances[best])))
     found = modes.gaussians[best]
     assert found is not None  # it has a share of the evidence
     return Given(found.metric)
-
-
-def reference_of(modes: Modes) -> ModeReference:
-    """The Gaussian of that mode which has the most mass, as the reference of kernels.
-
-    Raises
-    ------
-    ValueError
-        If it is not of low rank about a Gaussian prior, or there is none.
-    """
-    best = _heaviest("reference", modes)
-    found = None if modes.gaussians is None else modes.gaussians[best]
-    if found is None or modes.prior is None:
-        raise ValueError(
-            "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
-            "invsamp.maximize(problem, rank=...) say how many directions to keep"
-        )
-    return ModeReference(found.mean, modes.prior.mean, found.metric)
-
-
-def _heaviest(argument: str, modes: Modes) -> int:
-    if modes.of != "posterior":
-        raise ValueError(f"{argument} must be modes of the posterior, got maxima of the {modes.of}")
-    known = np.isfinite(modes.log_evidence)
-    if not known.any():
-        raise ValueError(
-            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
-        )
-    return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

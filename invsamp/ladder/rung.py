@@ -146,46 +146,9 @@ class Rung:
         optional(integer, f"ensemble_size of the kernel {self.kernel.name!r}", self.kernel.ensemble_size, least=1)
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
-        # draws of the prior are accepted whatever their energies are
-        bears_noise = isinstance(self.kernel, PriorDraws | CrankNicolson)
-        if self.kernel.adjusted and not isinstance(self.estimator, Exact) and not bears_noise:
-            raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
-        if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
-            raise ValueError(
-                "gradient_noise of a coupled sum must have a variance that is learned or given, got known(): a single "
-                "draw does not state its own. Use running_average()"
-            )
-        # a temperature that falls divides what steps without a test follow, and energies are not asked for
-        follows = isinstance(self.target, Annealed) and not self.kernel.adjusted
-        if self.target.factors is None and not follows and not gives_energies(self.estimator):
-            raise ValueError(
-                f"a target that is not linear in the energies needs exact ones, got {self.target} and {self.estimator}"
-            )
-        if self.target.factors is None and self.gradient_noise is not None:
-            raise ValueError(
-                f"gradient_noise must be None for a target that is not linear in the energies: {self.target}"
-            )
-        if isinstance(self.kernel, LocalLangevin) and not isinstance(self.target, LocallyScaledTarget):
-            raise ValueError(
-                f"local steps are for a target with a slope that changes, such as contour(), got {self.target}"
-            )
-        if isinstance(self.kernel, PriorDraws) and self.target.factors != (1.0, 0.0):
-            raise ValueError(f"prior_draws() is for the prior, tempered_likelihood(0), got {self.target}")
-        if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
-            raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
-        noise = self.gradient_noise
-        if noise is None or noise.on_noise_overflow != "effective_temperature":
-            return
-        if not isinstance(self.target, Tempered):
-            raise ValueError(
-                f"on_noise_overflow must not be {noise.on_noise_overflow!r} where the target has no temperature: "
-                f"{self.target}"
-            )
-        if callable(self.step_size):
-            raise ValueError(
-                f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
-                "the temperature would change with it"
-            )
+        _check_fit(self.kernel, self.target, self.estimator, self.step_size)
+        if self.gradient_noise is not None:
+            _check_gradient_noise(self, self.gradient_noise)
 
     @property
     def learns_variance(self) -> bool:
@@ -216,3 +179,46 @@ def as_step_size(name: str, value: float | Schedule | None) -> float | Schedule 
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
     return real(name, value, above=0, also=", a schedule or None")
+
+
+def _check_fit(
+    kernel: Kernel, target: TargetDistribution, estimator: Estimator, step_size: float | Schedule | None
+) -> None:
+    """`ValueError` unless these go together."""
+    # draws of the prior are accepted whatever their energies are
+    bears_noise = isinstance(kernel, PriorDraws | CrankNicolson)
+    if kernel.adjusted and not isinstance(estimator, Exact) and not bears_noise:
+        raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {estimator}")
+    # a temperature that falls divides what steps without a test follow, and energies are not asked for
+    follows = isinstance(target, Annealed) and not kernel.adjusted
+    if target.factors is None and not follows and not gives_energies(estimator):
+        raise ValueError(f"a target that is not linear in the energies needs exact ones, got {target} and {estimator}")
+    if isinstance(kernel, LocalLangevin) and not isinstance(target, LocallyScaledTarget):
+        raise ValueError(f"local steps are for a target with a slope that changes, such as contour(), got {target}")
+    if isinstance(kernel, PriorDraws) and target.factors != (1.0, 0.0):
+        raise ValueError(f"prior_draws() is for the prior, tempered_likelihood(0), got {target}")
+    if not (kernel.gradient or kernel.adjusted) and step_size is None:
+        raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {kernel}")
+
+
+def _check_gradient_noise(rung: Rung, noise: GradientNoise) -> None:
+    """`ValueError` unless the rung's gradients can have their noise taken out of what is injected."""
+    if isinstance(rung.estimator, CoupledSum) and noise.variance == known():
+        raise ValueError(
+            "gradient_noise of a coupled sum must have a variance that is learned or given, got known(): a single draw "
+            "does not state its own. Use running_average()"
+        )
+    if rung.target.factors is None:
+        raise ValueError(f"gradient_noise must be None for a target that is not linear in the energies: {rung.target}")
+    if noise.on_noise_overflow != "effective_temperature":
+        return
+    if not isinstance(rung.target, Tempered):
+        raise ValueError(
+            f"on_noise_overflow must not be {noise.on_noise_overflow!r} where the target has no temperature: "
+            f"{rung.target}"
+        )
+    if callable(rung.step_size):
+        raise ValueError(
+            f"step_size of a rung that takes its effective temperature must be one number, got {rung.step_size!r}: "
+            "the temperature would change with it"
+        )

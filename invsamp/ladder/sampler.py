@@ -10,7 +10,7 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators.exact_energies import Exact
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import about_reference
 from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner, given
 from invsamp.ladder.rung import Rung
@@ -45,23 +45,24 @@ class Swap:
     Parameters
     ----------
     rule : SwapRule, optional
-        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the coarse
-        model is), its first stage sharpened by what warm-up learns of their difference (`invsamp.swaps.discrepancy`);
-        `state_dependent_penalty` where they are the same (exact for noise-free energies too).
+        Log acceptance. By default `delayed_acceptance` where the fidelities of a pair differ (exact for any coarse
+        model). Its first stage is improved by the difference that warm-up estimates (`invsamp.swaps.discrepancy`).
+        Where the fidelities are the same, `state_dependent_penalty` (exact for noise-free energies too).
     scheme : SwapScheme
-        Who meets whom.
+        Which rungs attempt a swap with each other.
     fraction : float in (0, 1], optional
-        Probability of an attempt after a step. Default: 1 for pairs whose energies are exact, of one fidelity and
-        known, so that a swap costs nothing, with three meetings of even and odd pairs in turn after each step (five
-        where fewer than 35% are rejected, one of two rungs); a tenth for pairs whose swaps cost solves.
+        Probability of an attempt after a step. The default is 1 for pairs of one fidelity whose energies are exact and
+        known, so that a swap is free. They make three rounds of attempts, of even and odd pairs in turn, after each
+        step (five in a ladder of two rungs that rejects fewer than 35%). The default is a tenth for pairs whose swaps
+        cost solves.
     every : int, optional
-        In place of that tenth: pairs whose swaps cost solves meet after every so many steps. Those whose swaps are
-        free meet as by default.
+        In place of that tenth: pairs whose swaps cost solves attempt one after every so many steps. Those whose swaps
+        are free follow the default.
     energies : "estimated", "exact" or "paired"
-        Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
-        noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
-        whole energy is affordable. "paired": one batch for both chains, between rungs of one fidelity with equal
-        estimators (`minibatch`, `fixed_control`): noise is that of the differences of the terms, by the batch's own
+        Energies that decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
+        noise. With the noise of a minibatch's energy nearly all swaps are rejected; at a tenth of the steps the whole
+        energy is affordable. "paired" uses one batch for both chains, between rungs of one fidelity with equal
+        estimators (`minibatch`, `fixed_control`). Its noise is that of the differences of the terms, by the batch's own
         sample variance, and the penalty is the same for the reverse swap.
 
     Raises
@@ -106,9 +107,10 @@ class Sampler:
     swap : Swap
         Ignored with a single rung.
     preconditioner : None, "auto", "diagonal", "dense", Modes or LearnedMap
-        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
-        parameters, dense up to `MOST_DENSE` and diagonal above. What `invsamp.maximize` found: the Gaussian of the mode
-        of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
+        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, or kernels keep
+        a Gaussian reference, else by the number of parameters, dense up to `MOST_DENSE` and diagonal above. What
+        `invsamp.maximize` found: the Gaussian of the mode of most mass from the first step on, of low rank where it is;
+        it is kept as a `Given`.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.domains.boundary`; `penalized` for the one with a strength).
@@ -149,7 +151,9 @@ class Sampler:
         elif not isinstance(self.preconditioner, Given | LearnedMap):
             one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         kernels = [rung.kernel for rung in self.rungs if rung.kernel.gradient]
-        rotating = next((kernel for kernel in kernels if isinstance(kernel, AboutReference)), None)
+        rotating = next((kernel for kernel in kernels if about_reference(kernel)), None)
+        if rotating is not None and self.preconditioner == "auto" and all(map(about_reference, kernels)):
+            store(self, preconditioner=None)
         if rotating is not None and self.preconditioner is not None:
             raise ValueError(
                 f"preconditioner must be None for {rotating}, whose reference is one, got {self.preconditioner!r}"

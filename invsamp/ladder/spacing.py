@@ -80,10 +80,11 @@ def auto_ladder(*, first: int = 8, min_rungs: int = 2, max_rungs: int = 32, min_
     temperatures, or of tempered likelihoods, up to a temperature at which energies are as high as at the starting
     points. ``run.report["ladder"]`` says which it was.
 
-    Warm-up is made of rounds, each twice as long as the one before. After each the rejections of its second half say
-    how many rungs there are to be (about twice the sum of the rejections, and one) and where, such that all pairs
-    reject equally often, a half of the swaps. The new rungs go on from the positions, step sizes and preconditioners
-    of the old ones. The last round is half of warm-up; with its end everything is frozen.
+    Warm-up is made of rounds, each twice as long as the one before. After each round the rejections of its second half
+    determine the number of rungs (about twice the sum of the rejections, and one). They also determine the
+    temperatures, such that all pairs reject equally often, half of the swaps. The new rungs continue from the
+    positions, step sizes and preconditioners of the old ones. The last round is half of warm-up; at its end everything
+    is frozen.
 
     Parameters
     ----------

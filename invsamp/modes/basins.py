@@ -8,16 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.modes.curvature import covariance_of
+from invsamp.modes.tolerances import TOLERANCE, UNIT
 from invsamp.protocols import Array
 
 #: Evaluations that a point which lies in a basin would still take, about: what a Hessian is worth to each that moves.
 STILL = 20
-#: A point lies in a basin if its energy and its gradient are those of the Gaussian there, to this share of its height
-#: over the lowest point of that, or of one unit of energy: the gradient to the root of it.
-SHARE = 0.1
-#: Basins that an end of a descent is compared with by a Newton step; and energy that a minimum leaves to gain by its
-#: own Gaussian, at most.
-MOST_TRIED, LEFT = 3, 0.1
+#: Basins that an end of a descent is compared with by a Newton step, at most.
+MOST_TRIED = 3
 
 
 class Basin(NamedTuple):
@@ -44,7 +41,7 @@ class Basin(NamedTuple):
         apart = gradient - slope
         off = 0.5 * np.einsum("ij,jk,ik->i", apart, self.covariance, apart)
         expected = self.energy + above
-        allowed = SHARE * np.maximum(own, 1.0)
+        allowed = TOLERANCE * np.maximum(own, UNIT)  # the gradient to the root of it
         return np.asarray((own <= height) & (off <= allowed) & (np.abs(energy - expected) <= allowed))
 
 
@@ -65,11 +62,11 @@ class Basins:
         self._flat = np.inf  # the lowest end without a Gaussian
 
     def worth(self, d: int, moving: int, energy: float) -> bool:
-        """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
+        """Whether a Hessian, of some 4 d gradients, costs less than it can save those that still move.
 
-        Not at an end that lies far above the lowest minimum that is known, nor above one without a Gaussian: rough
-        energies, valleys without a lowest point and cliffs have none at their other ends either. Lower ends may be
-        minima that carry weight.
+        It is not worth its cost at an end far above the lowest known minimum, nor above one without a Gaussian. Rough
+        energies, valleys without a lowest point and cliffs have no Gaussian at their other ends either. Lower ends may
+        be minima with weight.
         """
         if energy > min((basin.energy for basin in self._found), default=np.inf) + self.height:
             return False

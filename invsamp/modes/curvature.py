@@ -1,4 +1,4 @@
-"""Second derivatives of an energy at a point, by differences of its gradients, and the Gaussian that they make."""
+"""Second derivatives of an energy at a point, by differences of its gradients, and the Gaussian approximation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import numpy.typing as npt
 
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import UNIT
 from invsamp.protocols import Array
 
 #: Of a Hessian, each with the steps that the last one gives.
 ROUNDS = 4
-#: Between two points of a difference the energy jumps where it rises by so much more than twice its slopes explain.
-CLIFF = 1.0
 #: Curvatures below this share of the largest are rounding: there is a flat direction.
 FLAT = 1e-10
 #: Spacings of double precision numbers in a step, at least: of fewer, rounding is what a difference shows.
@@ -24,14 +23,14 @@ AXES, HALVINGS = 20, 16
 def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> EvaluationRequests[tuple[Array, bool]]:
     """The Hessian (d, d) at a point by central differences of gradients, and whether bounds or cliffs are in their way.
 
-    Their steps are a hundredth of the conditional sds, which it gives itself: 2 d gradients for each of at most
-    `ROUNDS` rounds, mostly two.
+    The differences' steps are a hundredth of the conditional sds, which the Hessian gives itself. At most `ROUNDS`
+    rounds, mostly two, take 2 d gradients each.
 
     Parameters
     ----------
     objective : Objective
-        No step is longer than its scale, unless it were but a few of the spacings of numbers there. Differences across
-        the domain's bounds, across cliffs, at which the energy jumps, and to where there is none, are one-sided, or 0
+        No step is longer than its scale, unless that is only a few spacings of numbers there. Differences are one-sided
+        across the domain's bounds, across cliffs, at which the energy jumps, and where there is no energy. They are 0
         where no side is left.
     at : ndarray, shape (d,)
     energy : float
@@ -64,13 +63,14 @@ def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> 
 def _beyond_cliffs(steps: Array, energy: float, gradient: Array, found: Estimate) -> npt.NDArray[np.bool_]:
     """Which of the points (2 d,), forwards and backwards along each coordinate, lie beyond a cliff.
 
-    It is met on one side alone: where both are too high for their slopes, steps are too long.
+    A cliff lies on one side alone. If both points are too high for their slopes, the steps are too long.
     """
     d = len(steps)
     own = np.concatenate([np.diag(found.gradient[:d]), np.diag(found.gradient[d:])])
     steepest = np.maximum(np.abs(own), np.abs(np.tile(gradient, 2)))
     with np.errstate(invalid="ignore"):
-        smooth = np.abs(found.energy - energy) <= CLIFF + 2.0 * np.tile(steps, 2) * steepest
+        # the energy jumps where it rises by a unit more than twice its slopes explain
+        smooth = np.abs(found.energy - energy) <= UNIT + 2.0 * np.tile(steps, 2) * steepest
     return np.asarray(~smooth & np.roll(smooth, d))
 
 
@@ -85,27 +85,27 @@ def covariance_of(precision: Array) -> Array:
 
 
 def extent_of(precision: Array, scale: Array) -> Array:
-    """A covariance (d, d) of about the size of the mass at a minimum where curvature is none.
+    """A covariance (d, d) of about the size of the mass at a minimum that is flat in some directions.
 
-    In units of the scale curvatures below 1 count as 1: no direction is wider than the prior.
+    In units of the scale, curvatures below 1 count as 1: no direction is wider than the prior.
     """
     values, vectors = np.linalg.eigh(precision * np.outer(scale, scale))
     values = np.clip(values, 1.0, 1.0 / FLAT)  # so that what comes of it has a Cholesky factor
     return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))
 
 
-def confirmed_extent(
-    objective: Objective, at: Array, energy: float, extent: Array, rise: float
+def confirmed_factor(
+    objective: Objective, at: Array, energy: float, factor: Array, rise: float
 ) -> EvaluationRequests[tuple[Array, bool]]:
-    """A covariance (d, d) whose widest axes are halved until the energy confirms them, and whether none had to be.
+    """A factor (d, d) of a covariance whose widest axes are halved until the energy confirms them; whether none was.
 
-    One sd away the energy of a Gaussian rises by a half; by more than ``rise`` it does where curvature does not show
-    how wide the mass is, as on a ring.
+    One sd away the energy of a Gaussian rises by a half. A rise of more than ``rise`` shows that curvature is no
+    measure of the width of the mass, as on a ring.
     """
-    sds = np.sqrt(np.diag(extent))
-    values, vectors = np.linalg.eigh(extent / np.outer(sds, sds))
-    axes = (sds[:, None] * vectors * np.sqrt(values)).T
-    shares, waiting = np.ones(len(axes)), np.arange(len(axes))[-AXES:]
+    sds = np.sqrt(np.square(factor).sum(axis=1))
+    left, widths, _ = np.linalg.svd(factor / sds[:, None])
+    axes = (sds[:, None] * left * widths).T
+    shares, waiting = np.ones(len(axes)), np.arange(len(axes))[:AXES]
     for _ in range(HALVINGS):
         moves = shares[waiting, None] * axes[waiting]
         ends = np.concatenate([at + moves, at - moves])
@@ -115,5 +115,4 @@ def confirmed_extent(
         if not len(waiting):
             break
         shares[waiting] *= 0.5
-    axes = shares[:, None] * axes
-    return axes.T @ axes, bool((shares == 1.0).all())
+    return (shares[:, None] * axes).T, bool((shares == 1.0).all())

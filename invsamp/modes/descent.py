@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +10,13 @@ import numpy.typing as npt
 from invsamp.domains import Unbounded
 from invsamp.domains.contract import Domain
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Rows
-from invsamp.modes.basins import LEFT, Basins
+from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import hessian
 from invsamp.modes.gauss_newton import CurvedPoints
 from invsamp.modes.half_spaces import cut_gaussian
 from invsamp.modes.objective import Objective
 from invsamp.modes.points import ENOUGH, TRIALS, Points
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
@@ -61,7 +61,6 @@ def descend(
     *,
     tolerance: float,
     most: int,
-    lagging: float = math.inf,
     basins: Basins | None = None,
 ) -> EvaluationRequests[Descent]:
     """Lead every point down; each goes its own way, and all that still move are evaluated together.
@@ -84,9 +83,6 @@ def descend(
         In units of energy.
     most : int
         Evaluations of one point.
-    lagging : float
-        Once half of the points have come to an end, the others are left after so many times their evaluations, by the
-        median, but not before `LEAST`.
     basins : Basins, optional
         Of this energy, where a point has come to its end once it lies in one: at that one's minimum. What descents
         find is added, where it is worth its Hessian; the scale is of shape (d,) then.
@@ -110,7 +106,7 @@ def descend(
     points = kind(position[once], found, scale, tolerance)
     if basins is not None:
         points.end_within(np.flatnonzero(points.moving), basins)
-    while len(rows := np.flatnonzero(points.moving & (points.evaluations < points.limit(most, lagging)))):
+    while len(rows := np.flatnonzero(points.moving & (points.evaluations < most))):
         there = points.trial(rows, domain)
         points.take(rows, there, (yield from evaluate(there)))
         if basins is not None:
@@ -123,10 +119,10 @@ def descend(
 
 
 def _met(objective: Objective, points: Points, rows: Rows, basins: Basins) -> EvaluationRequests[None]:
-    """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin.
+    """Points that lie in a basin move to its minimum; a point that converged elsewhere makes a basin.
 
-    Where a valley is long for its width the rounds of a descent gain little long before its lowest point: an end may
-    lie in a basin that is known but for one Newton step, or above the lowest point of its own.
+    In a valley that is long for its width, the rounds of an optimization gain little long before the lowest point. So
+    an end may be one Newton step away from a known basin, or above the lowest point of its own basin.
     """
     for row in rows[points.converged[rows]]:
         if len(points.end_within(np.array([row]), basins)):
@@ -152,7 +148,7 @@ def _polish(objective: Objective, points: Points, row: int, basins: Basins) -> E
         basin = basins.basin(*at, matrix, walled, cut)
         if basin is None:
             return
-        if basin.left <= LEFT:
+        if basin.left <= TOLERANCE:
             basins.add(basin)
             return
         there = basin.position - basin.covariance @ basin.gradient

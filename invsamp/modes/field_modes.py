@@ -16,12 +16,11 @@ from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima
 from invsamp.modes.newton import KnownMode, newton, same
 from invsamp.modes.products import Place, source_of
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array, GaussianReference, Problem, Reference
 
 #: Unknowns from which on a problem is taken for one of a field; and the share of them whose prior has to be Gaussian.
 FEWEST, SHARE = 80, 0.9
-#: Coarse fidelities only lead near the finest one's mode: so much energy is left there.
-COARSE_TOLERANCE = 0.1
 #: Descents that have to come to one minimum where there may be more.
 AGREED = 2
 
@@ -93,7 +92,7 @@ def search_field(
             if source is sources[-1]:
                 end = yield from newton(source, at, tolerance, like, bulks)
             else:
-                end = yield from newton(source, at, COARSE_TOLERANCE, like)
+                end = yield from newton(source, at, TOLERANCE, like)
             at, steps = end.place.position, steps + end.steps
         if not np.isfinite(end.place.energy):
             unsolved += 1

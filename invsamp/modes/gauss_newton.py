@@ -33,8 +33,8 @@ class CurvedPoints(Points):
     """Points whose steps minimize a quadratic model of the energy within the bounds, and within a box about them.
 
     The box is the trust region, of one half-width in scales for each point. The model has the Gauss-Newton matrix that
-    comes with an estimate; or, once that shows better what steps gain, what changes of gradients add to it: where the
-    data are not met, and where bounds hold parameters off, second derivatives of what is observed count.
+    comes with an estimate. It adds changes of gradients once that predicts the gain of steps better. Second derivatives
+    of the observations count where the data are not met, and where bounds hold parameters off.
 
     References
     ----------
@@ -154,10 +154,11 @@ def walled(domain: Domain) -> bool:
 
 
 def within(matrix: Array, slope: Array, low: Array, high: Array) -> Array:
-    r"""Steps p (n, d) of the least :math:`g \cdot p + p \cdot H p / 2` between bounds, which 0 lies between.
+    r"""Steps p (n, d) that minimize :math:`g \cdot p + p \cdot H p / 2` between bounds, which 0 lies between.
 
-    By block principal pivoting: coordinates that pass a bound are held there, and those are let go that the slope leads
-    away from it, all at once while their number falls; else one, that of the largest index, which comes to an end.
+    The method is block principal pivoting. Coordinates that pass a bound are held there, and those whose slope leads
+    away from their bound are released. All change at once while their number falls; otherwise only that of the largest
+    index, which ensures termination.
 
     Parameters
     ----------

@@ -19,13 +19,9 @@ import numpy as np
 
 from invsamp.domains.contract import Domain
 from invsamp.modes.curvature import covariance_of
+from invsamp.modes.tolerances import REACH, UNIT
 from invsamp.protocols import Array
 
-#: Bounds beyond so many standard deviations cut nothing.
-REACH = 4.0
-#: Energy by which a minimum has to lie below where the energy turns down again, and by which no point within bounds may
-#: lie below it: curvature that promises more give no information of it.
-BELOW = 1.0
 #: Bisections of the way to a bound; nodes of the quadrature, and decay lengths from its highest point that it covers.
 BISECTIONS, NODES, LENGTHS = 40, 100, 30.0
 
@@ -95,11 +91,10 @@ def _log_mass(slope: float, curvature: float, back: float, ahead: float) -> floa
     NaN if it is, or no minimum is at 0.
     """
     if curvature < 0.0:
-        # what bends down is left where it turns: there is another minimum beyond, if anything
+        # what bends down is left where it turns, if it has risen by then: there is another minimum beyond, if anything
         turn = -slope / curvature
-        if -back < turn < ahead and not -0.5 * slope * slope / curvature > BELOW:
-            return math.nan
-        back, ahead = (back, min(ahead, turn)) if turn > 0.0 else (min(back, -turn), ahead)
+        if 0.5 * slope * turn > UNIT:
+            back, ahead = (back, min(ahead, turn)) if turn > 0.0 else (min(back, -turn), ahead)
     highest = -slope / curvature if curvature > 0.0 else -math.copysign(math.inf, slope)
     highest = min(max(highest, -back), ahead)
     if not math.isfinite(highest):
@@ -113,6 +108,6 @@ def _log_mass(slope: float, curvature: float, back: float, ahead: float) -> floa
     u = low + 0.5 * (high - low) * (nodes + 1.0)
     logs = -slope * u - 0.5 * curvature * u * u
     top = float(logs.max())
-    if top > BELOW:
+    if top > UNIT:  # a point within bounds lies far below the minimum: curvature says nothing of it
         return math.nan
     return top + math.log(0.5 * (high - low) * float(weights @ np.exp(logs - top)))

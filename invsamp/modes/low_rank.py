@@ -23,12 +23,12 @@ import numpy as np
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
 from invsamp.modes.products import BLOCK, Products
+from invsamp.modes.tolerances import NEGLIGIBLE, TOLERANCE
 from invsamp.protocols import Array, Reference
 
-#: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence.
-NEGLIGIBLE = 0.05
-#: The same where all are at hand: what is kept is cheap beside a solve.
-LEAST = 1e-3
+#: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence. Where all are at
+#: hand, only those below `invsamp.modes.tolerances.NEGLIGIBLE` are: what is kept is cheap beside a solve.
+LEFT_OUT = 0.5 * TOLERANCE
 #: Residual of an eigenpair, over 1 plus its eigenvalue, at which it is known.
 KNOWN = 0.01
 #: Rows of the Jacobian up to which these are solved for, one by one: fewer than the products of a Krylov method.
@@ -113,7 +113,7 @@ def low_rank(
         basis, images = np.hstack([basis, new]), np.hstack([images, found])
         projected = basis.T @ images
         values, vectors = np.linalg.eigh(0.5 * (projected + projected.T))
-        wanted = np.abs(values) > NEGLIGIBLE
+        wanted = np.abs(values) > LEFT_OUT
         left = np.linalg.norm(images @ vectors - basis @ vectors * values, axis=0)
         known = bool((left[wanted] <= KNOWN * (1.0 + np.abs(values[wanted]))).all())
         room = min(d, most + block) - basis.shape[1]
@@ -132,7 +132,7 @@ def low_rank(
         return None
     projected = vectors.T @ exact
     values, turned = np.linalg.eigh(0.5 * (projected + projected.T))
-    if len(values) and not values[0] > -1.0 + NEGLIGIBLE:
+    if len(values) and not values[0] > -1.0 + LEFT_OUT:
         return None
     vectors = vectors @ turned
     probes = rng.standard_normal((d, block))
@@ -149,7 +149,7 @@ def _by_rows(rows: Array, at: Array, reference: Reference, most: int) -> LowRank
     values, left = np.linalg.eigh(rows @ rows.T)
     order = np.argsort(-values)
     values, left = np.maximum(values[order], 0.0), left[:, order]
-    kept = min(most, int(np.count_nonzero(values > LEAST)))
+    kept = min(most, int(np.count_nonzero(values > NEGLIGIBLE)))
     vectors = np.linalg.qr(rows.T @ (left[:, :kept] / np.sqrt(values[:kept])))[0]
     # as orthonormal as rounding lets them be; eigenvalues are those of the space that they span
     inner = rows @ vectors

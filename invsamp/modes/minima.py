@@ -11,23 +11,20 @@ import numpy.typing as npt
 
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.modes.basins import Basins
-from invsamp.modes.curvature import confirmed_extent, covariance_of, extent_of, hessian
+from invsamp.modes.curvature import confirmed_factor, covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.half_spaces import cut_gaussian
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import APART, NEGLIGIBLE, TOLERANCE, UNIT
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
 #: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
-#: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
-#: there is so little left, by so many evaluations and so often at most.
-TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
-#: Two ends are one minimum if one lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
-APART = 0.5
-#: Or if the energy on the straight way between them, at so many points, rises by so much above the higher one, at most.
-BARRIER, POINTS = 1.0, 15
-#: A minimum of less weight is no mode.
-NEGLIGIBLE = 1e-3
+#: which there is more than `TOLERANCE` left to gain by its own Gaussian, is led on in units of that Gaussian's widths,
+#: until there is a hundredth of that left, by so many evaluations and so often at most.
+MOST, ROUNDS = 300, 4
+#: Two ends are one minimum, too, if the energy rises by less than `UNIT` on the straight way, at so many points.
+POINTS = 15
 
 
 @stored
@@ -56,9 +53,9 @@ class Minima(NamedTuple):
         return np.flatnonzero(self.weights > NEGLIGIBLE)
 
     @property
-    def gaussian(self) -> bool:
-        """Whether the mass of each mode of some weight is known."""
-        return bool(self.known[self.heavy].all())
+    def gaussian(self) -> npt.NDArray[np.intp]:
+        """Which of these have a known mass; others are points of a ridge, for all that is known."""
+        return self.heavy[self.known[self.heavy]]
 
     @property
     def weights(self) -> Array:
@@ -95,9 +92,10 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
     a Gaussian, all others have to prove theirs before weights show which of them may be neglected.
     """
     covariances, extents, known = found.covariances.copy(), found.extents.copy(), found.known.copy()
-    for k in np.flatnonzero(found.known):
-        mode = found.position[k], float(found.energies[k]), extents[k]
-        extents[k], whole = yield from confirmed_extent(objective, *mode, rise)
+    for k in range(len(known)):
+        mode = found.position[k], float(found.energies[k]), np.linalg.cholesky(extents[k])
+        factor, whole = yield from confirmed_factor(objective, *mode, rise)
+        extents[k] = factor @ factor.T
         if not whole:
             covariances[k], known[k] = np.nan, False
     return found._replace(covariances=covariances, extents=extents, known=known)
@@ -113,7 +111,7 @@ def lone(found: Minima, end: Descent, worse: float) -> int:
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     left_out = end.energy[end.converged & (end.energy > lowest + worse)]
     others = np.sort(np.concatenate([np.repeat(found.energies[flat], found.counts[flat]), left_out]))
-    gaps = np.diff(others, prepend=-math.inf, append=math.inf) > BARRIER
+    gaps = np.diff(others, prepend=-math.inf, append=math.inf) > UNIT
     own = np.count_nonzero(gaps[1:] & gaps[:-1]) if len(others) else 0
     return int(np.count_nonzero(found.counts[~flat] == 1) + own)
 
@@ -190,7 +188,7 @@ class _Looking:
                 break
             matrix, wall = yield from self._hessian(k)
             another = bool(self.found) and attempt == 0
-            if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
+            if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TOLERANCE):
                 break
             yield from _continue_descent(self._objective, end, k, matrix)
         at, none = end.position[k], np.full_like(matrix, np.nan)
@@ -232,7 +230,7 @@ def _continue_descent(objective: Objective, end: Descent, k: int, precision: Arr
     """Let one descent go on from its end, which is replaced."""
     widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), objective.scale)
     narrow = objective._replace(scale=widths)
-    on = yield from descend(narrow, end.position[k][None], tolerance=TOLERANCE, most=MOST)
+    on = yield from descend(narrow, end.position[k][None], tolerance=0.01 * TOLERANCE, most=MOST)
     for old, new in zip(end, on, strict=True):
         old[k] = new[0]
 
@@ -247,4 +245,4 @@ def _joined(objective: Objective, end: Descent, k: int, found: list[int]) -> Eva
     ways = np.concatenate([end.position[k] + share * (end.position[j] - end.position[k]) for j in found])
     energy = yield from objective.energies(ways)
     top = energy.reshape(len(found), POINTS).max(axis=1)
-    return [bool(value <= end.energy[k] + BARRIER) for value in top]  # it lies no lower than those before
+    return [bool(value <= end.energy[k] + UNIT) for value in top]  # it lies no lower than those before

@@ -10,16 +10,16 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc
 
 from invsamp.arguments import integer, optional
+from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.modes.as_html import as_html
 from invsamp.modes.low_rank import LowRankGaussian
+from invsamp.modes.tolerances import UNSEEN
 from invsamp.protocols import Array, ExpectedMisfit, Reference
 
 #: Probability of a chi-squared as large, or as small, below which the noise is said not to explain it.
 UNLIKELY = 1e-3
 #: Parameters of a mode that are printed.
 SHOWN = 20
-#: Share of the starts that came to a mode alone, from which on that is said.
-ALONE = 1.0 / 16.0
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,25 @@ class Modes:
     ----------
     theta, position : ndarray, shape (k, d)
         Natural parameters, and the coordinates in which densities are maximized; of the likelihood those of
-        `Posterior.with_walls`.
+        `Posterior.with_bounds`.
     energies : ndarray, shape (k,)
         Negative log posterior density of positions, or negative log-likelihood.
     covariances : ndarray, shape (k, d, d)
         Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
-        Log of each mode's share of the evidence by Laplace; of one at bounds, or near them, by a Gaussian that these
-        cut (`invsamp.modes.half_spaces`); NaN where neither is known. The prior's density is as it was posed: within a
-        domain that of a prior which is normalized there, as `Run.log_evidence` gives it, is larger by minus the log of
-        the prior's share in the domain.
+        Log of each mode's share of the evidence by Laplace. At or near bounds the Gaussian is cut by these
+        (`invsamp.modes.half_spaces`). NaN where neither is known. The prior's density is used as stated. Within a
+        domain, a prior that is normalized there, as `Run.log_evidence` uses it, has a larger density, by minus the log
+        of the prior's share in the domain.
     counts : ndarray, shape (k,)
-        Starts that were led there.
+        Number of starts whose optimization ended there.
     on_wall : ndarray, shape (k,)
-        Whether the gradient pushes a mode against the domain's bounds, where there is no Gaussian but one that is cut.
+        Whether the gradient pushes a mode against the domain's bounds. Then its Gaussian, if any, is cut by them.
     unfinished : int
-        Starts whose descents did not end.
+        Starts whose optimization did not converge.
     unsolved : int
-        Starts at which the energy, or its gradient, was not finite, so that there was no descent.
+        Starts at which the energy, or its gradient, was not finite, so that there was no optimization.
     evaluations : dict of str to int
         By fidelity, Hessians included.
     function_calls : dict of str to int
@@ -116,6 +116,24 @@ class Modes:
         """
         freedom = self.data - self.position.shape[1]
         return None if self.chi_squared is None or freedom < 1 else self.chi_squared / freedom
+
+    @property
+    def reference(self) -> ModeReference:
+        """The Gaussian of that mode which has the most mass, as the reference of kernels.
+
+        Raises
+        ------
+        ValueError
+            If it is not of low rank about a Gaussian prior, or there is none.
+        """
+        best = heaviest("reference", self)
+        found = None if self.gaussians is None else self.gaussians[best]
+        if found is None or self.prior is None:
+            raise ValueError(
+                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
+                "invsamp.maximize(problem, rank=...) say how many directions to keep"
+            )
+        return ModeReference(found.mean, self.prior.mean, found.metric)
 
     def __len__(self) -> int:
         return len(self.energies)
@@ -212,7 +230,7 @@ class Modes:
                 f"residuals of the first: root mean square {np.sqrt(np.nanmean(found**2)):.3g} sds of the noise, the "
                 f"largest {found[worst]:+.3g}, of datum {worst}"
             )
-        if starts > 1 and self.unseen > ALONE:
+        if starts > 1 and self.unseen > UNSEEN:
             lines.append(
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
                 f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
@@ -255,7 +273,10 @@ class Modes:
         count, calls = self.evaluations[fidelity], self.function_calls[fidelity]
         products = self.products.get(fidelity, 0)
         more = f" ({calls} function calls)" if calls != count else ""
-        return f"{count} of {fidelity}" + more + (f" with {products} products by tangents" if products else "")
+        if products:
+            return f"{count} of {fidelity}{more} with {products} products by tangents"
+        by_gradients = self.gaussians is not None and fidelity == list(self.evaluations)[-1]
+        return f"{count} of {fidelity}{more}" + by_gradients * " (no tangents: two gradients for each product)"
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""
@@ -273,3 +294,15 @@ class Modes:
             f"chi-squared {self.chi_squared[0]:.4g} of {self.data} data and {d} unknowns, reduced {reduced:.3g} "
             f"(p = {min(1.0, 2.0 * min(below, above)):.2g}): {said}"
         )
+
+
+def heaviest(argument: str, modes: Modes) -> int:
+    """Which mode of the posterior has the most mass, of those with a Gaussian; ``argument``: what was given."""
+    if modes.of != "posterior":
+        raise ValueError(f"{argument} must be modes of the posterior, got maxima of the {modes.of}")
+    known = np.isfinite(modes.log_evidence)
+    if not known.any():
+        raise ValueError(
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
+        )
+    return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

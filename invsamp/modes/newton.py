@@ -1,15 +1,17 @@
-r"""Descents by inexact Newton steps, in coordinates in which the prior is a standard normal distribution.
+r"""Local optimization by inexact Newton steps, in coordinates in which the prior is a standard normal distribution.
 
 A step p solves :math:`(I + K) p = -g` by conjugate gradients, K the misfit's Gauss-Newton matrix or Hessian
 (`invsamp.modes.products`). In these coordinates the prior preconditions them: their number depends on how many
 directions the data inform, and not on the number of unknowns. Near the minimum the gradients of one step precondition
-those of the next ones (`invsamp.modes.conjugate_pairs`). They stop where the last two of j gained at most
-:math:`\eta / j` of what all promise by the quadratic model, on average (Nash and Sofer 1990, "Assessing a search
-direction within a truncated-Newton method", Oper. Res. Lett. 9), and at a direction of negative curvature (Nocedal and
-Wright 2006, "Numerical optimization", Algorithm 7.1). Steps are rough while they are far: between 0.02 and 1/2
-:math:`\eta` is the root of what the last step promised over what the first one did, a forcing term as of Eisenstat and
-Walker (1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17) in energies, where they
-have gradients.
+those of the next ones (`invsamp.modes.conjugate_pairs`).
+
+Conjugate gradients have two stopping rules. One is that the last two of j gained at most :math:`\eta / j` of the total
+gain in the quadratic model, on average (Nash and Sofer 1990, "Assessing a search direction within a truncated-Newton
+method", Oper. Res. Lett. 9). They also stop at a direction of negative curvature (Nocedal and Wright 2006, "Numerical
+optimization", Algorithm 7.1). Steps are rough while they are far. Between 0.02 and 1/2, :math:`\eta` is the root of the
+predicted gain of the last step over that of the first one. This is a forcing term as that of Eisenstat and Walker
+(1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17), with energies in place of
+gradients.
 
 A descent also ends where it has come to a mode that is known (`KnownMode`).
 """
@@ -26,28 +28,27 @@ from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import LowRankMetric
 from invsamp.modes.conjugate_pairs import ConjugatePairs
 from invsamp.modes.products import Place, Products, Source, solved, times
+from invsamp.modes.tolerances import APART
 from invsamp.protocols import Array
 
 #: Steps of a descent, halvings of a step, and products in a step, at most.
 STEPS, HALVINGS, PRODUCTS = 60, 20, 200
 #: Share of the decrease promised that a step has to reach; and the energies' rounding, relative to them.
 ENOUGH, ROUNDING = 1e-4, 1e-12
-#: The largest forcing term, and the least: where data are not met exactly, Gauss-Newton steps converge linearly, and
-#: to solve for them any better is in vain.
+#: The largest forcing term (Nocedal and Wright 2006, Algorithm 7.1), and the least: where data are not met exactly,
+#: Gauss-Newton steps converge linearly, and to solve for them any better is in vain.
 ROUGH, SMOOTH = 0.5, 0.02
 #: Energy that a step promised, at most, where what was learned before may precondition the next one. Farther away
 #: rough steps without it optimize faster.
 NEAR = 300.0
-#: Two ends are one minimum if one lies this many sds from the other at most, by the Gaussian there.
-APART = 0.5
 
 
 class KnownMode(NamedTuple):
-    r"""A minimum that is known, and what is about one wide there.
+    r"""A known minimum, and the extent of its mode.
 
-    In coordinates w in which the Gaussian there is a standard normal distribution, a place is in the mode's bulk if
-    :math:`|w|^2` is at most the number of informed directions, its mean over draws, and if energy and slope are what
-    the Gaussian says, within a factor of two. Beyond a barrier the slope has the other sign.
+    In coordinates w in which the mode's Gaussian is a standard normal distribution, two conditions define its bulk.
+    :math:`|w|^2` is at most the number of informed directions, which is its mean over draws. Energy and slope agree
+    with the Gaussian within a factor of two. Beyond a barrier the slope has the other sign.
     """
 
     place: Place

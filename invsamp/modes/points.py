@@ -13,8 +13,6 @@ from invsamp.protocols import Array
 ENOUGH = 1e-4
 #: Trials of shorter and shorter steps before a point is left, or what it has learned is forgotten.
 TRIALS = 20
-#: Evaluations of a point that is not left behind before.
-LEAST = 50
 
 
 class Points:
@@ -48,12 +46,6 @@ class Points:
     def take(self, rows: Rows, there: Array, found: Estimate) -> None:
         """Take the steps that optimize by enough; try shorter ones where they do not."""
         raise NotImplementedError
-
-    def limit(self, most: int, lagging: float) -> float:
-        """Evaluations of one point, at most."""
-        if 2 * np.count_nonzero(self.converged) < len(self.converged):
-            return most
-        return min(most, max(LEAST, lagging * float(np.median(self.evaluations[self.converged]))))
 
     def end_within(self, rows: Rows, basins: Basins) -> Rows:
         """Those of the rows that lie in basins, which have come to their minima."""

@@ -19,10 +19,10 @@ def distributed(build: Callable[[object], object]) -> Distributed:
     build : callable
         ``build(comm)`` makes the model on all processes of a communicator of mpi4py (None where there is no MPI and
         mpi4py is not installed). Its results have to be the same on each of them. It is called first with all
-        processes; in a run again with half of them and with one, to measure what more processes gain, and with a group
-        of the fastest size, which is one process if they gain nothing. A solve that needs the memory of all of them
-        wants a model made on all (``comm=`` of the solvers) instead. What ``build`` made lasts as long as its
-        communicator, and is not to be kept.
+        processes. In a run it is called again with half of them and with one, to measure the gain of more processes.
+        The last call has a group of the fastest size, which is one process if there is no gain. A solve that needs the
+        memory of all of them wants a model made on all (``comm=`` of the solvers) instead. What ``build`` made lasts as
+        long as its communicator, and is not to be kept.
 
     Returns
     -------

@@ -31,7 +31,7 @@ class PetabProblem:
     ----------
     posterior : Posterior
         Of the parameters that are estimated, as the table names them, on a linear scale. What is uniform between its
-        bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_walls` is
+        bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_bounds` is
         the same posterior with bounds at the bounds. The data are the measurements, in their order. Scales of noise
         that depend on states of the model come after them, as outputs of the model of which nothing was observed.
     nominal : mapping from name to float
@@ -50,7 +50,7 @@ class PetabProblem:
     @property
     def start(self) -> dict[str, float]:
         """The nominal values, for ``start=``: those at a bound a hundredth of the way between the bounds inside."""
-        walled = self.posterior.with_walls()
+        walled = self.posterior.with_bounds()
         lower, upper = (walled.to_position(end) for end in walled.prior.support)
         inset = np.where(np.isfinite(lower) & np.isfinite(upper), INSET * (upper - lower), 0.0)
         nominal = walled.to_position([self.nominal[name] for name in walled.labels])

@@ -13,7 +13,7 @@ from invsamp.protocols import Array
 
 #: Directions and parameters that are drawn.
 MOST = 40
-#: Information, as a share of what the prior tells, below which all directions are drawn alike.
+#: Information, as a share of the prior's, below which all directions are drawn alike.
 LEAST = 1e-3
 
 

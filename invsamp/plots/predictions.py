@@ -54,7 +54,7 @@ def plot_predictive(
         Names of the data's columns (data of shape (m, k) give k panels); by default those that the posterior knows.
         Of a population, names of the outputs of a member, or of each panel.
     curve : tuple (array_like of shape (n,), Posterior), optional
-        Bands over other positions than the data's, closer by or beyond them: these, and `Posterior.elsewhere` of a
+        Bands over other positions than the data's, closer by or beyond them: these, and `Posterior.for_prediction` of a
         model that predicts there, arranged (n, k). Takes up to 300 solves, in each call; ``x`` has to be given too,
         unless the times are known.
     ax : Axes, optional
@@ -71,7 +71,7 @@ def plot_predictive(
         ``curve`` have the wrong length, or the data more than one column with ``ax``.
     """
     layout, predicted, observed = predicted_and_observed(run, posterior)
-    hint = ": for bands over other positions give these as curve=(positions, posterior.elsewhere(model))"
+    hint = ": for bands over other positions give these as curve=(positions, posterior.for_prediction(model))"
     where, names = layout.where(x, hint), layout.names(series)
     if curve is not None and where is None:
         raise ValueError("x must be given with curve, got None")
@@ -83,7 +83,7 @@ def plot_predictive(
         if not isinstance(curve, tuple) or len(curve) != 2:
             raise wrong("curve", "a tuple of positions and a Posterior", curve)
         over = array("curve[0]", curve[0], ("n",))
-        predicted = _elsewhere(run, "curve[1]", curve[1], layout, len(over))[1]
+        predicted = _predicted(run, "curve[1]", curve[1], layout, len(over))[1]
     figure, panels = _panels(layout, ax)
     for k, axes in enumerate(panels):
         levels = np.nanquantile(predicted[:, :, k], (0.05, 0.25, 0.5, 0.75, 0.95), axis=0)
@@ -142,7 +142,8 @@ def plot_phase(
     series : sequence of str, optional
         Names of all the data's columns; by default those that the posterior knows.
     curve : Posterior, optional
-        `Posterior.elsewhere` of a model that predicts the columns at closer times, for smooth lines: up to 300 solves.
+        `Posterior.for_prediction` of a model that predicts the columns at closer times, for smooth lines: up to 300
+        solves.
     ax : Axes, optional
         Where to draw a single pair.
 
@@ -173,7 +174,7 @@ def plot_phase(
     if curve is None:
         mean = layout.arranged(run.data.posterior_predictive["mean"].to_numpy().reshape(-1, observed.size))
     else:
-        mean = _elsewhere(run, "curve", curve, layout)[0]
+        mean = _predicted(run, "curve", curve, layout)[0]
     lines = mean[:: -(-len(mean) // _LINES)]
     pairs = list(combinations(shown, 2))
     figure, panels = grid(len(pairs), 3.9, 3.4, (0.3, 0.3), most_across=3, ax=ax)
@@ -190,14 +191,14 @@ def plot_phase(
     return figure
 
 
-def _elsewhere(
+def _predicted(
     run: Run, argument: str, posterior: Posterior, layout: Layout, rows: int | None = None
 ) -> tuple[Array, Array]:
     """Predictions (draws, rows, columns) of what was not measured, without noise and with it."""
     unseen = np.asarray(instance(argument, posterior, Posterior, "a Posterior").data, dtype=float)
     count = layout.count
     if not np.isnan(unseen).all():
-        raise ValueError(f"{argument} must be posterior.elsewhere(model), without data, got one with data")
+        raise ValueError(f"{argument} must be posterior.for_prediction(model), without data, got one with data")
     if unseen.size % count or (rows is not None and unseen.size != rows * count):
         wanted = f"({'n' if rows is None else rows}, {count})"
         raise ValueError(f"{argument} must predict an array {wanted}, got one of shape {unseen.shape}")

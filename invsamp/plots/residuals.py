@@ -32,11 +32,11 @@ def plot_residuals(
 ) -> Figure:
     """Residuals of the data in standard deviations, their autocorrelation, and their quantiles against the normal ones.
 
-    A residual is the normal quantile of the share of predicted data, noise included, that lie below the datum, so that
-    noise of any kind and scale gives nearly independent standard normal ones where the model fits (a little less
-    spread, because the parameters were fitted to the same data). A drift, a wave or a fan over x, autocorrelations
-    beyond the band, or quantiles off the line say what the model misses. A row of panels for each of the first eight
-    columns of the data, or members of a population.
+    A residual is the normal quantile of the share of predicted data, noise included, that lie below the datum. So noise
+    of any kind and scale gives nearly independent standard normal residuals where the model fits. Their spread is a
+    little smaller, because the parameters were fitted to the same data. A drift, a wave or a fan over x,
+    autocorrelations beyond the band, or quantiles off the line show a misfit of the model. There is a row of panels for
+    each of the first eight columns of the data, or members of a population.
 
     Parameters
     ----------

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 
-from invsamp.protocols import Array, Facts, InferenceData
+from invsamp.diagnostics.report import Report
+from invsamp.diagnostics.weights import normalized
+from invsamp.protocols import Array, AxisLabels, Facts, InferenceData
 from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import Groups, inference_data
 from invsamp.storage.segments import Rest
@@ -46,6 +48,31 @@ class Source(ABC):
         return data
 
     @property
+    def report(self) -> Report:
+        """Counts and settings of the run; a fresh copy."""
+        return json.loads(self.attributes["report"])
+
+    @property
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter, in the order of theta's columns."""
+        return {name: tuple(shape) for name, shape in json.loads(self.attributes["parameters"]).items()}
+
+    @property
+    def recorded(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every quantity beside the parameters."""
+        return {name: tuple(shape) for name, shape in json.loads(self.attributes.get("recorded", "{}")).items()}
+
+    @property
+    def quantities(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of parameters, and of what was recorded."""
+        return self.parameters | self.recorded
+
+    @property
+    def axes(self) -> dict[str, AxisLabels]:
+        """Labels of axes, by the names of parameters."""
+        return layout.labels_in(self.attributes)
+
+    @property
     def rungs(self) -> int:
         """Number of temperatures, the cold one included."""
         hot = self.shapes.get("hot")
@@ -67,9 +94,21 @@ class Source(ABC):
             return self._derived[name][(slice(None), draws, *rest)]
         return self._read(group, name, draws, rest)
 
+    def statistic(self, name: str, rung: int = 0, every: int = 1) -> Array | None:
+        """A statistic (chains, draws) of every n-th draw of a rung, if it was recorded."""
+        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
+        return self.read(group, name, slice(None, None, every), rest) if self.holds(group, name) else None
+
+    def weights(self, rung: int = 0, every: int = 1) -> Array | None:
+        """Weights (chains, draws), of mean 1, of every n-th draw of a rung."""
+        log_weight = self.statistic("log_weight", rung, every)
+        if log_weight is None or not log_weight.any():  # 0: of a rung beside one whose draws have weights
+            return None
+        return normalized(log_weight)
+
     def add(self, name: str, values: Array) -> None:
         """Add a quantity (chains, draws, *shape); it replaces one that has this name."""
-        shapes = json.loads(self.attributes.get("recorded", "{}")) | {name: list(values.shape[2:])}
+        shapes = self.recorded | {name: values.shape[2:]}
         self.attributes = dict(self.attributes) | {"recorded": layout.to_json(shapes)}
         self._derived[name] = values
         if "data" in vars(self):
@@ -80,8 +119,7 @@ class Source(ABC):
         if name in before.data_vars:
             old = before[name].dims[2:]
             before = before.drop_dims(old) if old else before.drop_vars(name)
-        labels = layout.labels_in(self.attributes)
-        added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"], labels)
+        added = layout.dataset({name: self._derived[name]}, layout.LEADING["posterior"], self.axes)
         arviz_data.put(data, "posterior", before.assign(added.drop_vars(layout.LEADING["posterior"]).variables))
         data.attrs.update(self.attributes)
 
@@ -107,9 +145,8 @@ class Arrays(Source):
         return {group: {name: v.shape for name, v in values.items()} for group, values in self._groups.items()}
 
     def _recorded(self) -> InferenceData:
-        labels = layout.labels_in(self.attributes)
         datasets = {
-            group: layout.dataset(values, layout.LEADING[group], labels) for group, values in self._groups.items()
+            group: layout.dataset(values, layout.LEADING[group], self.axes) for group, values in self._groups.items()
         }
         return inference_data(datasets, self.attributes)
 

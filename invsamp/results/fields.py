@@ -18,6 +18,8 @@ from invsamp.results.predictive import chosen
 
 #: Quantiles that are written to a file beside mean and sd.
 WRITTEN = (0.05, 0.5, 0.95)
+#: Points of the quadrature over a Gaussian value: exact to 1e-6 for the sd of an exponential of a value with sd 2.
+QUADRATURE = 40
 
 
 class Mesh(Protocol):
@@ -82,6 +84,9 @@ class FieldDraws:
         Which of them.
     truth : ndarray, shape (n,) or (c,), or None
         The field for the true values of its unknowns.
+    moments : tuple of two ndarray, shape (n,) or (c,), or None
+        Mean and sd, where these are known better than from ``values``. Those of a prior are exact at the nodes of a
+        Gaussian field's own mesh. Those of a run that keeps every k-th draw of a large field are over all draws.
     """
 
     points: Array
@@ -89,6 +94,7 @@ class FieldDraws:
     values: Array
     on: Literal["nodes", "cells"]
     truth: Array | None = None
+    moments: tuple[Array, Array] | None = None
 
     def __repr__(self) -> str:
         chains, draws, size = self.values.shape
@@ -97,13 +103,13 @@ class FieldDraws:
 
     @property
     def mean(self) -> Array:
-        """Mean of the draws, shape (n,) or (c,)."""
-        return np.asarray(self.values.mean(axis=(0, 1)))
+        """Mean, shape (n,) or (c,), of the draws or as ``moments`` has it."""
+        return np.asarray(self.values.mean(axis=(0, 1))) if self.moments is None else self.moments[0]
 
     @property
     def sd(self) -> Array:
-        """Standard deviation of the draws, shape (n,) or (c,)."""
-        return np.asarray(self.values.std(axis=(0, 1)))
+        """Standard deviation, shape (n,) or (c,), of the draws or as ``moments`` has it."""
+        return np.asarray(self.values.std(axis=(0, 1))) if self.moments is None else self.moments[1]
 
     def quantile(self, probability: float) -> Array:
         """Value that the field is below with ``probability`` in (0, 1), at each point by itself, shape (n,) or (c,)."""
@@ -160,21 +166,57 @@ def field_draws(
     on: Literal["nodes", "cells"] = "nodes",
     draws: int | None = None,
     truth: Mapping[str, npt.ArrayLike] | None = None,
+    marginals: Mapping[str, tuple[Array, Array]] | None = None,
+    gaussian: bool = False,
+    grids: Mapping[str, str] | None = None,
 ) -> FieldDraws:
-    """Draws of a field; see `invsamp.Run.field`, which gives theta (chains, draws, d), weights and shapes."""
+    """Draws of a field; see `invsamp.Run.field`, which gives theta (chains, draws, d), weights and shapes.
+
+    ``marginals`` has mean and sd of each value of some unknowns, which are ``gaussian`` or not; ``grids``
+    has digests of the meshes at whose nodes some unknowns are values.
+    """
     if not all(hasattr(field, name) for name in ("parameters", "sizes", "at")):
         raise wrong("field", "a field, such as those of invsamp.solvers.fem.fields", field)
     if not all(hasattr(mesh, name) for name in ("points", "cells", "midpoints")):
         raise wrong("mesh", "a mesh, such as invsamp.solvers.fem.mesh.unit_square(32)", mesh)
     one_of("on", on, ("nodes", "cells"))
     columns = _columns(field, shapes)
+    own = getattr(field, "grids", {})
+    for name, digest in (grids or {}).items():
+        if own.get(name, digest) != digest:
+            raise ValueError(f"field must have {name!r} on the mesh of the run's own field, got another mesh")
     prepared = field.at(mesh.points) if on == "nodes" else field.at(mesh.midpoints, mesh.region_cells)
     rows, _ = chosen(theta, weight, draws)
     values = prepared.values(rows.reshape(-1, theta.shape[-1])[:, columns])
     true = None
     if optional(arguments.mapping, "truth", truth) is not None:
         true = prepared.values(_true_row(field, truth or {})[None])[0]
-    return FieldDraws(mesh.points, mesh.cells, values.reshape(*rows.shape[:2], -1), on, true)
+    moments = _moments(field, prepared, mesh, marginals or {}, gaussian) if on == "nodes" else None
+    return FieldDraws(mesh.points, mesh.cells, values.reshape(*rows.shape[:2], -1), on, true, moments)
+
+
+def _moments(
+    field: Field, prepared: Values, mesh: Mesh, marginals: Mapping[str, tuple[Array, Array]], gaussian: bool
+) -> tuple[Array, Array] | None:
+    """Mean and sd of a field at the nodes of its own mesh, from those of the one unknown that it is a function of.
+
+    Each value of such a field is a function of that of the unknown at the same node.
+    """
+    digest = getattr(mesh, "digest", None)
+    if len(field.parameters) != 1 or digest is None:
+        return None
+    (name,) = field.parameters
+    if name not in marginals or getattr(field, "grids", {}) != {name: digest}:
+        return None
+    mean, sd = (np.ravel(values) for values in marginals[name])
+    if np.array_equal(prepared.values(np.stack([mean, sd])), np.stack([mean, sd])):
+        return mean, sd
+    if not gaussian:
+        return None
+    places, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+    values, weights = prepared.values(mean + sd * places[:, None]), weights / weights.sum()
+    average = weights @ values
+    return average, np.sqrt(weights @ np.square(values - average))
 
 
 def _columns(field: Field, shapes: Mapping[str, tuple[int, ...]]) -> npt.NDArray[np.intp]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -15,12 +14,9 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.checks import diagnose, notes, pilot_warnings
-from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
-from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.report import Report
-from invsamp.diagnostics.separation import Separation, separation
+from invsamp.diagnostics.separation import Separation
 from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.domains.contract import Domain
 from invsamp.domains.saved import from_dict
@@ -30,7 +26,7 @@ from invsamp.posing.expressions.variable_names import check_predicts, check_quan
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
-from invsamp.protocols import Array, AxisLabels, Facts, InferenceData, Observed, Problem
+from invsamp.protocols import Array, Facts, InferenceData, Observed, Problem
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.derived import derived
 from invsamp.results.evidence import evidence_of
@@ -42,6 +38,7 @@ from invsamp.results.predictions import Predictions
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
+from invsamp.results.run_summary import RunSummary
 from invsamp.results.stored import Stored
 from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
@@ -50,18 +47,6 @@ from invsamp.storage.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-#: Draws, of all chains together, from which `Run.warnings` judges; of more it takes every second, third ... one.
-#: Chains so slow that this hid draws have too few effective ones in any case, and those on disk need not fit in memory.
-_JUDGED = 100_000
-#: But no fewer than this of each chain.
-_JUDGED_OF_CHAIN = 1000
-#: Parameters that are looked at for modes.
-_SEPARATED = 500
-#: Entries of a block from which on so many of them, evenly spread, are judged and printed.
-_LARGE, _OF_LARGE = 2000, 50
-#: Bytes of draws that a summary reads at a time.
-_AT_ONCE = 32 * 2**20
 
 
 class Run(Pictures):
@@ -75,13 +60,13 @@ class Run(Pictures):
     Attributes
     ----------
     data : arviz.InferenceData, or xarray.DataTree where ArviZ 1 is installed
-        Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
-        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
-        and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
-        ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics gives the draws weights, which
-        count in all statistics, figures and predictions here. Attributes: ``report``, ``parameters`` and
-        ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
-        variable by variable.
+        Groups are ``posterior`` (chain, draw, *shape of each parameter) and ``sample_stats`` (chain, draw). ``hot``
+        (chain, draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) have the rungs above the cold one.
+        ``observed_data`` and ``prior`` (up to 1000 draws within the domain) exist where the problem has them,
+        ``posterior_predictive`` and ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics
+        gives the draws weights, which count in all statistics, figures and predictions here. Attributes: ``report``,
+        ``parameters`` and ``domain`` as JSON. It is made when it is asked for. If the run is in a directory, the draws
+        are read only then, variable by variable.
 
     Examples
     --------
@@ -96,8 +81,7 @@ class Run(Pictures):
     """
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._summaries: dict[tuple[int, bool], pd.DataFrame] = {}
+        self._source, self._summary = source, RunSummary(source)
 
     @property
     def data(self) -> InferenceData:
@@ -130,11 +114,11 @@ class Run(Pictures):
         sample_stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
             ``energy``, ``replica``, ...; with a rung axis, the rungs above the cold one go to ``hot_stats``.
         report : mapping
-            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, each optional:
-            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner,
-            acceptance, clipped_noise, reflections, reflection_fallbacks (one entry per rung; the last two count over
-            all chains and recorded steps), swap_attempts, swap_accepts (per adjacent pair), round_trips, evaluations,
-            evaluation_seconds, failed_solves (per fidelity), failure_message, seconds, warnings, versions.
+            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, all optional, are
+            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner, acceptance
+            and clipped_noise. Counts over all chains and recorded steps, one entry per rung, are reflections and
+            reflection_fallbacks. Per adjacent pair: swap_attempts, swap_accepts. Per fidelity: evaluations,
+            evaluation_seconds, failed_solves. Others are round_trips, failure_message, seconds, warnings and versions.
         domain : Domain, optional
             Where theta may lie, for the plots.
         log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional
@@ -175,17 +159,17 @@ class Run(Pictures):
     @property
     def report(self) -> Report:
         """Counts and settings of the run, see `from_arrays`; a fresh copy."""
-        return json.loads(self._source.attributes["report"])
+        return self._source.report
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every parameter, in the order of theta's columns."""
-        return {name: tuple(shape) for name, shape in json.loads(self._source.attributes["parameters"]).items()}
+        return self._source.parameters
 
     @property
     def recorded(self) -> dict[str, tuple[int, ...]]:
         """Shape of every quantity beside the parameters: of ``record=`` of `invsamp.sample`, and of `derive`."""
-        return {name: tuple(s) for name, s in json.loads(self._source.attributes.get("recorded", "{}")).items()}
+        return self._source.recorded
 
     @property
     def labels(self) -> list[str]:
@@ -193,11 +177,7 @@ class Run(Pictures):
 
         Entries whose axes have labels, as those of a population's members, are called by these: ``clearance[Ann]``.
         """
-        return list(labels(self.shapes, self._axes))
-
-    @property
-    def _axes(self) -> dict[str, AxisLabels]:
-        return layout.labels_in(self._source.attributes)
+        return list(labels(self.shapes, self._source.axes))
 
     @property
     def domain(self) -> Domain | None:
@@ -251,7 +231,7 @@ class Run(Pictures):
         ValueError
             If there is no such rung.
         """
-        return self._weights(integer("rung", rung, least=0, most=self.rungs - 1))
+        return self._source.weights(integer("rung", rung, least=0, most=self.rungs - 1))
 
     def draws(self, name: str) -> Array:
         """Draws of one parameter of the cold rung, or of a quantity of them, shape (chains, draws, *shape).
@@ -261,7 +241,7 @@ class Run(Pictures):
         ValueError
             If there is no such parameter, and no such quantity.
         """
-        return self._source.read("posterior", one_of("name", name, self._quantities))
+        return self._source.read("posterior", one_of("name", name, self._source.quantities))
 
     def derive(
         self,
@@ -285,7 +265,8 @@ class Run(Pictures):
             without noise, (batch, *shape of the data), nan where the solve failed. Row by row: it is called with some
             of the draws at a time.
         posterior : Posterior, optional
-            The one that was sampled, or `Posterior.elsewhere` of it: a solve for each draw that differs from others.
+            The one that was sampled, or `Posterior.for_prediction` of it: a solve for each draw that differs from
+            others.
         fidelity : str, optional
             Of the predictions; the finest by default.
 
@@ -312,7 +293,7 @@ class Run(Pictures):
         values = derived(name, function, self.theta, predict)
         check_quantities("name", self.shapes, others | {name: values.shape[2:]})
         self._source.add(name, values)
-        self._summaries.clear()
+        self._summary.clear()
         return values
 
     def moments(self, name: str) -> tuple[Array, Array]:
@@ -329,12 +310,26 @@ class Run(Pictures):
         if self._source.holds("moments", arguments.text("name", name)):
             mean, sd = self._source.read("moments", name)
             return mean, sd
-        shape, weight = self._quantities[one_of("name", name, self._quantities)], self._weights(0)
-        parts = [values.reshape(-1, values.shape[-1]).T for values in self._columns(name, 1)]
-        mean, sd = (
-            np.concatenate([of(part, weight) for part in parts]).reshape(shape) for of in (weights.mean, weights.sd)
-        )
-        return mean, sd
+        return self._summary.moments(one_of("name", name, self._source.quantities))
+
+    def thinned(self, name: str) -> npt.NDArray[np.float32]:
+        """Draws in single precision: every k-th one of a block whose draws the run does not keep (`invsamp.sample`).
+
+        Of all other parameters and quantities those of `draws`.
+
+        Returns
+        -------
+        ndarray, shape (chains, draws / k rounded up, *shape)
+            The first draw of each chain is among them.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, and no such quantity.
+        """
+        if self._source.holds("thinned", arguments.text("name", name)):
+            return np.asarray(self._source.read("thinned", name), dtype=np.float32)
+        return self.draws(name).astype(np.float32)
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
@@ -349,7 +344,7 @@ class Run(Pictures):
             standard errors), ess_bulk, ess_tail, r_hat. Where there is no answer (fewer than 4 draws; R-hat of
             one chain) it is NaN. Chains that depend on each other, ``report["ensemble_size"]`` of them, count as one.
         """
-        return self._summary().drop(columns=list(TAIL_SHAPES))  # a copy
+        return self._summary.table().drop(columns=list(TAIL_SHAPES))  # a copy
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws, in words that say what to do; empty if there are none.
@@ -357,16 +352,14 @@ class Run(Pictures):
         Judged from 100,000 evenly spaced draws where there are more, but from at least 1000 of each chain. Of blocks of
         more than 2,000 entries 50 are judged, evenly spread, and the energy beside them.
         """
-        chains, draws = self._source.size
-        every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return self._diagnosed(self._summary(every, few=True), self.report, every)
+        return self._summary.warnings(self._summary.thinning)
 
     def notes(self) -> list[str]:
         """What a reader of the summary should know, and is no fault of the draws; ``print(run)`` shows it.
 
         Heavy tails, where means of ranks and quantiles have converged: standard deviations have no finite error then.
         """
-        return notes(self._judged(self._summary(few=True)), self.report)
+        return self._summary.notes()
 
     @property
     def verdict(self) -> str:
@@ -405,10 +398,6 @@ class Run(Pictures):
             raise FileNotFoundError(f"path must lie in a folder that exists, got {str(place)!r}")
         write_whole(place, [page(self, posterior, heading).encode()])
 
-    def to_arviz(self) -> InferenceData:
-        """`data` itself, for ArviZ: not a copy."""
-        return self.data
-
     def to_dataframe(self) -> pd.DataFrame:
         """Draws of the cold rung as a table: a row for each draw, indexed by chain and draw.
 
@@ -422,8 +411,8 @@ class Run(Pictures):
 
         chains, draws = self._source.size
         index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
-        values = layout.join({name: self.draws(name) for name in self._quantities})
-        columns = labels(self._quantities, self._axes)
+        values = layout.join({name: self.draws(name) for name in self._source.quantities})
+        columns = labels(self._source.quantities, self._source.axes)
         table = pd.DataFrame(values.reshape(chains * draws, -1), index, columns)
         if self.weights is not None:
             table.insert(len(table.columns), "weight", self.weights.ravel())  # an error where one is there
@@ -518,8 +507,8 @@ class Run(Pictures):
         Parameters
         ----------
         posterior : Posterior
-            The one that was sampled: its forward model is solved, and its noise drawn. Or `Posterior.elsewhere` of it,
-            for what was not measured.
+            The one that was sampled: its forward model is solved, and its noise drawn. Or
+            `Posterior.for_prediction` of it, for what was not measured.
         draws : int, optional
             How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
             default, but at most 1000.
@@ -684,7 +673,7 @@ class Run(Pictures):
         ValueError
             If the run has no such ladder: with what to do.
         """
-        return evidence_of(self.report, partial(self._statistic, "misfit"))
+        return evidence_of(self.report, partial(self._source.statistic, "misfit"))
 
     def field(
         self,
@@ -713,7 +702,9 @@ class Run(Pictures):
         truth : mapping from name to value, optional
             Of the field's unknowns, for comparison.
         of : {"posterior", "prior"}
-            Which draws: those of the run, or those of the prior that a run of a `Posterior` keeps for comparison.
+            Which draws: those of the run, or those of the prior that a run of a `Posterior` keeps for comparison. Mean
+            and sd of the prior are exact at the nodes of a field's own mesh, if it is a function of one Gaussian field
+            of known range and sd.
 
         Returns
         -------
@@ -726,112 +717,23 @@ class Run(Pictures):
             If the field's unknowns are not those of the run, or do not fit the mesh; if there are no prior draws.
         """
         one_of("of", of, ("posterior", "prior"))
+        held, grids = self._source.shapes, self.report.get("grids", {})
         if of == "prior":
-            return field_draws(self._prior_theta(), None, self.shapes, field, mesh, on, draws, truth)
-        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
+            if "prior" not in held:
+                raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
+            theta, shapes = self._theta_of("prior", held["prior"])
+            known = {name: tuple(self._source.read("prior_moments", name)) for name in held.get("prior_moments", {})}
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, True, grids)
+        if thinned := held.get("thinned", {}):
+            theta, shapes = self._theta_of("thinned", thinned)
+            known = {name: self.moments(name) for name in thinned}
+            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, False, grids)
+        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth, grids=grids)
 
-    def _prior_theta(self) -> Array:
-        """Draws of the prior (chains, draws, d)."""
-        if "prior" not in self.data:
-            raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
-        held = [self.data.prior[name].to_numpy() for name in self.shapes]
-        return np.concatenate([values.reshape(*values.shape[:2], -1) for values in held], axis=-1)
-
-    def _separations(self) -> dict[str, Separation]:
-        """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
-        if self.weights is not None:
-            return {}
-        columns = (draws for name in self.shapes for draws in self._columns(name, 1))
-        found: dict[str, Separation] = {}
-        names = iter(self.labels[:_SEPARATED])
-        for draws in columns:
-            for column, name in zip(np.moveaxis(draws, -1, 0), names, strict=False):
-                if (one := separation(column)) is not None:
-                    found[name] = one
-        return found
-
-    def _fit(self, every: int = 1) -> list[str]:
-        """Whether the model fits its data."""
-        expected, misfit = self.report.get("misfit"), self._statistic("misfit", 0, every)
-        if expected is None or misfit is None:
-            return []
-        return fit_warnings(misfit, self._weights(0, every), expected, self.report.get("ensemble_size", 1))
-
-    def _diagnosed(self, summary: pd.DataFrame, report: Report, every: int = 1) -> list[str]:
-        """What is wrong by the summary of every n-th draw."""
-        found = diagnose(self._judged(summary), report, self._weights(0, every))
-        found += pilot_warnings(summary[: self._own(summary)], report, every)
-        return found + self._fit(every)
-
-    def _summary(self, every: int = 1, few: bool = False) -> pd.DataFrame:
-        """Summary of every n-th draw, with shapes of tails, made once; ``few``: of some entries of large blocks."""
-        import pandas as pd
-
-        few = few and any(math.prod(shape) > _LARGE for shape in self._quantities.values())
-        if (every, few) not in self._summaries:
-            weight, size = self._weights(0, every), self.report.get("ensemble_size", 1)
-            found = (columns for name in self._quantities for columns in self._columns(name, every, few))
-            parts = [table(columns, weight, size) for columns in found]
-            names = [one for name in self._quantities for one in self._names(name, few)]
-            if few and (energy := self._statistic("energy", 0, every)) is not None and "energy" not in names:
-                parts.append(table(energy[..., None], weight, size))
-                names.append("energy")
-            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            made = self._summaries[every, few] = pd.DataFrame(columns, names)
-            made.attrs["sizes"] = {name: math.prod(shape) for name, shape in self._quantities.items()}
-            made.attrs["entries"] = sum(made.attrs["sizes"].values())
-        return self._summaries[every, few]
-
-    def _own(self, summary: pd.DataFrame) -> int:
-        """Rows of a summary that are of parameters, not of what was recorded; they come first."""
-        few = len(summary) != sum(math.prod(shape) for shape in self._quantities.values())
-        return sum(len(self._entries(name, few)) for name in self.shapes)
-
-    def _judged(self, summary: pd.DataFrame) -> pd.DataFrame:
-        """A summary without recorded entries that are constant: of a parameter that means a chain which is stuck."""
-        own = np.arange(len(summary)) < self._own(summary)
-        return summary[own | (summary["sd"] != 0.0)]
-
-    def _entries(self, name: str, few: bool) -> npt.NDArray[np.intp]:
-        """Numbers of the entries of a parameter, in C order; ``few``: of a large block some."""
-        size = math.prod(self._quantities[name])
-        count = min(size, _OF_LARGE) if few and size > _LARGE else size
-        return np.linspace(0, size - 1, count).astype(np.intp) if count < size else np.arange(size)
-
-    def _names(self, name: str, few: bool) -> list[str]:
-        """Labels of these entries."""
-        every = labels({name: self._quantities[name]}, self._axes)
-        return [every[k] for k in self._entries(name, few)]
-
-    @property
-    def _quantities(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of parameters, and of what was recorded."""
-        return self.shapes | self.recorded
-
-    def _columns(self, name: str, every: int, few: bool = False) -> Iterator[Array]:
-        """Every n-th draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
-        shape, (chains, draws) = self._quantities[name], self._source.size
-        entries = self._entries(name, few)
-        index = np.unravel_index(entries, shape) if shape else ()
-        some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
-        for begin in range(0, len(entries), some):
-            rest = tuple(axis[begin : begin + some] for axis in index)
-            values = np.asarray(self._source.read("posterior", name, slice(None, None, every), rest), dtype=float)
-            yield values if shape else values[..., None]
-
-    def _weights(self, rung: int, every: int = 1) -> Array | None:
-        """Weights (chains, draws), of mean 1, of every n-th draw of a rung."""
-        log_weight = self._statistic("log_weight", rung, every)
-        if log_weight is None or not log_weight.any():  # 0: of a rung beside one whose draws have weights
-            return None
-        return weights.normalized(log_weight)
-
-    def _statistic(self, name: str, rung: int, every: int = 1) -> Array | None:
-        """A statistic (chains, draws) of every n-th draw of a rung, if it was recorded."""
-        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
-        if not self._source.holds(group, name):
-            return None
-        return self._source.read(group, name, slice(None, None, every), rest)
+    def _theta_of(self, group: str, names: Iterable[str]) -> tuple[Array, dict[str, tuple[int, ...]]]:
+        """Draws (chains, draws, d) of the parameters that a group has, and their shapes."""
+        parts = {name: self._source.read(group, name) for name in names}
+        return layout.join(parts), {name: values.shape[2:] for name, values in parts.items()}
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""
@@ -847,7 +749,7 @@ class Run(Pictures):
 
     def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation], list[str]]:
         """Table, report, warnings, modes and notes."""
-        summary, report = self._summary(few=True), self.report
-        messages = self._diagnosed(summary, report)
-        modes = self._separations() if self.rungs > 1 else {}
-        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, modes, self.notes()
+        summary = self._summary
+        table = summary.table(few=True).drop(columns=list(TAIL_SHAPES))
+        modes = summary.separations() if self.rungs > 1 else {}
+        return table, self.report, summary.warnings(), modes, summary.notes()

@@ -42,9 +42,10 @@ def contour_exchange(
 ) -> Sampler:
     """Replica exchange with contour rungs in place of a ladder; exact, and draws have no weights.
 
-    The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
-    posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
-    position on at every meeting. What warm-up learns of their targets can cost swaps, never the target of the draws.
+    The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, have a flat histogram of energies,
+    from the posterior's range up to that of the hottest temperature. So each walks between the two by itself, and
+    passes its position on at every swap. Errors in what warm-up estimates of their targets can cost swaps, never the
+    target of the draws.
 
     Parameters
     ----------
@@ -142,8 +143,8 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
 def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[LearnedContourOptions]) -> Sampler:
     r"""Interacting contour SGLD as published: `csgld` whose chains learn the masses together. Approximate.
 
-    Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`: its fixed point is the bins' masses to
-    the power :math:`1 / \zeta`, so that the target that is simulated is flat whatever zeta is, a gain of learning only.
+    Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`. So its fixed point is the bins' masses
+    to the power :math:`1 / \zeta`. The simulated target is flat for every zeta, which changes the learning alone.
 
     Parameters
     ----------
@@ -169,12 +170,11 @@ def icsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[L
 def awsgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[ContourOptions]) -> Sampler:
     r"""Adaptively weighted SGLD as published: a baseline of optimization. Approximate.
 
-    What is learned is an increasing function of the energy, :math:`\theta_m = 1`, whose power :math:`\zeta` goes to the
-    distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100, above the
-    last end too, where it is that of the last two bins: it leaves
-    modes by steps that overshoot, as a longer step would, and where :math:`\epsilon M` times the curvature passes 2 the
-    target is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
-    1/\tau)}`).
+    It learns an increasing function of the energy, :math:`\theta_m = 1`, whose power :math:`\zeta` goes to the
+    distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100. Above the
+    last end it is that of the last two bins. The sampler leaves modes by steps that overshoot, as a longer step would.
+    Where :math:`\epsilon M` times the curvature passes 2, the target is not that of any density. Weights are for the
+    posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 - 1/\tau)}`).
 
     Parameters
     ----------

@@ -124,12 +124,12 @@ def r2sgld(
     swap: rules.SwapRule | None = None,
     **options: Unpack[NoisyLadderOptions],
 ) -> Sampler:
-    """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
+    """r2SGLD: replica-exchange SGLD with reflection of every rung at the domain's boundary.
 
     `resgld` with ``boundary="reflect"`` and the published temperatures. As published: a step size for each rung, and
-    swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
-    published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
-    the specular path, whose end is that of the published one where a move meets one straight wall.
+    swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Two things
+    differ from the source. An attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``). The
+    reflection is the specular path; its end is that of the published one where a move meets one flat face.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from invsamp.arguments import instance, real
+from invsamp.arguments import optional, real
 from invsamp.domains.boundary import Boundary
 from invsamp.kernels import (
     CrankNicolson,
@@ -16,11 +16,10 @@ from invsamp.kernels import (
     Momentum,
 )
 from invsamp.kernels.contract import Kernel
-from invsamp.kernels.gaussian_reference import ModeReference
+from invsamp.kernels.gaussian_reference import as_reference
 from invsamp.kernels.rotations import QUARTER
 from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import Sampler
-from invsamp.ladder.preconditioner import reference_of
 from invsamp.modes import Modes
 from invsamp.samplers.options import NoisyRungOptions, RungOptions, preset
 from invsamp.samplers.shared import plain_kernel, single
@@ -241,8 +240,9 @@ def pcn(
     step_size : float in (0, 1], Schedule or None
         s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
     reference : Modes, optional
-        What `invsamp.maximize` found for a prior that is Gaussian in 80 unknowns or more: proposals keep the Gaussian
-        of the mode of most mass in the place of the prior's, which takes far fewer steps (generalized pCN).
+        The result of `invsamp.maximize` for a prior that is Gaussian in 80 unknowns or more. Proposals then leave the
+        Gaussian of the mode of most mass invariant, in place of the prior. That takes far fewer steps (generalized
+        pCN).
 
     References
     ----------
@@ -256,7 +256,7 @@ def pcn(
     """
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
-    kernel = CrankNicolson(reference=_reference(reference))
+    kernel = CrankNicolson(reference=optional(as_reference, "reference", reference))
     return single(kernel, step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
 
 
@@ -294,7 +294,7 @@ def infinity_hmc(
     >>> print(iv.samplers.infinity_hmc())
     infinity-HMC (mean angle of a path 1.6) about the prior, preconditioner None
     """
-    kernel = InfinityHamiltonian(length, _reference(reference))
+    kernel = InfinityHamiltonian(length, optional(as_reference, "reference", reference))
     return _rotating(kernel, step_size, fidelity, boundary)
 
 
@@ -330,7 +330,7 @@ def infinity_mams(
     >>> print(iv.samplers.infinity_mams())
     infinity-MAMS (mean length of a path 1.5) about the prior, preconditioner None
     """
-    kernel = InfinityMicrocanonical(length, _reference(reference))
+    kernel = InfinityMicrocanonical(length, optional(as_reference, "reference", reference))
     return _rotating(kernel, step_size, fidelity, boundary)
 
 
@@ -340,12 +340,6 @@ def _rotating(
     if step_size is not None and not callable(step_size):
         step_size = real("step_size", step_size, above=0, most=QUARTER, also=", a schedule or None")
     return single(kernel, step_size, {"fidelity": fidelity, "preconditioner": None, "boundary": boundary})
-
-
-def _reference(modes: Modes | None) -> ModeReference | None:
-    if modes is None:
-        return None
-    return reference_of(instance("reference", modes, Modes, "modes of invsamp.maximize, or None for the prior"))
 
 
 def _noisy(kernel: Kernel, step_size: float | Schedule | None, options: NoisyRungOptions) -> Sampler:

@@ -8,6 +8,9 @@ import numpy as np
 
 from invsamp.protocols import Array
 
+#: In the words about outputs that are not finite.
+FINITE = "outputs are not finite"
+
 
 def number_of(theta: Array, version: str) -> int:
     """A number (63 bits) by which a simulation is claimed."""
@@ -22,7 +25,7 @@ def not_finite(outputs: Array) -> str | None:
         return None
     shown = ", ".join(f"output {k} is {outputs[k]}" for k in wrong_ones[:4])
     more = f" and {len(wrong_ones) - 4} others" if len(wrong_ones) > 4 else ""
-    return f"{len(wrong_ones)} of {len(outputs)} outputs are not finite: {shown}{more}"
+    return f"{len(wrong_ones)} of {len(outputs)} {FINITE}: {shown}{more}"
 
 
 def key_of(theta: Array) -> bytes:

@@ -95,12 +95,15 @@ class StoredModel:
     database : SimulationDatabase
     simulated : int
         How many simulations this object has run, those that failed too.
+    messages : list of str or None
+        What the failures among the last rows said.
     """
 
     def __init__(self, model: Callable[[Array], object], database: SimulationDatabase, executor: Any) -> None:
         self.model, self.database, self._executor = model, database, executor
         self.simulated = 0
         self._message: str | None = None
+        self.messages: list[str | None] = []
         self._untrusted: dict[bytes, tuple[Array, FinishedRun]] = {}  # failures before any success, by theta
 
     def __repr__(self) -> str:
@@ -146,9 +149,12 @@ class StoredModel:
             with claims_of(self.database.folder).waited_for(number_of(row, self.database.version)):
                 self._run(row[None])
         found = self.database.lookup(points)
-        for row, message in zip(points, found.messages, strict=True):
-            untrusted = self._untrusted.get(key_of(row))
-            self._message = message or (untrusted[1].failure if untrusted else self._message)
+        untrusted = [self._untrusted.get(key_of(row)) for row in points]
+        self.messages = [
+            said or (None if own is None else own[1].failure)
+            for said, own in zip(found.messages, untrusted, strict=True)
+        ]
+        self._message = next((said for said in reversed(self.messages) if said), self._message)
         width = self.n_observations
         if width is None and len(points):
             raise RuntimeError(self._message)

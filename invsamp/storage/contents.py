@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from invsamp.domains.contract import Domain
-from invsamp.protocols import Array, DrawablePrior, InferenceData, Observed, Plain
+from invsamp.protocols import Array, DrawablePrior, GaussianMarginals, InferenceData, Observed, Plain
 from invsamp.storage import arviz_data, layout
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def constants(
 ) -> Groups:
     """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it.
 
-    ``kept``: the parameters of which prior draws are wanted; all by default.
+    And ``prior_moments``: mean and sd of each value of the prior's Gaussian fields. ``kept``: the parameters of which
+    this is wanted; all by default.
     """
     groups: Groups = {}
     if isinstance(problem, Observed):
@@ -89,6 +90,10 @@ def constants(
             draws = problem.sample_prior(np.random.default_rng(seed if isinstance(seed, int) else 0), count)
             parts = layout.split(draws[None], shapes)
             groups["prior"] = {name: part for name, part in parts.items() if kept is None or name in kept}
+    if isinstance(problem, GaussianMarginals):
+        known = {name: np.stack(both) for name, both in problem.gaussian_marginals().items()}
+        if wanted := {name: both for name, both in known.items() if kept is None or name in kept}:
+            groups["prior_moments"] = wanted
     return groups
 
 

@@ -24,6 +24,8 @@ LEADING: dict[str, tuple[str, ...]] = {
     "prior": ("chain", "draw"),
     "observed_data": (),
     "moments": ("moment",),
+    "prior_moments": ("moment",),
+    "thinned": ("chain", "draw"),
 }
 
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, needed, optional
 from invsamp.errors import ModelError
 from invsamp.posing.forward_models.adapters import parameter_names
 from invsamp.posing.forward_models.guarded_model import real_array
-from invsamp.protocols import (
-    Array,
-    ForwardModel,
-    FunctionCalls,
-    VectorJacobianProduct,
-    derivative_error,
-    function_calls,
-    no_derivatives,
-)
+from invsamp.posing.forward_models.model_around import ModelAround
+from invsamp.protocols import Array, ForwardModel, VectorJacobianProduct
 from invsamp.surrogates.polynomials import Polynomial
 
 #: Fewer pairs give no information.
@@ -45,12 +39,8 @@ class Method(Protocol):
         """Of values (n, m) at theta (n, p)."""
 
 
-def _of_coarse(name: str, description: str) -> Any:
-    return property(lambda self: getattr(self.coarse, name, None), doc=description)
-
-
 @dataclass(frozen=True)
-class Surrogate:
+class Surrogate(ModelAround):
     r"""A coarse model, or nothing, plus what was fitted to the difference.
 
     .. math:: y(\theta) = y_0(\theta) + r(\theta)
@@ -59,25 +49,15 @@ class Surrogate:
     coarse: ForwardModel | None
     found: Fitted | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    data_indices = _of_coarse("data_indices", "Of the data that the coarse model predicts; None: of all.")
-    work = _of_coarse("work", "That of the coarse model, where it counts its own.")
-    cost = _of_coarse("cost", "That of the coarse model, where it states one.")
-    message = _of_coarse("message", "What the coarse model's last failure said, where it keeps it.")
+    @property
+    def inner(self) -> ForwardModel | None:
+        """The coarse model."""
+        return self.coarse
 
     @property
-    def derivative_error(self) -> float:
-        """That of the coarse model."""
-        return 0.0 if self.coarse is None else derivative_error(self.coarse)
-
-    @property
-    def function_calls(self) -> FunctionCalls:
-        """Those of the coarse model."""
-        return function_calls(self.coarse)
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """That of the coarse model."""
-        return None if self.coarse is None else no_derivatives(self.coarse)
+    def data_indices(self) -> npt.NDArray[np.intp] | None:
+        """Of the data that the coarse model predicts; None: of all."""
+        return getattr(self.coarse, "data_indices", None)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (n, m)."""

@@ -223,10 +223,10 @@ def state_dependent_penalty(*, equalize: bool = True, assume_unbiased: bool = Fa
     .. math:: \log S = \delta \left[ U_c(t_c) - U_h(t_h) - \delta\, (v_c(t_c) + v_h(t_h)) / 2 \right]
 
     Exact where the noise is Gaussian and :math:`v = v_c(t_c) + v_h(t_h)` is the same before and after the swap. It is
-    not where the two variances are different functions of the state: an energy of variance 1 on the cold rung
+    not exact where the two variances are different functions of the state. For example, variances of 1 on the cold rung
     and :math:`(6 / (1 + e^{-x}))^2` on the hot one turn a mode's weight of 0.59 into 0.03. There the rule adds Gaussian
-    noise to the log ratio up to the larger of v and its value after the swap, which is the same both ways, and pays the
-    penalty of that.
+    noise to the log ratio up to the larger of v and its value after the swap. That is the same both ways, and the rule
+    pays the penalty of that noise.
 
     Parameters
     ----------

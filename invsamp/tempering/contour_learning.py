@@ -10,8 +10,8 @@ for CSGLD, ICSGLD (a mean over chains) and AWSGLD. What is learned by default is
 
 .. math:: \log \theta_i \leftarrow \log \theta_i + w (1[i = J] - p_i), \qquad p_i \propto \theta_i^{1 - \zeta},
 
-which has the fixed point of the first without its underflow: :math:`p_i` are the shares that the bins are to have of
-the steps, all the same at :math:`\zeta = 1` (Wang and Landau 2001; Liang, Liu and Carroll 2007, JASA 102(477)).
+which has the fixed point of the first without its underflow. The :math:`p_i` are the desired shares of the steps in
+each bin, all the same at :math:`\zeta = 1` (Wang and Landau 2001; Liang, Liu and Carroll 2007, JASA 102(477)).
 
 References
 ----------

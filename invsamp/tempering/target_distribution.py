@@ -16,13 +16,13 @@ from invsamp.protocols import Array, Plain
 class TargetDistribution(Protocol):
     """The target of a rung.
 
-    ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum; then the rung's energies
-    must be exact, as no penalty makes up for noise in a function of them that is not linear
-    (`invsamp.tempering.annealed`, whose factors fall, may have noise where a kernel follows gradients alone).
+    ``factors``: a and b where v = a (prior energy) + b (misfit), None where v is no such sum. With None the rung's
+    energies must be exact, as no penalty corrects for noise in a nonlinear function of them. An exception is
+    `invsamp.tempering.annealed`, whose factors fall: it may have noise where a kernel follows gradients alone.
     ``needs_prior``: whether it takes the prior energy apart, so that estimates have to give it, with its gradient.
-    ``step_scale``: how much longer than given the steps are that the kernel makes in v. The temperature of a tempered
-    target, for which published step sizes are those of U. ``log_weight`` of a target whose draws stand for the
-    posterior by weights.
+    ``step_scale``: the factor by which the kernel's steps in v are longer than given. It is the temperature of a
+    tempered target, for which published step sizes are those of U. ``log_weight``: log weights of draws, for a target
+    whose draws represent the posterior by weights.
     """
 
     @property

@@ -56,11 +56,11 @@ def network_model(
 
     .. math:: y(\theta) = y_0(\theta) + \mathrm{net}(\theta)
 
-    with :math:`y_0` the coarse model, or nothing. It has ``fit(theta, observations)``, so that as a coarse fidelity
-    `invsamp.correct` fits it to the pairs of solves that it gathers; then the fine model decides each move of
-    `invsamp.samplers.surrogate_exchange`, and errors of the network cost acceptance, never exactness. The
-    affine map of `correct` is what it has to beat: with hundreds of pairs networks do where unknowns are few, and not
-    where they are many. ``error``, on pairs that were held out, says which.
+    with :math:`y_0` the coarse model, or nothing. It has ``fit(theta, observations)``, so it can be a coarse fidelity
+    that `invsamp.correct` fits to its pairs of solves. Then the fine model decides each move of
+    `invsamp.samplers.surrogate_exchange`. So errors of the network cost acceptance, never exactness. It should be
+    compared with the affine map of `correct`. With hundreds of pairs, networks are better where unknowns are few, and
+    not where they are many. ``error``, on held-out pairs, shows which.
 
     Parameters
     ----------

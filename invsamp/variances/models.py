@@ -241,10 +241,10 @@ def kernel_ridge(
     of one such state count as extrapolated (``run.report["uncovered_variance"]``). The settings are chosen on 200 of
     the pilot's states at most, and the kernel stands at 200 of them at most.
 
-    All chains of a run share one pilot, and so do rungs of one fidelity with the same estimator and settings: more
-    states are a better fit, and the hot rung's cover the modes that the cold one has yet to see. Another fidelity
-    never uses it. As the chains share the fit, they share its error, which R-hat cannot see: that shows between runs
-    of several seeds.
+    All chains of a run share one pilot, and so do rungs of one fidelity with the same estimator and settings. More
+    states improve the fit, and those of the hot rung cover modes that the cold one has not visited yet. Another
+    fidelity never uses it. As the chains share the fit, they share its error, which R-hat cannot see: that shows
+    between runs of several seeds.
 
     Parameters
     ----------
@@ -254,8 +254,9 @@ def kernel_ridge(
         Length scale of the kernel, in standardized units.
     ridge : float, > 0, optional
         Penalty, in units of the kernel's variance 1.
-        Of these two, what is not given is chosen on a grid by the closed-form leave-one-out error: the longest length
-        scale that is not worse than the best one by three standard errors, and the ridge of the least error for it.
+        A value of these two that is not given is chosen on a grid by the closed-form leave-one-out error. The length
+        scale is the longest one that is not worse than the best one by three standard errors. The ridge is that of the
+        least error for it.
     max_states : int, >= states, optional
         Number of states at which the pilot ends, covering or not. Default: five times ``states``.
 

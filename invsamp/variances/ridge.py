@@ -4,19 +4,19 @@ With kernel matrix K, ridge r, M = K + r 1 and e = (1, ..., 1), the fit to targe
 ``m + k(x)^T weights`` with ``weights = M^-1 (y - m e)``. Far from the data it returns to m: an intercept
 fitted along with the weights would go anywhere there, when the length scale is long.
 
-The error at point i of a fit about any constant c without point i is ``(M^-1 (y - c e))_i / (M^-1)_ii``, by
-the block inverse of M. With c the mean of the other targets it is the error of this regression, so nothing
-has to be fitted twice.
+Let c be any constant. The error of a fit about c at point i, without point i, follows from the block inverse of M. It
+is ``(M^-1 (y - c e))_i / (M^-1)_ii``. With c the mean of the other targets it is the error of this regression, so no
+fit is repeated.
 
-Many inputs are too expensive for both: the settings are then chosen on some of them, and the fit is that of functions
-``k(x)^T weights`` with the kernel at some of the inputs only, the centers, to all targets (Rasmussen and Williams
-2006, section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
+Many inputs are too expensive for both. Then the settings are chosen on some of them. The fit to all targets has
+functions ``k(x)^T weights`` with the kernel at some of the inputs only, the centers (Rasmussen and Williams 2006,
+section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
 interpolation.
 
 The fit is the mean of a Gaussian process, whose variance is the regression's own error. With s^2 the variance of the
-targets' noise and r the ridge, the process has the variance s^2 / r, here at least 1: targets that were alike say
-nothing about a place where there were none. `standard_error` is the root of the process's variance given the targets
-(eq. 2.26 there, and eq. 8.27, "projected process", for centers).
+targets' noise and r the ridge, the process has the variance s^2 / r, here at least 1. So equal targets do not imply a
+small variance at a place without any. `standard_error` is the root of the process's variance given the targets (eq.
+2.26 there, and eq. 8.27, "projected process", for centers).
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def _settings(
 
     Where the targets hardly depend on the inputs, all length scales are equally good. The least error may then be that
     of any of them, and a short one leaves nearly every place without targets near it. The rule is that of Breiman et
-    al. (1984), section 3.4.3, with three standard errors of the difference between two settings, and at least the
-    share log(n) / n of the error, by which the Bayesian information criterion prices a parameter.
+    al. (1984), section 3.4.3, with three standard errors of the difference between two settings. The margin is at least
+    the share log(n) / n of the error, as the Bayesian information criterion penalizes a parameter.
     """
     spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
     ridges = RIDGES if ridge is None else np.array([ridge])

@@ -33,9 +33,9 @@ def box(cells: int | Sequence[int], lower: npt.ArrayLike = 0.0, upper: npt.Array
     Returns
     -------
     Mesh
-        Nodes are in C order of the grid: the last coordinate varies fastest. The sides are the parts "left" and "right"
-        of the first axis; in the plane "bottom" and "top" of the second one; in space "front" and "back" of the second,
-        "bottom" and "top" of the third.
+        Nodes are in C order of the grid: the last coordinate varies fastest. The sides of the first axis are the parts
+        "left" and "right". In the plane those of the second axis are "bottom" and "top". In space those of the second
+        are "front" and "back", those of the third "bottom" and "top".
 
     Raises
     ------

@@ -54,15 +54,15 @@ def edge_loads(mesh: Mesh, part: Part | None = None) -> Array:
     return added(facets.ravel(), np.repeat(facet_sizes(mesh.points, facets) / corners, corners), len(mesh.points))
 
 
-def point_rows(mesh: Mesh, points: Array) -> Sparse:
-    """Values at points (m, d), as a sparse matrix (m, n).
+def point_rows(mesh: Mesh, points: Array, name: str = "sensors") -> Sparse:
+    """Values at points (m, d), which messages call ``name``, as a sparse matrix (m, n).
 
     Raises
     ------
     ValueError
         If a point lies outside the mesh, by more than rounding.
     """
-    cells, weights = locate(mesh, np.asarray(points, dtype=float))
+    cells, weights = locate(mesh, np.asarray(points, dtype=float), name)
     rows = np.repeat(np.arange(len(cells)), weights.shape[1])
     return sparse.csr_matrix((weights.ravel(), (rows, mesh.cells[cells].ravel())), (len(cells), len(mesh.points)))
 
@@ -83,7 +83,7 @@ def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Sparse:
     return sparse.csr_matrix(np.array(rows))
 
 
-def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
+def locate(mesh: Mesh, points: Array, name: str = "sensors") -> tuple[Numbers, Array]:
     """Cells (m,) that hold points (m, d), and the values (m, corners) of their basis functions there.
 
     Raises
@@ -93,7 +93,7 @@ def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
     """
     dimension = mesh.points.shape[1]
     if points.ndim != 2 or points.shape[1] != dimension or not len(points):
-        raise ValueError(f"sensors must have shape (n_sensors, {dimension}), got {points.shape}")
+        raise ValueError(f"{name} must have shape (n_{name}, {dimension}), got {points.shape}")
     corner = mesh.points[mesh.cells]
     simplex = is_simplex(mesh.points, mesh.cells)
     edges = (corner[:, 1:] if simplex else corner[:, [1, 3]]) - corner[:, :1]
@@ -115,7 +115,7 @@ def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
         if not held.all() and near == size:
             low, high = mesh.points.min(axis=0).tolist(), mesh.points.max(axis=0).tolist()
             point = points[missing[~held][0]].tolist()
-            raise ValueError(f"sensors must lie in the mesh, got {point}; it reaches from {low} to {high}")
+            raise ValueError(f"{name} must lie in the mesh, got {point}; it reaches from {low} to {high}")
         missing, near = missing[~held], 8 * near
     return cells, weights
 

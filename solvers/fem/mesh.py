@@ -38,8 +38,8 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a number is out of range, a cell has no area or four corners that are not a parallelogram's, more than two
-        cells share a facet, a node belongs to no cell, or a coordinate is not finite.
+        If a number is out of range, a coordinate is not finite, a cell has no area, or the four corners of one are not
+        those of a parallelogram. Also if more than two cells share a facet, or a node belongs to no cell.
     """
 
     points: Array

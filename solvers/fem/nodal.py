@@ -80,7 +80,7 @@ class Nodal:
             weights = np.full(mesh.cells.size, 1.0 / corners)
             return sparse.csr_matrix((weights, (rows, mesh.cells.ravel())), (len(mesh.cells), len(mesh.points)))
         try:
-            return point_rows(mesh, points)
+            return point_rows(mesh, points, "points")
         except ValueError as error:
             raise ValueError(
                 f"the field {self.parameter!r} must be on a mesh that covers where it is used: {error}"

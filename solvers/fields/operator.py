@@ -68,10 +68,11 @@ class Assembled:
         return float(((entries @ (1.0 / self.root)) / self.root).max())
 
     def entries(self, length: float, shift: float) -> Array:
-        """Entries of A + shift * C in the pattern."""
-        entries = length**2 * self.stiffness
-        entries[self.diagonal] += (1.0 + shift) * self.mass + length * self.boundary
-        return entries
+        """Entries of A + shift * C in the pattern; not finite for a length whose square is not."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            entries = np.square(length) * self.stiffness
+            entries[self.diagonal] += (1.0 + shift) * self.mass + length * self.boundary
+        return np.asarray(entries, dtype=float)
 
     def slope(self, length: float) -> Sparse:
         """The derivative of A in the length."""

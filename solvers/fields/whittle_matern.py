@@ -56,8 +56,8 @@ def matern(
         Standard deviation at a point. A str as for ``range``.
     smoothness : float in (0, 7]
         :math:`\nu`: the field is less than :math:`\nu` times differentiable. Where :math:`\alpha` is even, as for 1 in
-        the plane, a draw takes one solve for each half of it; otherwise a rational function takes ten more, with a
-        relative error of the operator's power below 0.001.
+        the plane, a draw takes :math:`\alpha / 2` solves. Otherwise a rational function takes ten more, with a relative
+        error of the operator's power below 0.001.
     mean : float, array (n,) or function of points (n, d)
     anisotropy : array (d, d), or function of points (c, d) -> (c, d, d), optional
         The tensor H, symmetric and positive definite: the range along an eigenvector is ``range`` times the square root
@@ -118,7 +118,7 @@ def matern(
     tensor = _tensor(anisotropy, mesh)
     _warn_of_width(known_range, mesh)
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
-    if "range" not in names and not field.at().power.good:
+    if "range" not in names and not field.at(**dict.fromkeys(names, 1.0)).power.good:
         raise ValueError(
             f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
             f"{mesh!r}: see that its units are those of the mesh"
@@ -231,6 +231,11 @@ class MaternField:
         return coloring.scale * np.sqrt(coloring.power.variances()) / coloring.root
 
     @property
+    def marginals(self) -> tuple[Array, Array] | None:
+        """Mean and sd at each node, both (size,), as they were asked for; None where range or sd are unknown."""
+        return None if self.unknown else (self.mean, self.sd)
+
+    @property
     def alpha(self) -> float:
         """The power of the operator: smoothness + d / 2."""
         return self.smoothness + self.mesh.points.shape[1] / 2
@@ -264,7 +269,8 @@ class MaternField:
         dimension = self.mesh.points.shape[1]
         half = 0.5 * (gammaln(self.alpha) - gammaln(self.smoothness)) + 0.25 * dimension * math.log(4.0 * math.pi)
         volume = np.ones(self.size) if self.tensor is None else self._root_volume
-        return self.sd * volume * math.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
+        with np.errstate(over="ignore"):
+            return self.sd * volume * np.exp(half + 0.5 * dimension * math.log(self._length(of_range)))
 
     @cached_property
     def _root_volume(self) -> Array:

@@ -21,11 +21,10 @@ from invsamp.solvers.fem.space import Space
 from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.diffusion import DiffusionEquation
 from invsamp.solvers.heat.discretization import Driver
-from invsamp.solvers.heat.interpolated import bracketed
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS, March
 from invsamp.solvers.heat.observation import HeatObservation
-from invsamp.solvers.time_steps import step_numbers
+from invsamp.solvers.time_steps import bracketed, step_numbers
 
 Scheme = Literal["backward_euler", "crank_nicolson"]
 

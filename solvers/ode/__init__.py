@@ -1,9 +1,13 @@
 """Ordinary differential equations: `OdeModel` solves them, `OdeObservation` and `MultipleShooting` observe them.
 
-Where to look: `model` (settings, checks, observations, several experiments, steady states), `events` (doses, events,
-breakpoints, pulses), `codegen` (from plain Python to compiled code, its derivatives and its Taylor series),
-`integrators` (explicit Runge-Kutta pairs, Taylor's method, Rodas5P, LSODA), `sensitivities`, `multiple_shooting`,
-`sbml` and `symbolic` (models of SBML files).
+The packages are:
+
+- `model`: settings, checks, observations, several experiments, steady states
+- `events`: doses, events, breakpoints, pulses
+- `codegen`: from plain Python to compiled code, its derivatives and its Taylor series
+- `integrators`: explicit Runge-Kutta pairs, Taylor's method, Rodas5P, LSODA
+- `sensitivities`, `multiple_shooting`
+- `sbml` and `symbolic`: models of SBML files
 """
 
 from invsamp.solvers.ode.codegen.interpolation_tables import Table

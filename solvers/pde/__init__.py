@@ -1,9 +1,16 @@
 """Partial differential equations that a person writes in UFL, solved by dolfinx.
 
-Where to look: `stationary` and `time_dependent` (the problems and their models), `model` (batches, failures, ranks),
-`equation` (Newton's method and the adjoint), `operator` (the linear solver), `unknowns` (what theta's columns mean),
-`boundary` (Dirichlet values that are unknown), `sensors` (what is observed), `derivatives` (UFL's), `checks` (what is
-refused).
+The modules are:
+
+- `stationary` and `time_dependent`: the problems and their models
+- `model`: batches, failures, ranks
+- `equation`: Newton's method and the adjoint
+- `operator`: the linear solver
+- `unknowns`: the meaning of theta's columns
+- `boundary`: Dirichlet values that are unknown
+- `sensors`: observed quantities
+- `derivatives`: those of UFL
+- `checks`: refused input
 
 dolfinx is imported when a problem is posed, not before.
 """

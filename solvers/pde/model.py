@@ -25,6 +25,7 @@ from invsamp.solvers.pde.operator import Operator
 from invsamp.solvers.pde.problem import PdeProblem
 from invsamp.solvers.pde.sensors import Sensors
 from invsamp.solvers.pde.tangents import Changes
+from invsamp.solvers.time_steps import mixed
 
 Array = npt.NDArray[np.float64]
 
@@ -59,13 +60,16 @@ class PdeModel:
         That of the mesh.
     """
 
-    def __init__(self, problem: PdeProblem, sensors: Sensors, numbers: tuple[int, ...]) -> None:
+    def __init__(
+        self, problem: PdeProblem, sensors: Sensors, numbers: tuple[int, ...], between: Array | None = None
+    ) -> None:
         equation = problem.equation
         self.problem, self.equation, self.sensors, self.numbers = problem, equation, sensors, numbers
+        self.between, self.n_times = between, len(numbers) if between is None else len(between)
         self.parameters, self.sizes = equation.unknowns.names, equation.unknowns.sizes
         self.grids = grids_of(*(getattr(part, "field", None) for part in equation.unknowns.parts))
         self.comm = equation.comm
-        self.n_observations = len(numbers) * sensors.count
+        self.n_observations = self.n_times * sensors.count
         self._dofs = int(equation.space.dofmap.index_map.size_global * equation.space.dofmap.index_map_bs)
         self._max_kept = max(1, KEPT_DOFS // max(self._dofs, 1))
         coefficients = [part.coefficient for part in equation.unknowns.parts]
@@ -201,13 +205,18 @@ class PdeModel:
         for number in self.numbers:
             self._show(solution, number)
             values.append(self.sensors.values())
-        return np.concatenate(values)
+        return self._at_times(np.concatenate(values))
+
+    def _at_times(self, at_steps: Array) -> Array:
+        """Observations at the times from those at the steps around, or their changes."""
+        return at_steps if self.between is None else mixed(self.between, at_steps, 0)
 
     def _adjoint(self, theta: Array, solution: Trajectory, cotangent: Array) -> Array | None:
         """This rank's part of the gradient (dimension,); None if the solve failed."""
         equation, problem = self.equation, self.problem
         equation.unknowns.write(theta)
-        weights = dict(zip(self.numbers, cotangent.reshape(len(self.numbers), -1), strict=True))
+        at_steps = cotangent if self.between is None else mixed(self.between.T, cotangent, 0)
+        weights = dict(zip(self.numbers, at_steps.reshape(len(self.numbers), -1), strict=True))
         gradient = np.zeros(len(theta))
         carried = np.zeros(equation.owned)
         for step in range(problem.clock.steps, -1, -1):
@@ -250,7 +259,7 @@ class PdeModel:
                     return None
             if step in self.numbers:
                 found.append(self.sensors.change(changes.state.x.array, changes.functionals()))
-        return np.concatenate(found)
+        return self._at_times(np.concatenate(found))
 
     def _show(self, solution: Trajectory, step: int) -> None:
         """Put everything as it was when a step was solved."""

@@ -12,7 +12,7 @@ from invsamp.arguments import function, integer, optional, real, store
 from invsamp.solvers.foreign import Constant, Function, Given
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.equation import Equation
-from invsamp.solvers.time_steps import step_numbers
+from invsamp.solvers.time_steps import bracketed
 
 Array = npt.NDArray[np.float64]
 
@@ -60,9 +60,9 @@ class Clock:
         if self.update is not None:
             self.update(now)
 
-    def step_numbers(self, times: Sequence[float] | None) -> tuple[int, ...]:
-        """Numbers of ``times``, which must be times of the scheme; the last one for None."""
-        return step_numbers(times, self.steps, self.end_time)
+    def bracketed(self, times: Sequence[float] | None) -> tuple[tuple[int, ...], Array | None]:
+        """Numbers of the steps around ``times``, and the weights of these; see `invsamp.solvers.time_steps`."""
+        return bracketed(times, self.steps, self.end_time)
 
 
 class PdeProblem:

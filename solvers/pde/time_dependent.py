@@ -89,16 +89,17 @@ class TimeDependentProblem(PdeProblem):
         sensors : array, shape (n_sensors, dimension), or sequence of ufl.Form
             As in `StationaryProblem.observe`.
         times : sequence of float, optional
-            Out of the times of the scheme, 0 among them; the end time by default. Observations are ordered by time,
-            then by sensor.
+            Increasing, from 0 on; the end time by default. Between times of the scheme observations are linear in
+            time. They are ordered by time, then by sensor.
 
         Raises
         ------
         ValueError
-            If a point lies outside the mesh, a time is not one of the scheme, or an unknown has no effect.
+            If a point lies outside the mesh, times do not increase or lie outside of [0, end_time], or an unknown has
+            no effect.
         """
-        numbers = self.clock.step_numbers(times)
-        return TimeDependentModel(self, make_sensors(sensors, self.equation.state, self.unknowns), numbers)
+        numbers, between = self.clock.bracketed(times)
+        return TimeDependentModel(self, make_sensors(sensors, self.equation.state, self.unknowns), numbers, between)
 
 
 class TimeDependentModel(PdeModel):
@@ -107,10 +108,11 @@ class TimeDependentModel(PdeModel):
     @property
     def output_shape(self) -> tuple[int, int]:
         """Times and sensors."""
-        return len(self.numbers), self.sensors.count
+        return self.n_times, self.sensors.count
 
     @property
     def times(self) -> tuple[float, ...]:
         """When the sensors read."""
         clock = self.problem.clock
-        return tuple(clock.end_time * number / clock.steps for number in self.numbers)
+        steps = tuple(clock.end_time * number / clock.steps for number in self.numbers)
+        return steps if self.between is None else tuple((self.between @ steps).tolist())

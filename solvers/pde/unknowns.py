@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers._dolfinx import sum_over_ranks
+from invsamp.solvers._dolfinx import collapsed, is_mixed, n_components, sum_over_ranks
 from invsamp.solvers.fem.field_contract import Field, pushforward
-from invsamp.solvers.foreign import Comm, Constant, Function
+from invsamp.solvers.foreign import Comm, Constant, Function, FunctionSpace
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
@@ -45,25 +45,21 @@ class NodalValues:
     """A function's values at its points, in an order that does not depend on how the mesh is distributed.
 
     The points are ordered by their last coordinate, then the one before, so that x runs fastest; a vector's components
-    stand together.
+    stand together. Of a mixed element all values of the first function come first, then those of the second.
     """
 
     def __init__(self, name: str, function: Function) -> None:
         self.coefficient = function
-        block = function.function_space.dofmap.index_map_bs
-        owned = access.owned_dofs(function.function_space) // block
-        points = access.dof_points(function.function_space)
-        order = None if points is None else _common_order(function.function_space.mesh.comm, points, owned)
+        order = _columns_of(function.function_space)
         if order is None:
             raise ValueError(
                 f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
-                f"continuous Lagrange, got one of {function.function_space.ufl_element()}"
+                f"continuous Lagrange, or a mixed one of these, got one of {function.function_space.ufl_element()}"
             )
-        numbers, count = order
-        self._columns = (numbers[:, None] * block + np.arange(block)).ravel()
-        self._owned = owned * block
+        self._columns, count = order
+        self._owned = access.owned_dofs(function.function_space)
         self.names: tuple[str, ...] = (name,)
-        self.sizes: tuple[int, ...] = (count * block,)
+        self.sizes: tuple[int, ...] = (count,)
 
     def present(self) -> Array:
         """The values that the function has now."""
@@ -172,6 +168,26 @@ class Unknowns:
         """Give all coefficients their values for theta (dimension,)."""
         for part, columns in zip(self.parts, self.slices, strict=True):
             part.write(theta[columns])
+
+
+def _columns_of(space: FunctionSpace) -> tuple[npt.NDArray[np.intp], int] | None:
+    """Columns of this rank's entries, ghosts too, and how many columns there are; None if points coincide."""
+    if is_mixed(space):
+        columns, first = np.zeros(0, dtype=np.intp), 0
+        for number in range(n_components(space)):
+            own, positions = collapsed(space.sub(number))
+            if (found := _columns_of(own)) is None:
+                return None
+            columns = np.pad(columns, (0, max(0, int(positions.max(initial=-1)) + 1 - len(columns))))
+            columns[positions] = first + found[0]
+            first += found[1]
+        return columns, first
+    block = space.dofmap.index_map_bs
+    points = access.dof_points(space)
+    order = None if points is None else _common_order(space.mesh.comm, points, access.owned_dofs(space) // block)
+    if order is None:
+        return None
+    return (order[0][:, None] * block + np.arange(block)).ravel(), order[1] * block
 
 
 def _common_order(comm: Comm, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:

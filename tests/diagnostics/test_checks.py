@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,9 +126,15 @@ def only(messages):
         ({"r_hat": [1.011, 1.0]}, ["R-hat", "x 1.011", "warmup", "hotter"]),
         ({"r_hat": [1.02, 1.5]}, ["y 1.500, x 1.020"]),  # the worst first
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
+        ({"r_hat": [1.0102, 1.0]}, ["above 1.01: x 1.011"]),  # no figure that seems to be within the limit
+        ({"ess_bulk": [399.7, 800.0]}, ["below 400: x 399"]),
+        ({"mcse_sd": [0.04, 0.0502]}, ["above 5%: y 5.1%"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
-        ({"mcse_sd": [0.04, 0.1]}, ["errors of sds are above 5%: y 10%", "far out", "about 4 times", "draws=4000"]),
+        (
+            {"mcse_sd": [0.04, 0.1]},
+            ["errors of sds are above 5%: y 10.0%", "quantiles of it have", "far out", "about 4 times", "draws=4000"],
+        ),
         ({"mcse_sd": [0.1, 0.0], "ess_tail": [399.0, 800.0]}, ["ess_tail", "x 399"]),  # one message for one parameter
         ({"mean": [np.nan, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite", "step_size"]),
         ({"mean": [np.inf, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite"]),
@@ -278,3 +286,33 @@ def test_a_run_without_a_pilot_run_promises_nothing():
     summary = pd.DataFrame({"ess_bulk": [1.0], "ess_tail": [1.0]}, ["x"])
     assert pilot_warnings(summary, {"chains": 4, "draws": 1000, "pilot": None}) == []
     assert pilot_warnings(summary, {"chains": 4, "draws": 1000}) == []
+
+
+class TestFormsOfAHierarchy:
+    """Remedies name who chose the form, and the other one."""
+
+    CHOSEN: ClassVar[dict] = {
+        "centered": [True, False, False],
+        "reason": "chosen: centered where data inform an entry more than its prior",
+    }
+
+    def funnel(self, centering: dict) -> str:
+        found = diagnose(table(), REPORT | {"led_astray": 20.0, "centering": centering})
+        return only([text for text in found if text.startswith("IV-FUNNEL")])
+
+    def test_a_funnel_without_a_hierarchy_is_to_be_posed_as_one(self) -> None:
+        assert 'pose them in one Prior, as Normal("mu", "tau")' in self.funnel({})
+
+    def test_a_given_form_is_to_be_left_out(self) -> None:
+        assert "Leave centered= of theta out" in self.funnel({"theta": {"centered": [True], "reason": "given"}})
+
+    def test_a_chosen_form_is_not_to_be_chosen_again(self) -> None:
+        text = self.funnel({"theta": self.CHOSEN})
+        assert "theta was sampled 1 of 3 centered, and centered=True in its distribution is the other one" in text
+        assert "run then chooses" not in text and "pose" not in text
+        whole = self.funnel({"theta": self.CHOSEN | {"centered": [True, True]}})
+        assert "was sampled centered, and centered=False in its" in whole
+
+    def test_few_effective_draws_name_the_form_and_how_many_draws_would_do(self) -> None:
+        text = only(diagnose(table(ess_bulk=[40.0, 800.0]), REPORT | {"centering": {"theta": self.CHOSEN}}))
+        assert "draws=10000) would do. If more draws are too expensive, try the other form: theta was" in text

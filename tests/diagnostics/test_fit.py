@@ -47,7 +47,7 @@ def test_a_model_that_fits_is_not_warned_of(seed):
 def test_noise_half_as_large_as_it_is(seed):
     (line,), run = told(made(seed, 2.0 * SCALE), iv.GaussianNoise(SCALE))
     assert line.startswith("IV-MISFIT: the model does not fit its data: their misfit is ")
-    assert "where 90 data with noise as it is stated give 45 with a standard deviation of 6.7" in line
+    assert "With the stated noise, 90 data give 45 with a standard deviation of 6.7" in line
     assert "scale is too small" in line and line in repr(run)
     misfit = run.data.sample_stats["misfit"].mean() - run.report["misfit"]["least"]
     assert f"their misfit is {float(misfit):.3g} on average" in line

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -199,6 +201,55 @@ def test_failures_are_a_region() -> None:
     assert share < 0.15 or said
 
 
+@pytest.mark.parametrize("where", ["here", "executor", "database"])
+def test_outputs_that_are_not_finite_are_named(where: str, tmp_path: Path) -> None:
+    model = Counted()
+
+    def incomplete(theta: np.ndarray) -> np.ndarray:
+        y = model(theta)
+        y[theta[:, 0] > 0.0, 5] = np.nan
+        return y
+
+    options: dict[str, object] = {"directory": tmp_path} if where == "database" else {}
+    with ThreadPoolExecutor(2) as pool, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = iv.emulate(
+            posed(incomplete), 16, seed=1, executor=pool if where == "executor" else None, **options, **DRAWS
+        )
+    failed = found.report["emulation"]["failed"]
+    assert failed == (found.simulations["x[0]"] > 0.0).sum() > 0
+    (said,) = [str(one.message) for one in caught if "some outputs that are not finite" in str(one.message)]
+    assert f"{failed} of 16 simulations" in said
+    last = r"The last failure, at x\[0\] = \d.*, x\[1\].*: 1 of 8 outputs are not finite: output 5 is nan"
+    assert re.search(last, said)
+
+
+def test_a_prior_without_a_gradient_is_refused_before_the_first_simulation() -> None:
+    model = Counted()
+    own = iv.distributions.Custom(
+        lambda x: -0.5 * np.square(x).sum(axis=1), lambda rng, n: rng.standard_normal((n, 3)), shape=3
+    )
+    target = iv.Posterior(iv.Prior(x=own), model, DATA, iv.GaussianNoise(0.3))
+    with pytest.raises(ValueError, match=r"prior with a gradient, .* Custom distribution without a gradient"):
+        iv.emulate(target, 60, seed=1, **DRAWS)
+    assert not model.rows
+
+
+def test_arithmetic_far_away_warns_of_nothing_but_the_simulators_does() -> None:
+    """The outputs overflow within the prior, and the emulator far from its simulations, too."""
+
+    def growing(theta: np.ndarray) -> np.ndarray:
+        return np.exp(theta @ MATRIX.T * 40.0)
+
+    prior = iv.Prior(x=iv.Normal(0.0, 1.0, shape=3))
+    target = iv.Posterior(prior, growing, np.exp(DATA), iv.LogNormalNoise(0.3))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        iv.emulate(target, 30, seed=1, **DRAWS)
+    places = {Path(one.filename).name for one in caught if one.category is RuntimeWarning}
+    assert places <= {Path(__file__).name}
+
+
 @pytest.mark.slow
 def test_sample_selects_it_where_there_are_no_derivatives() -> None:
     with warnings.catch_warnings():
@@ -206,11 +257,19 @@ def test_sample_selects_it_where_there_are_no_derivatives() -> None:
         found = iv.sample(posed(Counted()), evaluations=60, seed=1, **DRAWS)
     assert isinstance(found, EmulatedRun)
     assert "emulated" in found.report["decisions"][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = iv.sample(posed(Counted()), simulations=60, seed=1, **DRAWS)
+    assert np.array_equal(again.theta, found.theta)
 
 
 def test_sample_refuses_what_an_emulator_does_not_take() -> None:
     with pytest.raises(ValueError, match="thin must be left out"):
         iv.sample(posed(Counted()), thin=2)
+    with pytest.raises(ValueError, match="evaluations must be left out where simulations is the budget, got 50"):
+        iv.sample(posed(Counted()), simulations=60, evaluations=50)
+    with pytest.raises(ValueError, match=r"derivatives or a sampler is given, got 60: .*iv.emulate\(posterior, sim"):
+        iv.sample(posed(iv.finite_differences(Counted())), simulations=60)
 
 
 @pytest.mark.parametrize(

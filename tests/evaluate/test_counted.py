@@ -102,7 +102,7 @@ def posed(simulator, scheme="central", **fixed):
 
 
 def of_a_population(simulator):
-    model = iv.Population(iv.finite_differences(simulator, parameters=["a", "b"]), members=4, own=["a"])
+    model = iv.Population(iv.finite_differences(simulator, parameters=["a", "b"]), members=4, individual=["a"])
     prior = iv.Prior(a=iv.Normal(0, 1, shape=4), b=iv.Normal(0, 1))
     return iv.Posterior(prior, model, np.zeros((4, 3)), iv.GaussianNoise(1.0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from field_cases import DATA, NOISE, Bent, bent, moments, truth
+from field_cases import DATA, NOISE, Bent, bent, bent_field, moments, truth, two_fidelities
 
 import invsamp as iv
 from invsamp.kernels import CrankNicolson, InfinityHamiltonian, InfinityMicrocanonical, rotations
@@ -51,7 +51,26 @@ class TestReference:
         with pytest.raises(ValueError, match="reference must be modes with Hessians of low rank"):
             iv.pcn(reference=iv.maximize(small, starts=2, seed=1))
         with pytest.raises(ValueError, match="preconditioner must be None"):
-            iv.ladder.Sampler([iv.ladder.Rung(kernel=InfinityHamiltonian())], preconditioner="auto")
+            iv.ladder.Sampler([iv.ladder.Rung(kernel=InfinityHamiltonian())], preconditioner="dense")
+
+    def test_that_of_other_unknowns_is_refused(self):
+        with pytest.raises(ValueError, match="reference must be of modes of the problem's 91 unknowns, got some of 90"):
+            iv.sample(bent_field(91), iv.samplers.infinity_hmc(reference=bent()[1]), draws=2, progress=False)
+
+    def test_kernels_take_it_of_modes(self):
+        modes = bent()[1]
+        for kernel in (InfinityHamiltonian, InfinityMicrocanonical, CrankNicolson):
+            assert kernel(reference=modes) == kernel(reference=modes.reference)
+            with pytest.raises(ValueError, match=r"reference must be modes of invsamp\.maximize, or None for the"):
+                kernel(reference=np.zeros(3))
+
+    def test_no_preconditioner_is_found_beside_it(self):
+        kernel = InfinityHamiltonian(reference=bent()[1])
+        assert iv.samplers.parallel_tempering((1.0, 4.0), kernel=kernel).preconditioner is None
+        assert iv.samplers.two_stage(kernel=kernel).preconditioner is None
+        mixed = [iv.ladder.Rung(kernel=kernel), iv.ladder.Rung(4.0, kernel=iv.kernels.Hamiltonian())]
+        with pytest.raises(ValueError, match="preconditioner must be None"):
+            iv.ladder.Sampler(mixed, preconditioner="auto")
 
 
 SAMPLERS = {
@@ -95,6 +114,14 @@ class TestTarget:
     def test_an_acceptance_without_the_reference_is_rejected(self, draw, agrees, monkeypatch):
         monkeypatch.setattr("invsamp.kernels.crank_nicolson.reference_energy", lambda z: np.zeros(len(z)))
         assert not agrees(moments(drawn(draw, "pcn", bent()[1])), truth())
+
+    def test_a_coarse_model_screens_paths_about_the_mode(self, draw, agrees):
+        """Of the wrapped kernel's own reference: about the prior shorter steps would be accepted."""
+        modes = bent()[1]
+        sampler = iv.samplers.two_stage(0.7, kernel=InfinityHamiltonian(reference=modes), steps=2)
+        run = draw(two_fidelities(), sampler, draws=40, warmup=20)
+        assert agrees(moments(run), truth())
+        assert run.report["reference_eigenvalues"] == [sorted(modes.reference.metric.values, reverse=True)]
 
     def test_on_a_ladder_every_rung_has_its_own(self, draw, agrees):
         posterior, modes = bent()

@@ -12,7 +12,6 @@ from invsamp.modes.basins import Basins
 from invsamp.modes.descent import descend, joined
 from invsamp.modes.minima import distinct
 from invsamp.modes.objective import Objective
-from invsamp.modes.points import LEAST
 
 CENTERS, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
 
@@ -142,19 +141,3 @@ def test_points_that_begin_together_are_led_once():
     assert again.rows == counted.rows == end.evaluations.sum()
     np.testing.assert_array_equal(end.position, one.position[[0, 1, 0, 0]])
     assert end.evaluations[2:].tolist() == [0, 0]
-
-
-def test_who_lags_is_left():
-    """Half have come to an end after some evaluations; one goes down without one."""
-
-    def function(x):
-        endless = x[:, 0] > 50.0
-        energy, gradient = two_wells(x)
-        return np.where(endless, -10.0 * x[:, 1], energy), np.where(endless[:, None], [0.0, -10.0], gradient)
-
-    starts = np.array([[3.0, 1.0], [-4.0, 2.0], [-3.0, 1.0], [100.0, 0.0]])
-    end, _ = led(function, starts, lagging=2.0)
-    assert end.converged.tolist() == [True, True, True, False]
-    assert end.evaluations[3] == LEAST
-    patient, _ = led(function, starts)
-    assert patient.evaluations[3] == 500

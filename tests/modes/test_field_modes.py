@@ -107,6 +107,7 @@ class TestConductivity:
         assert not plain.products and plain.evaluations["model"] > 200
         assert plain.energies[0] == pytest.approx(modes.energies[0], abs=1e-3)
         assert "products by tangents" in str(modes) and "products by tangents" not in str(plain)
+        assert "(no tangents: two gradients for each product)" in str(plain)
 
 
 def test_many_data_by_krylov_products():

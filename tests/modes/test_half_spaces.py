@@ -29,6 +29,7 @@ def mass(precision, gradient, domain, *, scale=1.0, walled=True) -> float:
         (5.0, -1.0, 0.0, 2.0),
         (45.0, -150.0, 0.0, 0.3),  # no farther than to where it turns
         (0.0, 0.0, -1.0, 2.0),  # nothing but the bounds
+        (1e-6, -1e-2, -2.0, 3.0),  # nor where it bends down by less than a unit of energy
     ],
 )
 def test_one_dimension(slope, curvature, low, high):

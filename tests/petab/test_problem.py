@@ -55,7 +55,7 @@ class TestPublished:
     @pytest.mark.parametrize("name", ["Boehm_JProteomeRes2014", "Bruno_JExpBot2016", "Weber_BMC2015"])
     def test_gradient_is_that_of_differences(self, name):
         problem = published(name, rtol=1e-9, atol=1e-10)
-        posterior, rng = problem.posterior.with_walls(), np.random.default_rng(1)  # some nominal values are bounds
+        posterior, rng = problem.posterior.with_bounds(), np.random.default_rng(1)  # some nominal values are bounds
         potential = posterior.potential()
         base = np.clip(posterior.to_position(nominal(problem)), *walls(posterior))
         position = base + 0.1 * rng.standard_normal(base.shape)
@@ -76,7 +76,7 @@ class TestPublished:
         """Weber's cells rest for 24 hours: without control of sensitivities errors of gradients reached 1e20."""
         default, full = (published("Weber_BMC2015", **settings) for settings in ({}, {"error_control": "full"}))
         rng, theta = np.random.default_rng(0), nominal(default)
-        walled = default.posterior.with_walls()
+        walled = default.posterior.with_bounds()
         theta = theta * (1 + rng.uniform(0.05, 0.2, (20, theta.shape[1])) * rng.choice([-1, 1], (20, theta.shape[1])))
         inside = walled.to_theta(np.clip(walled.to_position(theta), *walls(walled, 0.01)))
         positions = default.posterior.to_position(inside)
@@ -102,7 +102,7 @@ class TestPublished:
         assert posterior.prior.fixed.keys() == {"ratio", "specC17"}
         ends = zip(*posterior.prior.support, strict=True)
         assert posterior.coordinates.transforms == tuple(Logit(*each) for each in ends)
-        walled = posterior.with_walls()
+        walled = posterior.with_bounds()
         assert all(transform == Log() for transform in walled.coordinates.transforms)
         np.testing.assert_allclose(walls(walled, 0.0)[0], np.log(1e-5))
 
@@ -268,7 +268,7 @@ class TestFeatures:
         scale = np.array([0.1 + 0.2 * y[0], 0.1 + 0.3 * y[1], 0.2 * np.sqrt(2) * np.log(10)])
         wanted = stats.lognorm(scale, scale=y).logpdf([0.7, 0.6, 0.9])
         np.testing.assert_allclose(problem.posterior.log_likelihood(nominal(problem))[0], wanted, rtol=1e-5)
-        transforms = problem.posterior.with_walls().coordinates.transforms
+        transforms = problem.posterior.with_bounds().coordinates.transforms
         assert [type(each) for each in transforms] == [Log, Log, Identity]
 
     def test_sizes_of_compartments_by_condition(self, tmp_path):

@@ -41,7 +41,7 @@ def run(posterior) -> iv.Run:
 
 
 def test_a_curve_has_bands_where_nothing_was_measured(run, posterior):
-    later = posterior.elsewhere(orbit(FINE), shape=(33, 2))
+    later = posterior.for_prediction(orbit(FINE), shape=(33, 2))
     figure = run.plot_predictive(posterior, TIMES, "t", ["cosine", "sine"], curve=(FINE, later))
     assert [axes.get_title("left") for axes in figure.axes] == ["cosine", "sine"]
     for axes, wave in zip(figure.axes, (np.cos, np.sin), strict=True):
@@ -53,7 +53,7 @@ def test_a_curve_has_bands_where_nothing_was_measured(run, posterior):
         run.plot_predictive(posterior, curve=(FINE, later))
     with pytest.raises(ValueError, match=r"curve\[1\] must predict an array \(5, 2\), got one of shape \(33, 2\)"):
         run.plot_predictive(posterior, TIMES, curve=(FINE[:5], later))
-    with pytest.raises(ValueError, match=r"must be posterior.elsewhere\(model\)"):
+    with pytest.raises(ValueError, match=r"must be posterior.for_prediction\(model\)"):
         run.plot_predictive(posterior, TIMES, curve=(FINE, posterior))
     with pytest.raises(ValueError, match="curve must be a tuple"):
         run.plot_predictive(posterior, TIMES, curve=later)
@@ -61,7 +61,7 @@ def test_a_curve_has_bands_where_nothing_was_measured(run, posterior):
 
 def test_a_phase_plane_has_orbits_of_draws_and_the_data(run, posterior):
     figure = run.plot_phase(
-        posterior, series=np.array(["cosine", "sine"]), curve=posterior.elsewhere(orbit(FINE), shape=(33, 2))
+        posterior, series=np.array(["cosine", "sine"]), curve=posterior.for_prediction(orbit(FINE), shape=(33, 2))
     )
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("cosine", "sine")

@@ -115,7 +115,7 @@ def test_predictions_are_those_of_the_model_and_equal_draws_are_solved_once(run)
     np.testing.assert_allclose(peak.ravel(), decay(rows)[:, -1])
     assert len(solved) == len(np.unique(rows, axis=0)) < len(rows)
     finer = iv.finite_differences(lambda theta: theta[:, :1] * np.exp(-theta[:, 1:] * np.arange(9.0)))
-    later = posed().elsewhere(finer, shape=9)
+    later = posed().for_prediction(finer, shape=9)
     drop = run.derive("drop", lambda y: y[:, 0] - y[:, 8], later)
     np.testing.assert_allclose(drop, run.draws("dose") * (1 - np.exp(-8 * run.draws("rate"))))
     assert list(run.summary().index) == ["dose", "rate", "last", "drop"]

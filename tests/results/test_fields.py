@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import meshio
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.engine.driver import running_moments
+from invsamp.solvers import fields
 from invsamp.solvers.fem.box import box
 from invsamp.solvers.fem.fields import Constant, LogField, Modes, PerRegion, Sum
 from invsamp.solvers.fem.mesh import Mesh, unit_square
@@ -175,3 +178,90 @@ def test_what_cannot_be_written_is_told(run: iv.Run, tmp_path: Path) -> None:
         found.quantile(1.0)
     with pytest.raises(ValueError, match="sensors must have shape"):
         run.plot_field(FIELD, unit_square(2), sensors=[0.5, 0.5])
+
+
+class TestMomentsOfNodalFields:
+    """Mean and sd of the prior are exact, and those of a run that keeps some draws are over all of them."""
+
+    MESH = unit_square(8)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def nodal(cls) -> iv.Run:
+        def model(theta: np.ndarray) -> np.ndarray:
+            return theta[:, :2]
+
+        def slopes(theta: np.ndarray) -> np.ndarray:
+            return np.broadcast_to(np.eye(2, 82), (len(theta), 2, 82))
+
+        sd = 0.5 + cls.MESH.points[:, 0]
+        prior = iv.Prior(u=fields.matern(cls.MESH, 0.4, sd, mean=-0.3), c=iv.Normal(0.0, 1.0))
+        posterior = iv.Posterior(prior, iv.with_jacobian(model, slopes), np.zeros(2), iv.GaussianNoise(0.3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return iv.sample(posterior, iv.pcn(0.5), draws=20, warmup=10, chains=2, seed=1, progress=False)
+
+    def test_the_prior_s_are_exact(self, nodal: iv.Run) -> None:
+        u, sd = fields.Nodal("u", self.MESH), 0.5 + self.MESH.points[:, 0]
+        before = nodal.field(u, self.MESH, of="prior")
+        np.testing.assert_array_equal(before.sd, sd)
+        np.testing.assert_array_equal(before.mean, -0.3)
+        assert 0.0 < np.abs(before.values.std(axis=(0, 1)) / sd - 1.0).max() < 0.2  # the draws' own
+        figure = nodal.plot_field(u, self.MESH, prior=True)
+        maps = {axes.get_title(loc="left"): axes for axes in figure.axes}
+        np.testing.assert_allclose(maps["field: prior sd"].collections[0].get_array(), sd)
+
+    def test_a_link_is_integrated_over(self, nodal: iv.Run) -> None:
+        sd = 0.5 + self.MESH.points[:, 0]
+        positive = nodal.field(LogField(fields.Nodal("u", self.MESH)), self.MESH, of="prior")
+        mean = np.exp(-0.3 + 0.5 * sd**2)
+        np.testing.assert_allclose(positive.mean, mean, rtol=1e-9)
+        np.testing.assert_allclose(positive.sd, mean * np.sqrt(np.expm1(sd**2)), rtol=1e-6)
+
+    def test_a_field_on_another_mesh_is_refused(self, nodal: iv.Run) -> None:
+        other = box((8, 8), upper=2.0)
+        with pytest.raises(ValueError, match="field must have 'u' on the mesh of the run's own field, got an"):
+            nodal.field(fields.Nodal("u", other), other)
+
+    def test_others_are_those_of_draws(self, nodal: iv.Run) -> None:
+        u = fields.Nodal("u", self.MESH)
+        own = self.MESH
+        for field, mesh, on in ((u, unit_square(4), "nodes"), (u, own, "cells"), (Sum(u, "c"), own, "nodes")):
+            found = nodal.field(field, mesh, on=on, of="prior")
+            assert found.moments is None
+            np.testing.assert_array_equal(found.sd, found.values.std(axis=(0, 1)))
+        assert nodal.field(u, self.MESH).moments is None  # of the posterior
+
+    def test_a_field_of_unknown_sd_has_none(self) -> None:
+        known, unknown = fields.matern(self.MESH, 0.4), fields.matern(self.MESH, 0.4, "tau")
+        prior = iv.Prior(u=unknown, v=known, tau=iv.HalfNormal(1.0))
+        density = iv.LogDensity(lambda t: 0.0 * t[:, 0], lambda t: 0.0 * t)
+        assert list(iv.Posterior(prior, log_likelihood=density).gaussian_marginals()) == ["v"]
+
+    def test_of_some_draws_the_moments_are_those_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        mesh = unit_square(45)
+        prior = iv.Prior(u=fields.matern(mesh, 0.4))
+        posterior = iv.Posterior(prior, log_likelihood=iv.LogDensity(lambda t: -(t[:, 0] ** 2), _slope))
+        settings = {"draws": 40, "warmup": 0, "chains": 2, "seed": 1, "progress": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whole = iv.sample(posterior, iv.pcn(0.5), **settings)
+            monkeypatch.setattr(running_moments, "MOST_BYTES", 10**5)
+            monkeypatch.setattr(running_moments, "THINNED_BYTES", 4 * len(mesh.points) * 2 * 5)
+            some = iv.sample(posterior, iv.pcn(0.5), **settings)
+        u = fields.Nodal("u", mesh)
+        found, right = some.field(u, mesh), whole.field(u, mesh)
+        assert found.values.shape == (2, 5, len(mesh.points))
+        np.testing.assert_allclose(found.mean, right.mean, atol=1e-12)
+        np.testing.assert_allclose(found.sd, right.values.reshape(80, -1).std(axis=0, ddof=1), rtol=1e-9)
+        links = some.field(LogField(u), mesh)  # of the draws that there are
+        np.testing.assert_allclose(links.values, np.exp(found.values))
+        assert links.moments is None
+        np.testing.assert_array_equal(some.field(u, mesh, of="prior").sd, 1.0)
+        assert some.plot_field(u, mesh, prior=True, samples=2).axes
+
+
+def _slope(theta: np.ndarray) -> np.ndarray:
+    slope = np.zeros_like(theta)
+    slope[:, 0] = -2.0 * theta[:, 0]
+    return slope

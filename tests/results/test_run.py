@@ -83,7 +83,7 @@ def test_draws_come_back_as_they_went_in():
 
 def test_groups_follow_arviz():
     _, run = make(data=np.arange(6.0).reshape(3, 2))
-    data = run.to_arviz()
+    data = run.data
     assert isinstance(data, arviz_versions.CONTAINER)
     assert data.posterior["k"].dims == ("chain", "draw", "k_dim_0")
     assert data.hot["k"].dims == ("chain", "draw", "rung", "k_dim_0")
@@ -396,7 +396,7 @@ def test_posterior_predictive_refuses_the_wrong_posterior():
     with pytest.raises(ValueError, match="posterior must have a forward model, data and noise, got SimpleNamespace"):
         run.posterior_predictive(SimpleNamespace())
     with pytest.raises(
-        ValueError, match=r"got function\. A forward model of other times .* posterior\.elsewhere\(model\)"
+        ValueError, match=r"got function\. A forward model of other times .* posterior\.for_prediction\(model\)"
     ):
         run.posterior_predictive(lambda theta: theta)
     with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):
@@ -427,7 +427,7 @@ def test_log_likelihood_and_prior_of_a_posterior_sampled_for_real(within):
     values = run.log_likelihood(posterior)["data"]
     wanted = -0.5 * ((2.0 * run.draws("a") - [1.0, -1.0]) / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(values, wanted)
-    assert np.isfinite(arviz_versions.elpd(arviz.loo(run.to_arviz())))
+    assert np.isfinite(arviz_versions.elpd(arviz.loo(run.data)))
     prior = run.data.prior["a"]
     # mean and sd of 2,000 standard normal draws, at 4.5 standard errors
     bounds = 4.5 / np.sqrt([2000, 4000])

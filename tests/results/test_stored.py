@@ -11,7 +11,7 @@ import pytest
 from functions import squares, squares_slope
 
 import invsamp as iv
-from invsamp.results import run as run_module
+from invsamp.results import run_summary
 from invsamp.results.run import Run
 from invsamp.storage import segments
 from invsamp.storage.arviz_data import dataset
@@ -126,11 +126,11 @@ def test_many_draws_are_judged_from_some_of_them(monkeypatch):
     theta[0, 1] += 0.4  # chains that do not agree
     run = Run.from_arrays(None, {"x": ()}, theta, {}, {"chains": 2, "draws": 9000})
     whole = run.warnings()
-    monkeypatch.setattr("invsamp.results.run._JUDGED", 4000)
+    monkeypatch.setattr("invsamp.results.run_summary._JUDGED", 4000)
     some = run.warnings()
     assert "R-hat is above" in whole[0] and "R-hat is above" in some[0]
     assert whole != some
-    monkeypatch.setattr("invsamp.results.run._JUDGED_OF_CHAIN", 9000)
+    monkeypatch.setattr("invsamp.results.run_summary._JUDGED_OF_CHAIN", 9000)
     assert run.warnings() == whole
 
 
@@ -147,7 +147,7 @@ def test_a_summary_reads_many_scalars_at_a_time_but_not_more_than_fit(both, stor
     assert stored.summary().equals(in_memory.summary())
     assert len(calls) == 2  # a and the two of k
     calls.clear()
-    monkeypatch.setattr(run_module, "_AT_ONCE", 1)
-    stored._summaries.clear()
+    monkeypatch.setattr(run_summary, "_AT_ONCE", 1)
+    stored._summary.clear()
     assert stored.summary().equals(in_memory.summary())
     assert len(calls) == 3

@@ -235,8 +235,8 @@ def posing_calls() -> dict[str, Call]:
             {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}}
             | {"forward": {"part", "function"}, "data": {*SHAPELESS, "missing"}},
         ),
-        "Posterior.elsewhere": Call(
-            posterior.elsewhere,
+        "Posterior.for_prediction": Call(
+            posterior.for_prediction,
             {"forward": iv.with_jacobian(**jacobian), "shape": 3},
             {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),
@@ -572,6 +572,7 @@ def runs_calls() -> dict[str, Call]:
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.moments": Call(run.moments, {"name": "a"}, {"name": {"part"}}),
+        "Run.thinned": Call(run.thinned, {"name": "a"}, {"name": {"part"}}),
         "Run.field": Call(run.field, mapped, {"draws": {"none", "integer"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),

@@ -27,6 +27,25 @@ class Bent:
         return self(theta), jacobian
 
 
+class Coarse(Bent):
+    """A cheaper model of the same data, which does not bend."""
+
+    def __call__(self, theta):
+        return super().__call__(theta) - np.stack([0.5 * theta[:, 1] ** 2, np.full(len(theta), 0.1)], axis=1)
+
+    def jacobian(self, theta):
+        jacobian = super().jacobian(theta)[1]
+        jacobian[:, 0, 1] = 0.0
+        return self(theta), jacobian
+
+
+def two_fidelities(d=90, coarse=None):
+    """The fine model, with one 20 times cheaper."""
+    models = {"coarse": Coarse() if coarse is None else coarse, "fine": Bent()}
+    prior = iv.Prior(x=iv.Normal(0.0, np.ones(d)))
+    return iv.Posterior(prior, models, DATA, iv.GaussianNoise(NOISE), costs={"coarse": 1.0, "fine": 20.0})
+
+
 def bent_field(d=90):
     """Of that model."""
     return iv.Posterior(iv.Prior(x=iv.Normal(0.0, np.ones(d))), Bent(), DATA, iv.GaussianNoise(NOISE))

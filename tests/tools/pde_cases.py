@@ -80,8 +80,10 @@ def taylor_hood(domain: Any) -> Any:
     return fem.FunctionSpace(domain, ufl.MixedElement(velocity, pressure))
 
 
-def channel(comm: Any, cells: int = 4) -> StationaryProblem:
+def channel(comm: Any, cells: int = 4, source: bool = False) -> StationaryProblem:
     """Stokes flow with unknown viscosity nu and force (fx, fy) = f, which is 0.
+
+    With a ``source`` also an unknown function m of the mixed space, of more force and of a divergence, which is 0.
 
     Then the velocity is (y (1 - y), 0) and the pressure 2 nu (1 - x), which the elements hold exactly.
     """
@@ -91,12 +93,17 @@ def channel(comm: Any, cells: int = 4) -> StationaryProblem:
     (u, p), (v, q) = ufl.split(w), ufl.split(test)
     nu, f = fem.Constant(domain, 1.0), fem.Constant(domain, np.zeros(2))
     residual = (nu * ufl.inner(ufl.grad(u), ufl.grad(v)) - p * ufl.div(v) - q * ufl.div(u) - ufl.inner(f, v)) * ufl.dx
+    unknown: dict[str, object] = {"nu": nu, "f": f}
+    if source:
+        m = unknown["m"] = fem.Function(space)
+        g, s = ufl.split(m)
+        residual += (s * q - ufl.inner(g, v)) * ufl.dx
     inflow = fem.Function(space.sub(0).collapse()[0])
     inflow.interpolate(lambda x: np.stack([x[1] * (1 - x[1]), 0 * x[0]]))
     walls = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[0] * x[1] * (1 - x[1]), 0.0))
     dofs = fem.locate_dofs_topological((space.sub(0), inflow.function_space), 1, walls)
     fixed = fem.dirichletbc(inflow, dofs, space.sub(0))
-    return StationaryProblem(residual, w, {"nu": nu, "f": f}, boundary_conditions=[fixed])
+    return StationaryProblem(residual, w, unknown, boundary_conditions=[fixed])
 
 
 def channel_sensors(problem: StationaryProblem) -> list[Any]:

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """Check the language of documents, docstrings, comments and messages.
 
-    python tests/tools/prose.py [--update] [FILES ...]
+    python tests/tools/prose.py [FILES ...]
 
 No sentence has more than 35 words; the median of a file is at most 18; no word of `replaced_words.txt` occurs. Code,
 formulas, tables, headings and lists of references are not read. Of Python files docstrings, comments and strings of at
 least four words are read; comments for their words only. Names in backticks count as one word, and may be any.
-
-Files that do not pass yet stand in `prose_exempt.txt`, with the rules that they break. The list may only become
-shorter: an entry that is no longer needed is an error, too, and `--update` removes it.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ ENOUGH = 12
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
 SOURCES = ("invsamp/**/*.py", "problems/**/*.py", "solvers/**/*.py", "examples/**/*.py")
 WORDS = Path(__file__).with_name("replaced_words.txt")
-EXEMPT = Path(__file__).with_name("prose_exempt.txt")
 
 _ABBREVIATIONS = r"\b(?:e\.g|i\.e|cf|vs|al|eqs?|Eqs?|Figs?|Secs?|ch|pp?|approx|resp|No|St|Dr|[A-Z])\.$"
 _END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`$]|\"[a-z])")
@@ -216,12 +212,6 @@ def replaced_words() -> list[tuple[re.Pattern[str], str]]:
     return [(re.compile(rf"\b(?:{pattern.strip()})\b", re.IGNORECASE), instead) for pattern, instead in pairs]
 
 
-def exempt() -> dict[str, set[str]]:
-    """Rules that a file may break, by its path."""
-    lines = (line.split() for line in EXEMPT.read_text().splitlines() if line and not line.startswith("#"))
-    return {path: set(rules) for path, *rules in lines}
-
-
 def files() -> list[Path]:
     """All that is read, in the order of the paths."""
     found = {path for pattern in (*DOCUMENTS, *SOURCES) for path in ROOT.glob(pattern)}
@@ -233,41 +223,20 @@ def read(path: Path) -> list[Text]:
     return list((markdown if path.suffix == ".md" else python)(path.read_text()))
 
 
-def findings(paths: Sequence[Path]) -> dict[str, list[Finding]]:
-    """What each file breaks, by its path."""
+def findings(paths: Sequence[Path]) -> list[Finding]:
+    """What the files break."""
     replaced = replaced_words()
     names = [path.resolve().relative_to(ROOT).as_posix() for path in paths]
-    return {name: check(name, read(path), replaced) for name, path in zip(names, paths, strict=True)}
-
-
-def forbidden(found: dict[str, list[Finding]], allowed: dict[str, set[str]]) -> list[Finding]:
-    """Those that no exemption allows."""
-    return [one for name, each in found.items() for one in each if one.rule not in allowed.get(name, ())]
+    return [one for name, path in zip(names, paths, strict=True) for one in check(name, read(path), replaced)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what may not be, and return 1 if there is anything."""
+    """Print the findings, and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "files", nargs="*", type=Path, help="files to check without exemptions; by default all, with them"
-    )
-    parser.add_argument("--update", action="store_true", help="remove exemptions that are no longer needed")
-    options = parser.parse_args(arguments)
-    allowed = {} if options.files else exempt()
-    found = findings(options.files or files())
-    wrong = [str(one) for one in forbidden(found, allowed)]
-    needed = {name: rules & {one.rule for one in found.get(name, ())} for name, rules in allowed.items()}
-    if options.update:
-        head = [line for line in EXEMPT.read_text().splitlines() if line.startswith("#")]
-        EXEMPT.write_text("\n".join([*head, *(f"{n} {' '.join(sorted(r))}" for n, r in needed.items() if r)]) + "\n")
-    else:
-        wrong += [
-            f"{EXEMPT.name}: {name} needs no exemption from {rule}: run with --update"
-            for name, rules in needed.items()
-            for rule in sorted(allowed[name] - rules)
-        ]
-    print("\n".join([*wrong, f"language: {len(wrong)} finding{'s' * (len(wrong) != 1)}"]))
-    return min(len(wrong), 1)
+    parser.add_argument("files", nargs="*", type=Path, help="files to check; by default all")
+    found = findings(parser.parse_args(arguments).files or files())
+    print("\n".join([*map(str, found), f"language: {len(found)} finding{'s' * (len(found) != 1)}"]))
+    return min(len(found), 1)
 
 
 if __name__ == "__main__":

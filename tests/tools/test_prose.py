@@ -68,13 +68,15 @@ def function(x):
     assert any(text.words == "x must be what the law says, got `X`" for text in texts)
 
 
-def test_exemptions_are_for_single_files_and_rules(tmp_path):
+def test_findings_name_the_file_and_the_line(tmp_path, capsys, monkeypatch):
     page = tmp_path / "page.md"
-    page.write_text(LONG)
-    found = {"page.md": prose.check("page.md", prose.read(page), prose.replaced_words())}
-    assert [one.rule for one in prose.forbidden(found, {})] == ["long"]
-    assert [one.rule for one in prose.forbidden(found, {"page.md": {"word"}, "other.md": {"long"}})] == ["long"]
-    assert prose.forbidden(found, {"page.md": {"long"}}) == []
+    page.write_text(f"A line.\n\n{LONG}\n")
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    assert prose.main([str(page)]) == 1
+    assert capsys.readouterr().out.startswith("page.md:3: long: 44 words: This sentence goes on")
+    page.write_text("A line.\n")
+    assert prose.main([str(page)]) == 0
+    assert capsys.readouterr().out == "language: 0 findings\n"
 
 
 def test_every_file_of_documents_and_sources_is_read():

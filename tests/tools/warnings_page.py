@@ -6,6 +6,7 @@ python -P tests/tools/warnings_page.py
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -46,15 +47,16 @@ def page() -> str:
     return "\n".join(parts)
 
 
+#: An expression: a call or a name of the package, an argument with what it is given, a name in snake case.
+_CODE = re.compile(
+    r"(?:(?:iv|run|posterior)\.[\w.]+|[A-Z]\w+)\((?:[^()]|\([^()]*\))*\)|(?:iv|run)\.[\w.]*\w"
+    r"|\b\w+=(?:\{[^}]*\}|'\w+'|iv\.\w+\([^()]*\)|\w+\b)?|\b[a-z]+_\w+\b"
+)
+
+
 def _literal(text: str) -> str:
-    """Words that are code as code."""
-    words = (
-        f"`{word.rstrip('.,:;')}`{word[len(word.rstrip('.,:;')) :]}"
-        if any(sign in word for sign in ("=", "_", "iv.", "run."))
-        else word
-        for word in text.split()
-    )
-    return " ".join(words)
+    """What is code as code."""
+    return _CODE.sub(lambda found: f"`{found.group()}`", text)
 
 
 if __name__ == "__main__":

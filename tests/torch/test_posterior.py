@@ -324,7 +324,7 @@ class TestRuns:
 
     def test_chains_that_run_away_are_told(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
-        with pytest.raises(RuntimeError, match="they have run away, as the step size 100 is too long"):
+        with pytest.raises(RuntimeError, match="The chains diverged: the step size 100 is too long"):
             draw(
                 posterior, iv.samplers.sgld(100.0, estimator=iv.estimators.minibatch(8)), draws=10, warmup=500, chains=2
             )

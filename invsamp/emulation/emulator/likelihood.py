@@ -1,14 +1,15 @@
 r"""The likelihood of the data where outputs are emulated: the emulator's variance counts with the noise.
 
 The emulator gives principal components c of the outputs with variances :math:`S_k`. With slopes :math:`a_k` of the
-log-likelihood by c, and a curvature b of the noise in its own units, the log-likelihood gains
+log-likelihood by c, and the largest curvature b of the noise at any datum, in its own units, the log-likelihood gains
 
 .. math:: \frac12 \sum_k \left[\frac{S_k a_k^2}{1 + b S_k} - \log(1 + b S_k)\right].
 
-That is the log of its mean over the emulator's error where the noise is Gaussian, and by Laplace elsewhere (the
-"marginal approximation" of Stuart and Teckentrup 2018, Mathematics of Computation 87, eq. (3.3)). Beyond
-:math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a straight line. Otherwise the likelihood
-would look flat where next to nothing is known, and chains would go there.
+That is the log of its mean over the emulator's error where the noise is Gaussian and the same for all data. Elsewhere
+it is an approximation by Laplace. It is the "marginal approximation" of Stuart and Teckentrup (2018), Mathematics of
+Computation 87, eq. (3.3). With a smaller b, such as the mean over the data, the gain could exceed the misfit: the
+worst fits would look best. Beyond :math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a
+straight line. Otherwise the likelihood would look flat where next to nothing is known, and chains would go there.
 """
 
 from __future__ import annotations
@@ -129,38 +130,37 @@ class EmulatedLikelihood:
             slope[:, column] += by_b * (up - down) / (2.0 * move)
 
     def _changing(self, theta: Array) -> list[int]:
-        """Columns of theta (1, dimension) on which the curvature depends."""
+        """Columns of theta (1, dimension) on which the curvature of any output depends."""
         if self._columns is None:
             moves = 1e-3 * np.maximum(np.abs(theta), 1e-3)
             moved = theta + np.diag(moves[0])
-            changed = self._curvature(moved) != self._curvature(theta)
+            changed = (self._of_outputs(moved) != self._of_outputs(theta)).any(axis=1)
             self._columns = np.flatnonzero(changed).tolist()
         return self._columns
 
     def _curvature(self, theta: Array) -> Array:
-        """The noise's curvature (batch,) in its units, mean over outputs by how much the emulator errs there."""
+        """The noise's curvature (batch,) in its units, the largest over outputs."""
         if not self._noise.independent:
             return np.ones(len(theta))
         if not self.names:
             return np.full(len(theta), self._known(theta[:1]))
-        return self._of_noise(theta)
+        return np.asarray(self._of_outputs(theta).max(axis=1))
 
     def _known(self, theta: Array) -> float:
         if self._fixed is None:
-            self._fixed = float(self._of_noise(theta)[0])
+            self._fixed = float(self._of_outputs(theta).max())
         return self._fixed
 
     @cached_property
     def _shifted(self) -> tuple[Array, Array]:
-        """Outputs a little above the data, and what slopes by them count, for `_of_noise`."""
-        weight = (self._scales[:, None] * np.square(self._components.rows)).sum(axis=0)
+        """Outputs a little above the data, and slopes by their units divided by how far, for `_of_outputs`."""
         seen = np.isfinite(self._noise.data)
-        weight = np.where(seen, weight, 0.0) / weight[seen].sum()
         data = np.where(seen, self._noise.data, self._components.scale.decode(self._components.mean[None]).y[0])
         decoded = self._components.scale.decode(self._components.scale.encode(data) + _STEP)
-        return decoded.y, decoded.slope * weight / _STEP
+        return decoded.y, np.where(seen, decoded.slope, 0.0) / _STEP
 
-    def _of_noise(self, theta: Array) -> Array:
-        y, weight = self._shifted
+    def _of_outputs(self, theta: Array) -> Array:
+        """The noise's curvature (batch, m) at each datum."""
+        y, slope = self._shifted
         by_y = self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy())
-        return np.asarray(np.maximum(-by_y @ weight, 1e-12))
+        return np.asarray(np.maximum(-by_y * slope, 1e-12))

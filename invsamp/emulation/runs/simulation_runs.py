@@ -14,6 +14,7 @@ from invsamp.emulation.runs.journal import Journal
 from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
+from invsamp.simulations.rows import FINITE, not_finite
 
 
 class SpentError(Exception):
@@ -44,11 +45,17 @@ class Simulations:
         What each was for.
     seconds : float
         Of all waves.
+    failure : str or None
+        Where the last simulation failed, and what it said.
+    incomplete : int
+        Simulations that failed because some of their outputs, not all, were not finite.
     trend : Trend, optional
         A cheap simulator, which runs wherever this one does; the difference is emulated.
     """
 
     trend: Any = None
+    failure: str | None = None
+    incomplete: int = 0
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class Simulations:
         self.outputs = np.empty((0, self.model.observations))
         self.purposes: list[str] = []
         self.waves, self.seconds = 0, 0.0
+        self._errors = np.geterr()  # the simulator's floating-point errors are reported as the caller wants
         #: Called after each wave.
         self.watch: Callable[[Simulations], None] = lambda simulations: None
         if earlier is not None:
@@ -106,14 +114,29 @@ class Simulations:
         if self._journal is not None:
             natural = self._journal.wave(natural)
         began = time.monotonic()
-        outputs = np.asarray(self.model(natural))
+        with np.errstate(**self._errors):
+            outputs = np.asarray(self.model(natural))
         self.seconds += time.monotonic() - began
         self.waves += 1
+        self._look(natural, outputs)
         self._keep(natural, outputs, purpose)
         if self.trend is not None:
             self.trend.learn(position)
         self.watch(self)
         return self.outputs[len(self.outputs) - len(position) :]
+
+    def _look(self, natural: Array, outputs: Array) -> None:
+        """Keep in words where the last of some simulations (n, p) has failed, and how."""
+        said = getattr(self.model.model, "messages", None)  # of a model that keeps those of its last rows
+        for k in np.flatnonzero(~np.isfinite(outputs).all(axis=1)):
+            words = not_finite(outputs[k]) or ""
+            if np.isnan(outputs[k]).all():
+                words = (self.model.message if said is None else said[k]) or words
+            self.incomplete += FINITE in words and not words.startswith(f"{outputs.shape[1]} of")
+            where = ", ".join(
+                f"{name} = {value:.6g}" for name, value in zip(input_labels(self), natural[k], strict=True)
+            )
+            self.failure = f"at {where}: {words}"
 
     def _keep(self, natural: Array, outputs: Array, purpose: str) -> None:
         outputs = np.where(np.isfinite(outputs).all(axis=1, keepdims=True), outputs, np.nan)

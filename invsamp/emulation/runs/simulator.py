@@ -48,19 +48,28 @@ class Spread(Outputs):
     ----------
     model : callable
     executor : concurrent.futures.Executor
+
+    Attributes
+    ----------
+    message : str or None
+        What the last failure said.
+    messages : list of str or None
+        What the failures among the last rows said.
     """
 
     def __init__(self, model: Callable[[Array], object], executor: Any) -> None:
         super().__init__(model)
         self._executor = executor
         self.message: str | None = None
+        self.messages: list[str | None] = []
 
     def __call__(self, theta: Array) -> Any:
         """Outputs (batch, m), NaN where a simulation failed."""
         found: dict[int, Array] = {}
+        self.messages = [None] * len(theta)
         for run in finished_runs(self.model, theta, self._executor):
             if run.outputs is None:
-                self.message = run.failure
+                self.message = self.messages[run.row] = run.failure
             else:
                 found[run.row] = run.outputs
         if not found:

@@ -88,10 +88,10 @@ def search(
     begun_at = quasi_random(simulations.posterior, prior, points, rng)
     first = descents.start(begun_at if known is None else np.concatenate([known, begun_at]), "prior")
     if not np.isfinite(first[:, -1]).any():
-        said = simulations.model.message
+        said = simulations.failure
         raise RuntimeError(
             f"forward must give finite outputs for some points of the prior, got none in {points} simulations"
-            + (f"; the last one said: {said}" if said else "")
+            + (f"; the last one, {said}" if said else "")
         )
     descents.begin(first, count)
     begun = len(descents.all)

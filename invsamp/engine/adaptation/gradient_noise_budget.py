@@ -22,8 +22,8 @@ from invsamp.protocols import Array
 from invsamp.tempering.checks import noise_room
 from invsamp.tempering.linear_targets import Tempered
 
-#: Fraction of the states met at the end of warm-up whose noise must fit.
-FITTING = 0.999
+#: Fraction of the states met at the end of warm-up whose noise must fit: others are a tenth of what a run warns of.
+FITTING = 1.0 - 0.1 * CLIPPED_NOISE_LIMIT
 #: States of each chain, at most, that are kept for that.
 KEPT = 300
 

@@ -5,43 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.engine.adaptation.metric_estimation import far
-from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored, metric_of
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import Estimate, EvaluationRequests
 from invsamp.kernels.contract import Point
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import about_reference
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import DescentResult, descend
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 
-#: Energy that a descent leaves to gain at the most, but for coarse fidelities: a tenth in Laplace's weights, and half a
-#: width. To come nearer takes three times the evaluations where descents are long. And its evaluations.
-TOLERANCE, MOST = 0.1, 2000
+#: Evaluations of an optimization, at most.
+MOST = 2000
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
-#: The widest axes of a Gaussian that are looked along, and by how much the energy may rise one sd away (it does by a
-#: half): by more at cliffs, which curvature does not know of.
-AXES, RISE = 20, 2.0
 
 
 def starts_by_descent(rung: RungChains) -> bool:
     """Whether its chains are optimized: where warm-up finds the step size, by exact energies with gradients.
 
-    An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
-    A kernel that keeps a Gaussian distribution begins at draws of that.
+    An estimator with a memory for each chain may give each a different energy. Their minima are not comparable. A
+    kernel that leaves a Gaussian distribution invariant begins at draws of that.
     """
     settings = rung.settings
-    if isinstance(settings.kernel, AboutReference):
+    if about_reference(settings.kernel):
         return False
     exact = isinstance(settings.estimator, Exact) and rung.remembering is None
     return settings.step_size is None and settings.kernel.gradient and exact
 
 
 def descend_chains(rung: RungChains, scale: Array) -> EvaluationRequests[DescentResult]:
-    """Lead the chains to minima of v; those whose own lies far above the lowest begin at one that does not."""
+    """Move the chains to minima of v. Chains whose minimum is far above the lowest begin at another chain's."""
     rng, d = rung.streams["start"], rung.position.shape[1]
     end = yield from descend(objective_of(rung, scale), rung.position, tolerance=TOLERANCE, most=MOST)
     lowest = int(np.argmin(end.energy))
@@ -64,7 +61,7 @@ def log_mass(energy: float, metric: Metric, step_scale: float) -> float:
 def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -> EvaluationRequests[Metric | None]:
     """The metric at the lowest start, if there is more mass around it than ``least``; None: there is not.
 
-    A minimum may have next to no mass, as that of a funnel has: chains would have to climb out of it.
+    A minimum may have next to no mass, as in a funnel. Then chains would have to climb out of it.
     """
     if rung.bounded:  # of what bounds cut off a Gaussian knows nothing
         return None
@@ -78,35 +75,10 @@ def heavier_start(rung: RungChains, starts: Point, scale: Array, least: float) -
     return metric if metric is not None and log_mass(energy, metric, rung.step_scale) > least else None
 
 
-def shortened_along_axes(
-    rung: RungChains, led: DescentResult, metric: Metric, scale: Array
-) -> EvaluationRequests[Metric]:
-    """A dense metric at the lowest point whose widest axes are halved until the energy one sd away is not too high."""
-    if not isinstance(metric, DenseMetric):
-        return metric
-    _, _, axes = np.linalg.svd(metric.factor / scale[:, None])
-    count = min(len(axes), AXES)
-    moves = metric.color(axes[:count]) * np.sqrt(rung.step_scale)
-    moves, shares = np.concatenate([moves, -moves]), np.ones(2 * count)
-    lowest, waiting = float(np.min(led.energies)), np.arange(2 * count)
-    for _ in range(HALVINGS):
-        ends = led.best + shares[waiting, None] * moves[waiting]
-        energy = yield from objective_of(rung, scale).energies(ends)
-        waiting = waiting[~(energy - lowest <= RISE)]
-        shares[waiting] *= 0.5
-        if not len(waiting):
-            break
-    if (shares == 1.0).all():
-        return metric
-    widths = np.ones(len(axes))
-    widths[:count] = 0.5 * (shares[:count] + shares[count:])
-    return floored(metric.color(widths[:, None] * axes).T, np.full(len(scale), np.inf))
-
-
 def spread(rung: RungChains) -> EvaluationRequests[None]:
     """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric gives them.
 
-    A draw whose energy is above that of its minimum by more than one of a Gaussian would be is drawn nearer.
+    A draw is brought nearer if its energy is further above the minimum than a Gaussian's would be.
     """
     rng, (chains, d) = rung.streams["start"], rung.position.shape
     least = rung.reduced_energy(rung.estimate)

@@ -8,13 +8,12 @@ import numpy as np
 
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.ladder.preconditioner import Preconditioner
+from invsamp.modes.curvature import FLAT
 from invsamp.protocols import Array
 
 #: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
 #: nothing informs is uniform between bounds, and must not be stepped over them many times.
 WIDEST = 10.0
-#: Curvatures below this share of the largest, in units of the conditional sds, may be rounding.
-FLAT = 1e-9
 #: Matrices of d x d that warm-up holds at once with a dense preconditioner: for each rung, for each chain, and others.
 _OF_A_RUNG, _OF_A_CHAIN, _OTHERS = 4, 3, 6
 

@@ -7,22 +7,23 @@ comes of the gradients of v alone,
 
 .. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
-(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the target's step scale s: with
-s = T of a tempered target that is the curvature of U. It does not grow with the distance between modes, as a covariance
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the target's step scale s. With s
+= T of a tempered target that is the curvature of U. It does not grow with the distance between modes, as a covariance
 does. With noisy gradients, and while energies still fall, it comes from Hessians, by differences of gradients at the
-chains' positions: common random numbers cancel the noise in differences, not in outer products.
+chains' positions. Common random numbers cancel the noise in differences, but not in outer products.
 
-A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the draws and gradients
-only the variances, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al.
-2015, "Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its diagonal,
-:math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters share.
+A diagonal preconditioner takes memory and work that are linear in the number of parameters. It uses only the variances
+of draws and gradients. From a Hessian H it uses only the norms of rows, :math:`E[(H s)_i^2]` with random signs s
+(Dauphin et al. 2015, "Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its
+diagonal, :math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters
+share.
 
-Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
-unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
-without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
-numbers; or the step that was given, which is one in the metric that is found by then. What chains learn together they
-learn from those whose energies are not far above the others'; and from gradients alone nothing where draws and
-gradients together say that the chains have not arrived (`invsamp.engine.rungs.stationarity.Stationarity`): then
+Step sizes are those in the whitened coordinates. An adjusted kernel aims at its best acceptance (`target_acceptance`).
+An unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 /
+lambda without momentum). Here lambda is the largest curvature met, by power iteration on differences of gradients with
+common random numbers. If a step size was given, that is used instead, in the metric that is found by then. What chains
+share is estimated from those whose energies are not far above the others'. Gradients alone are not used where draws and
+gradients together show that the chains are not stationary yet (`invsamp.engine.rungs.stationarity.Stationarity`). Then
 Hessians are used.
 """
 
@@ -33,6 +34,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.diagnostics.limits import ERROR
 from invsamp.engine.adaptation.coordinate_learning import learned, quality
 from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
@@ -40,19 +42,18 @@ from invsamp.engine.adaptation.initial_descent import (
     heavier_start,
     log_mass,
     objective_of,
-    shortened_along_axes,
     spread,
     starts_by_descent,
 )
 from invsamp.engine.adaptation.metric_estimation import (
-    REFLECTED,
     DenseMetricEstimator,
     DiagonalMetricEstimator,
     MetricEstimator,
     change,
+    far,
     narrowed,
 )
-from invsamp.engine.adaptation.metric_from_curvature import WIDEST, metric_of, size
+from invsamp.engine.adaptation.metric_from_curvature import WIDEST, floored, metric_of, size
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.rung_chains import Mapped, RungChains
@@ -60,7 +61,7 @@ from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.metric import DiagonalMetric, Metric
 from invsamp.ladder.preconditioner import Given, LearnedMap, Preconditioner
-from invsamp.modes.curvature import hessian
+from invsamp.modes.curvature import confirmed_factor, hessian
 from invsamp.protocols import Array, Problem, StartsAround
 from invsamp.tempering.checks import noise_room
 from invsamp.transport.fitting import GAUSSIAN
@@ -68,13 +69,13 @@ from invsamp.transport.fitting import GAUSSIAN
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
-#: Part of a window that is left out of what its draws teach, and the fewest draws of a chain that teach.
+#: Part of a window that is left out of what its draws teach, as step size and metric are new; and the fewest draws of a
+#: chain that teach.
 FIRST_PART, FEWEST = 0.3, 10
-#: Step size in the first coordinates of a map, in which a posterior is about one wide: paths of 0.7 and less.
-MAPPED_STEP = 0.25
-#: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
+#: How far a width of the metric may be from that of the window before (in logs) for it to be at rest: a step that is
+#: too short by that costs two thirds more.
 UNCHANGED = 0.5
-#: A window has shown nothing new only if the chains' R-hats in it are below this.
+#: A window has shown nothing new only if the R-hats in it are below this; by chance half chains of 14 draws reach it.
 AGREED = 1.15
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
@@ -276,7 +277,10 @@ class Tuner(
             if before is not None:
                 rung.point, rung.metric = starts, before
                 return
-            rung.metric = yield from shortened_along_axes(rung, led, metric, self._scale)
+            d, length = len(led.best), math.sqrt(rung.step_scale)
+            factor = length * metric.color(np.eye(d)).T
+            factor, whole = yield from confirmed_factor(objective, led.best, lowest, factor, far(d))
+            rung.metric = metric if whole else floored(factor / length, np.full(d, np.inf))
         yield from spread(rung)
 
     def _adapt_to_acceptance(self, progress: float) -> None:
@@ -303,7 +307,7 @@ class Tuner(
         # decides, and the distance between modes must not be in the metric of a ladder
         adjusted = rung.settings.kernel.adjusted
         turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
-        turned = adjusted and turns > REFLECTED * self._length * len(rung.position)
+        turned = adjusted and turns > ERROR * self._length * len(rung.position)
         uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
         enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
         rung.mapped, untried = None, self._maps and not self._before
@@ -319,10 +323,8 @@ class Tuner(
             rung.metric = metric_estimator.metric(old, self._scale, rung.step_scale, **uses)
             self._arrived_chains = metric_estimator.arrived_chains()
             self._settle_down(old, before, untried, metric_estimator)
-        if self._finds_step and (rung.mapped and rung.mapped[0]) is not (before and before[0]):
-            # nothing is known of the new coordinates but that the target is one wide there
-            rung.step_size = np.full((len(rung.position), 1), MAPPED_STEP)
-        elif (self._finds_step or rung.exploring) and rung.adjusted:
+        same = (rung.mapped and rung.mapped[0]) is (before and before[0])  # in others, too, the target is one wide
+        if same and (self._finds_step or rung.exploring) and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = size(old) / size(rung.metric)
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
@@ -372,8 +374,9 @@ class Tuner(
     def _mean_hessian(self, rows: npt.NDArray[np.intp]) -> EvaluationRequests[Array]:
         """Mean over these chains of v's Hessian times the step scale, by differences of gradients.
 
-        Each without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian manifold
-        Hamiltonian Monte Carlo"): off the modes those of few chains cancel, and a target seems far wider than it is.
+        Each is taken without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian
+        manifold Hamiltonian Monte Carlo"). Away from the modes, signed Hessians of a few chains cancel, and a target
+        seems far wider than it is.
         """
         rung = self.rung
         chains, d = len(rows), rung.position.shape[1]

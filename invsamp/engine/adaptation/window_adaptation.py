@@ -22,7 +22,8 @@ from invsamp.protocols import Problem
 from invsamp.tempering.contours import Contour
 from invsamp.variances.kernel_ridge_model import KernelRidge
 
-#: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
+#: Lengths of the windows as fractions of warm-up, which grow as Stan's do (Carpenter et al. 2017, J. Stat. Softw. 76).
+#: The metric is renewed after each but the last, which finds the step size.
 WINDOWS: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)
 #: The same for a warm-up that another one follows: its preconditioner is renewed once.
 HALVES: tuple[float, ...] = (0.5, 0.5)

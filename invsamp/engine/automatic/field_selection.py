@@ -16,10 +16,11 @@ from invsamp.kernels import InfinityHamiltonian
 from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.ladder import Rung, Sampler
 from invsamp.modes.field_modes import FieldModes, field_reference, search_field, starts_of_field
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Reference
 
-#: Descents at most, and energy that they leave to gain.
-STARTS, TOLERANCE = 8, 1e-3
+#: Descents at most.
+STARTS = 8
 #: Directions of a Gaussian at most, and of the unknowns: where data inform more, nothing is of low rank.
 DIRECTIONS, SHARE = 400, 0.5
 #: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
@@ -45,7 +46,7 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     before = sum(potential.evaluations for potential in potentials)
     most = min(DIRECTIONS, d)
     starts = starts_of_field(bound.problem, prior, STARTS, rng)
-    found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, TOLERANCE)
+    found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, 0.01 * TOLERANCE)
     spent = sum(potential.evaluations for potential in potentials) - before
     products = sum(potential.products for potential in potentials)
     said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.diagnostics.limits import WORTH
 from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.automatic.field_selection import FieldSelection, field_sampler
@@ -24,13 +25,10 @@ from invsamp.protocols import Array
 #: Steps after which the draws of a stage are judged, those of these within half of the run: few steps flatter. On a
 #: bent ridge 5 of 12 runs passed at 200 steps by chance, 1 of 12 at 800.
 LOOKS = (200, 400, 800)
-#: Share of an independent draw that each has to be worth: then 2,000 draws of four chains are worth twice the 400 below
-#: which a run warns. Chains that disagree fail by it, too: at an R-hat of 1.03 a draw of 200 steps is worth less.
-WORTH = 0.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
 #: in one, they are in others by now, that no descent has found. Four chains are worth about eight draws then.
 APART = 1.5
-#: Parameters, evenly spread, by which a trial is judged: what bounds the memory and the time that this takes.
+#: Parameters, evenly spread, by which draws are judged: what bounds the memory and the time that this takes.
 JUDGED = 500
 
 
@@ -38,7 +36,7 @@ class KernelSelection(
     Lasting,
     lasting=(
         *("stage", "failed", "led", "astray", "decisions", "pilot", "over", "_positions", "_energies"),
-        *("_modes", "_lowest", "_jumps", "field"),
+        *("_modes", "_lowest", "_jumps", "jumping", "field"),
     ),
 ):
     """The stage of an `Automatic` sampler that a run is at, and the trial of it.
@@ -72,7 +70,9 @@ class KernelSelection(
         #: Of a Gaussian prior of many unknowns the Gaussian that the kernel keeps; it has no trial.
         self.field: ModeReference | None = None
         self._modes, self._lowest = 1, np.inf
-        self._jumps: tuple[Array, Array] | None = None  # centers and factors of the modes that kernels jump between
+        self._jumps: tuple[Array, Array] | None = None  # centers and factors of the minima, where there are several
+        #: Whether the kernel jumps between them.
+        self.jumping = False
         #: What was chosen, and why.
         self.decisions: list[str] = []
         #: What the pilot run promised that passed.
@@ -89,7 +89,7 @@ class KernelSelection(
         if self.field is not None:
             return field_sampler(self.field)
         chosen = self._stages[self.stage]
-        if self._jumps is None or chosen is self.widest:
+        if not (self._jumps and self.jumping) or chosen is self.widest:
             return chosen
         (rung,) = chosen.rungs
         jumping = replace(rung, kernel=ModeJumps(rung.kernel, *self._jumps))
@@ -148,13 +148,9 @@ class KernelSelection(
         elif not len(heavy):
             self.decisions.append(f"{descents} found no minimum: one kernel, {self._kernel}")
         elif len(heavy) == 1:
-            others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
+            light = len(minima.weights) - 1
+            others = f", and {light} other{'s' * (light > 1)} of next to no weight" if light else ""
             self.decisions.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
-        elif found.ridge:
-            self.decisions.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
-                f"{self._kernel}"
-            )
         else:
             self._several(found, descents, "points there" if where else self._points)
         if heavier and self.led:
@@ -162,14 +158,21 @@ class KernelSelection(
             self.decisions[-1] += f"; chains begin at {self._points}, around which there is more mass than at minima"
 
     def _several(self, found: ModeSearchResult, descents: str, points: str) -> None:
-        minima, heavy = found.minima, found.heavy
-        self._modes = len(heavy)
-        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
-        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
+        """Jump between minima at once if two have a known mass; if they seem to be one ridge, once a trial fails."""
+        minima, heavy, modes = found.minima, found.heavy, len(found.minima.gaussian)
+        if minima.measured:
+            self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
+        self._modes, self.jumping = max(1, modes), modes > 1
+        flat = "minima that are flat in some direction, as on a ridge"
+        if not self.jumping:
+            self.decisions.append(f"{descents} found {len(heavy)} {flat}: one kernel, {self._kernel}")
+            return
+        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[minima.gaussian][:6])
         looked = f", some of them from the lowest of {found.searched:,} {points}" if found.searched else ""
         self.decisions.append(
-            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: a pilot run shows "
-            f"whether chains pass between them, by {self._kernel}"
+            f"{descents}{looked} found {modes} modes, of weights {shares} by their Gaussians"
+            f"{f', and {len(heavy) - modes} {flat}' if modes < len(heavy) else ''}: a pilot run shows whether chains "
+            f"pass between them, by {self._kernel}"
         )
 
     def add(self, position: Array, energy: Array) -> None:
@@ -229,6 +232,10 @@ class KernelSelection(
 
     def _next(self, failed: str, worst: float, affords: Callable[[float], bool]) -> bool:
         """Whether a stage follows one that has failed: longer paths while the budget has room for them, or a ladder."""
+        if self._jumps is not None and not self.jumping:
+            self.decisions.append(f"{failed}: jumps between {len(self._jumps[0])} minima of the ridge")
+            self.jumping = True
+            return True
         several, apart, short = self._modes > 1, worst > APART, self.stage + 1 < len(LENGTHS)
         times = LENGTHS[self.stage + 1] / LENGTHS[self.stage] if short else 0.0
         if short and not (several and apart):

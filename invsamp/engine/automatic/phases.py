@@ -308,8 +308,7 @@ class Phases(
     def _heavier_starts(self, found: ModeSearchResult, scale: Array) -> bool:
         """Whether there is more mass around the chains' starts than at all minima, by their Gaussians."""
         cold, heavy, minima = self.ensemble.rungs[0], found.heavy, found.minima
-        known = np.isfinite(minima.extents[heavy]).all(axis=(1, 2))
-        if not known.all() or not len(heavy) or self.parameterization.moved:  # then starts are of the form before
+        if not minima.measured or not len(heavy) or self.parameterization.moved:  # then starts are of the form before
             return False
         volumes = 0.5 * np.linalg.slogdet(minima.extents[heavy])[1]
         least = float(np.max(volumes - minima.energies[heavy]))
@@ -396,7 +395,7 @@ class Phases(
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete or (self._may_stop and self.evaluation_budget.ends_warm_up):
             return
-        led, steps = choice.led, choice.steps
+        led, jumping, steps = choice.led, choice.jumping, choice.steps
         affords = partial(self.evaluation_budget.affords, self._shortened + LOOKS[0], steps)
         passed = choice.judged(self.bound.dimension, affords)
         self._on_trial = passed and not choice.over
@@ -404,7 +403,7 @@ class Phases(
             return
         self.evaluation_budget.failed()
         self.take_stage()
-        if self.search is None and choice.led == led:
+        if self.search is None and choice.led == led and (choice.jumping == jumping or cold.mapped is None):
             self.inherit([WarmStart(cold.position, cold.metric, float(np.mean(cold.step_size)), cold.mapped)])
             return
         if choice.led and self.ensemble.mode_occupancy.mode_search_result is not None:

@@ -65,6 +65,11 @@ class Draws:
         }
         shapes = engine.problem.shapes
         self.moments = {name: RunningMoments(math.prod(shapes[name])) for name in engine.record.moments}
+        every = engine.record.every
+        self.thinned = {
+            name: np.empty((chains, -(-capacity // every), moments.size), np.float32)
+            for name, moments in self.moments.items()
+        }
         shape = None if engine.between is None or not whole else engine.between.shape
         self._between = None if shape is None else np.empty((*shape[:2], capacity, d))
 
@@ -147,7 +152,14 @@ class Draws:
         self._counts[k] = i + n
 
     def _record(self, i: int, position: Array) -> None:
-        found = self._found(position, lambda name, x: self.moments[name].add(x))
+        number, left = divmod(i, self._engine.record.every)
+
+        def seen(name: str, values: Array) -> None:
+            self.moments[name].add(values)
+            if not left:
+                self.thinned[name][:, number] = values
+
+        found = self._found(position, seen)
         for name, values in found.items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:

@@ -147,11 +147,6 @@ class Engine(
         self.bound.given = positions
 
     @property
-    def answer(self) -> Answer:
-        """Who evaluates."""
-        return self.bound.dispatch.answer
-
-    @property
     def drawn(self) -> int:
         """Steps of draws, since warm-up was over; of those of a trial that fails, none."""
         return 0 if self.warmed is None else self.done - self.warmed
@@ -309,6 +304,7 @@ class Engine(
             "warming": phases.warming,
             "processes": self.processes(),
             "posed": posed(self.problem),
+            "grids": dict(getattr(self.problem, "grids", {})),
         }
         return report if self.coarse is None else self.coarse.report(report)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from invsamp.engine.driver.running_moments import LARGE
 from invsamp.engine.rungs.rung_chains import RungChains
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import mode_of
 from invsamp.protocols import Array
 
 #: Name of the coefficients among what is recorded, and how many of them there are at most.
@@ -22,10 +22,10 @@ def informed_coefficients(rung: RungChains, position: Array) -> dict[str, Array]
 
     They are those of the whitened coordinates of a mode's Gaussian, along its directions with the largest eigenvalues.
     """
-    kernel = rung.settings.kernel
-    if position.shape[1] <= LARGE or not isinstance(kernel, AboutReference) or kernel.reference is None:
+    reference = mode_of(rung.settings.kernel)
+    if position.shape[1] <= LARGE or reference is None:
         return {}
-    metric = kernel.reference.metric
+    metric = reference.metric
     most = np.argsort(-metric.values)[:MOST]
-    white = metric.uncolor(position - kernel.reference.mean)
+    white = metric.uncolor(position - reference.mean)
     return {NAME: white @ metric.vectors[:, most]}

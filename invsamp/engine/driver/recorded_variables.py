@@ -22,12 +22,13 @@ class Record:
     """Which parameters of the draws are kept, and which functions of them. Made by `as_record`.
 
     ``parameters``: those that are kept of the cold rung alone; None: all of them, of all rungs. ``moments``: those of
-    which running moments are kept.
+    which running moments are kept, and every so many draws (``every``) in single precision.
     """
 
     functions: Mapping[str, Callable[[Array], object]] = field(default_factory=dict)
     parameters: tuple[str, ...] | None = None
     moments: tuple[str, ...] = ()
+    every: int = 1
 
     @property
     def whole(self) -> bool:

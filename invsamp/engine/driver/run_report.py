@@ -14,7 +14,7 @@ from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.engine.rungs.step_stability import mean_step_size
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import mode_of
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder.sampler import MOST_DENSE
 from invsamp.protocols import NoisyPotential
@@ -113,10 +113,10 @@ def _acceptance(rung: RungChains) -> float | None:
 
 def _eigenvalues(rung: RungChains) -> list[float] | None:
     """Of a mode's Gaussian that the kernel moves about, the largest first; None of other kernels."""
-    kernel = rung.settings.kernel
-    if not isinstance(kernel, AboutReference) or kernel.reference is None:
+    reference = mode_of(rung.settings.kernel)
+    if reference is None:
         return None
-    values: list[float] = np.sort(kernel.reference.metric.values)[::-1].tolist()
+    values: list[float] = np.sort(reference.metric.values)[::-1].tolist()
     return values
 
 

@@ -14,6 +14,8 @@ from invsamp.warning_codes import coded
 
 #: Bytes of draws from which on blocks of more numbers than that are not kept whole; and how many of them are.
 MOST_BYTES, LARGE, KEPT = 2**28, 2000, 50
+#: Bytes of the draws that are kept of such blocks, in single precision.
+THINNED_BYTES = 2**26
 
 
 class RunningMoments:
@@ -26,12 +28,12 @@ class RunningMoments:
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         self.begin()
 
     def begin(self) -> None:
         """Forget all draws."""
-        self.count, self.mean, self._squares = 0, np.zeros(self._size), np.zeros(self._size)
+        self.count, self.mean, self._squares = 0, np.zeros(self.size), np.zeros(self.size)
 
     def add(self, values: Array) -> None:
         """Values (chains, size) of one draw of each chain."""
@@ -59,15 +61,15 @@ class SomeValues:
         return theta[:, self.columns]
 
 
-def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record, str | None]:
-    """What is kept of so many draws of all rungs and chains, and what is said of it where that is not all.
+def within_memory(record: Record, problem: Problem, draws: int, rungs: int) -> tuple[Record, str | None]:
+    """What is kept of so many draws of all chains, of each rung, and what is said of it where that is not all.
 
-    Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments and
-    `KEPT` of their numbers.
+    Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments,
+    every k-th draw in single precision, and `KEPT` of their numbers at every draw.
     """
     sizes = {name: math.prod(shape) for name, shape in problem.shapes.items()}
     large = tuple(name for name, size in sizes.items() if size > LARGE)
-    if not record.whole or not large or 8 * draws * sum(sizes.values()) <= MOST_BYTES:
+    if not record.whole or not large or 8 * rungs * draws * sum(sizes.values()) <= MOST_BYTES:
         return record, None
     first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     some = {
@@ -75,11 +77,14 @@ def within_memory(record: Record, problem: Problem, draws: int) -> tuple[Record,
         for name in large
     }
     rest = tuple(name for name in sizes if name not in large)
-    room = 8e-9 * draws * sum(sizes.values())
+    room = 8e-9 * rungs * draws * sum(sizes.values())
+    every = max(1, math.ceil(4 * draws * sum(sizes[name] for name in large) / THINNED_BYTES))
+    which = "all draws" if every == 1 else f"one draw in {every}"
     said = coded(
         "IV-MEMORY",
-        f"draws of {', '.join(large)} would take {room:.2g} GB of memory: the run keeps their means and sds "
-        f"(run.moments), and draws of {KEPT} numbers of each, {', '.join(some)}. record= keeps functions of them, "
-        "directory= all of them on disk",
+        f"draws of {', '.join(large)} would take {room:.2g} GB of memory. The run keeps means and sds over all draws "
+        f"(run.moments), {which} in single precision (run.field, run.thinned), and {KEPT} numbers of each at every "
+        f"draw, {', '.join(some)}. Use record= to keep functions of them, or directory= to keep all of them on disk",
     )
-    return replace(record, functions=dict(record.functions) | some, parameters=rest, moments=large), said
+    functions = dict(record.functions) | some
+    return replace(record, functions=functions, parameters=rest, moments=large, every=every), said

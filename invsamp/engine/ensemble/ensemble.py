@@ -116,7 +116,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
             yield from self.exchange.meet()
 
     def future(self, steps: int) -> FutureRequests:
-        """What tells the requests of so many steps from here on, as often as it is called, and leaves this as it is."""
+        """The requests of so many steps from here on, as often as it is called; the ensemble itself stays as it is."""
         if self._twin is None or self._twin.composition is not self.composition:
             self._twin = Ensemble(self.bound, self.plan)
             self._twin.assemble(self.composition, ())

@@ -24,8 +24,8 @@ from invsamp.swaps.schemes import pairs_within
 
 #: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
 COSTLY = 0.1
-#: Meetings after a step, of even and odd pairs in turn, where swaps are free; and where fewer than `FEW` are rejected.
-PARITIES, MORE_PARITIES, FEW = 3, 5, 0.35
+#: Meetings after a step, of even and odd pairs in turn, where swaps are free.
+PARITIES = 3
 
 
 @stored
@@ -202,9 +202,6 @@ class Exchange(
 
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
-        if len(self._free) > 1:
-            mean = np.mean(self.rejections[[k for k in self._free if k < len(self.pairs)]])
-            self.parities = MORE_PARITIES if mean < FEW else PARITIES
         means = [self._mean_variance(rung) for rung in self._rungs]
         for pair, (i, j) in zip(self._all, self._ends, strict=True):
             pair.resolve(means[i], means[j])

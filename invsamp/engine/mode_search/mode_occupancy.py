@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.diagnostics.report import FoundModes
-from invsamp.engine.mode_search.multistart import MOST_NUMBERS, ModeSearchResult
+from invsamp.engine.mode_search.multistart import AWAY, MOST_NUMBERS, ModeSearchResult
 from invsamp.engine.mode_search.search_points import Region
 from invsamp.engine.rungs.lasting_state import Lasting
 from invsamp.modes.minima import Minima
 from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
 
-#: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
-WANDERED = 1e3
 #: The share of what comes farthest in descents without end from which on other parameters are named with it.
 SHARE_AWAY = 0.1
 #: Parameters whose ends of a box are shown.
@@ -62,7 +60,7 @@ class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale",
             return None
         minima, names = result.minima, labels_of(problem)
         named = len(names) == len(self._scale)
-        wandered = np.flatnonzero(self._reach > WANDERED) if named else ()
+        wandered = np.flatnonzero(self._reach > AWAY) if named else ()
         return {
             "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
             "energies": minima.energies.tolist(),

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.domains.contract import Domain
-from invsamp.engine.adaptation.initial_descent import TOLERANCE
 from invsamp.engine.mode_search.multistart import PATIENCE
 from invsamp.evaluate.requests import EvaluationRequests
 from invsamp.kernels.mode_jumps import ModeJumps
@@ -15,6 +14,7 @@ from invsamp.ladder import Sampler
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import distinct
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 
 #: Centers (k, d) of the modes, and factors (k, d, d) of their covariances.

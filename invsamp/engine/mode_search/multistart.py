@@ -10,33 +10,28 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
-from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
+from invsamp.engine.adaptation.initial_descent import MOST
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.mode_search.search_points import WIDEST, Region, below_known, lowest_near, region_around
 from invsamp.evaluate.requests import EvaluationRequests, Request, Result, Rows, watched
 from invsamp.modes.basins import Basins
-from invsamp.modes.curvature import confirmed_extent
+from invsamp.modes.curvature import confirmed_factor
 from invsamp.modes.descent import Descent, descend, joined
-from invsamp.modes.minima import BARRIER, Minima, confirmed, distinct, lone
+from invsamp.modes.minima import Minima, confirmed, distinct, lone
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.tolerances import TOLERANCE, UNIT, UNSEEN
 from invsamp.protocols import Array, Gradients, Problem
 from invsamp.stored import stored
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
-#: The share of the prior that leads to minima which no one has seen is about that of the descents which came to theirs
-#: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger and less than half of them came to the lowest, or one
-#: alone did, there are more descents, so many at most in all; where steps are curved, and descents cheap, in any
-#: case where less than half came to the lowest.
-UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
-#: Of coarse fidelities, which lead near the finest one's minima only: their gradients may be rough.
-COARSE_TOLERANCE = 1.0
+#: Descents in all, where those show that there is more to see: more than `UNSEEN` of them came to minima alone, and
+#: less than half to the lowest, or one alone did. Where steps are curved, and descents cheap, the latter is enough.
+MOST_SCOUTS = 64
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
 #: Evaluations after which a descent that lies far above where others have come to an end is given up.
 PATIENCE = 300
-#: In a coarse fidelity those that come last are left to the finer one after so many times the others' evaluations.
-LAGGING = 2.0
 #: Parameters up to which Hessians give modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
 #: Unknowns up to which more prior points are looked at: in more dimensions what is narrower than others is not met by
@@ -45,10 +40,9 @@ MOST_GAUSSIAN = 200
 MOST_SEARCHED, MOST_POINTS, FIRST_LOOK = 6, 10_000, 1.0 / 16.0
 #: Evaluations that are left for each of these descents at least; otherwise there are fewer.
 LEAST_MORE = 50
-#: Scales that some parameter comes from its start in a descent without end.
-AWAY = 30.0
-#: Scales from its start at which a descent is lost.
-LOST = 1e12
+#: Scales from the starts beyond which a proper posterior hardly ever has mass, or a descent an end; and scales at which
+#: steps are lost to rounding, so that what stops there has not converged.
+AWAY, LOST = 1e3, 1e12
 #: Numbers that are held at a time.
 MOST_NUMBERS = 20_000_000
 
@@ -77,11 +71,6 @@ class ModeSearchResult(NamedTuple):
     def heavy(self) -> npt.NDArray[np.intp]:
         """Which minima are modes of some weight."""
         return self.minima.heavy
-
-    @property
-    def ridge(self) -> bool:
-        """Whether there are several modes, and some without a Gaussian: points of a ridge, for all that is known."""
-        return len(self.heavy) > 1 and not self.minima.gaussian
 
 
 def search_modes(
@@ -141,7 +130,7 @@ def _look(search: _Search, more: Callable[[float], Array], budget: int) -> Evalu
     """Optimize what lies low among points of the prior; all of them where there are several modes."""
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK):
         minima = search.minima
-        if not minima.gaussian or not len(minima.energies) or (search.searched and len(minima.energies) < 2):
+        if not len(minima.gaussian) or (search.searched and len(minima.energies) < 2):
             break
         yield from search.points(more(share), budget)
 
@@ -160,9 +149,9 @@ def _explore(search: _Search, within: Within, budget: int, count: int) -> Evalua
         minima = search.minima
         region, trusted = yield from search.around()
         if before is not None:
-            if minima.gaussian and minima.beyond(before, trusted):
+            if len(minima.gaussian) and minima.beyond(before, trusted):
                 pending = first
-            elif few and pending == first and minima.gaussian and len(minima.energies) > 1:
+            elif few and pending == first and len(minima.gaussian) and len(minima.energies) > 1:
                 pending = count - search.searched
             else:
                 break
@@ -213,9 +202,9 @@ class _Search:
         minima, heavy = self.minima, self.minima.heavy
         objective, found = self._objective(self._finest, False), []
         for k in heavy:
-            mode = minima.position[k], float(minima.energies[k]), minima.extents[k]
-            found.append((yield from self.spent.counted(confirmed_extent(objective, *mode, self.far))))
-        region = region_around(minima.position[heavy], np.stack([extent for extent, _ in found]))
+            mode = minima.position[k], float(minima.energies[k]), np.linalg.cholesky(minima.extents[k])
+            found.append((yield from self.spent.counted(confirmed_factor(objective, *mode, self.far))))
+        region = region_around(minima.position[heavy], np.stack([factor for factor, _ in found]))
         return region, heavy[[whole for _, whole in found]]
 
     def left(self, budget: int) -> int:
@@ -239,7 +228,7 @@ class _Search:
             basins=self._basins[self._finest],
         )
         self.minima = yield from self.spent.counted(telling)
-        if self.minima.known.any() and not self.minima.known.all():
+        if self._gaussian and not self.minima.known.all():
             asking = confirmed(self._objective(self._finest, False), self.minima, self.far)
             self.minima = yield from self.spent.counted(asking)
 
@@ -250,7 +239,7 @@ class _Search:
     def lowest_by(self) -> int:
         """How many have come down to the lowest."""
         lowest = np.min(self.end.energy, where=self.end.converged, initial=np.inf)
-        return int(np.count_nonzero(self.end.converged & (self.end.energy <= lowest + BARRIER)))
+        return int(np.count_nonzero(self.end.converged & (self.end.energy <= lowest + UNIT)))
 
     @property
     def unsure(self) -> bool:
@@ -310,9 +299,8 @@ def _led(
     for name, own in basins.items():
         coarse, lowest = name != finest, int(np.argmin(end.energy))
         most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // n))
-        tolerance, lagging = (COARSE_TOLERANCE, LAGGING) if coarse else (TOLERANCE, np.inf)
         objective = Objective(of_fidelity(name, "curved" if curved else True), scale, domain)
-        down = partial(descend, objective, tolerance=tolerance, lagging=lagging, basins=own)
+        down = partial(descend, objective, tolerance=UNIT if coarse else TOLERANCE, basins=own)
         # where a coarser one has led, most are at the lowest one's minimum: it goes first, and its basin is known then
         ahead = everyone[:0] if own is next(iter(basins.values())) else everyone[[lowest]]
         for rows in (ahead, np.setdiff1d(everyone, ahead)):
@@ -324,7 +312,6 @@ def _led(
         # a finer one is there to lead them on
         if more >= LEAST_MORE and not (coarse and end.converged.any()):
             spent += _replace(end, rows, (yield from down(end.position[rows], most=more)))
-    # so far away that a step is nothing: what has stopped there has not converged
     lost = (np.abs(end.position - position) > LOST * scale).any(axis=1)
     return end._replace(converged=end.converged & ~lost)
 

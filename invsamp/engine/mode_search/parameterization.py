@@ -1,8 +1,8 @@
 """The form in which a run samples parameters that depend on others: centered or not, each entry by itself.
 
-What it is chosen by is the curvature at the minimum of most weight, in positions in which nothing is centered: there
-descents come to an end, while in centered ones the density may grow without end where a scale goes to 0. Positions,
-minima and their Gaussians are then taken over into the positions of the form that was chosen.
+The choice is made by the curvature at the minimum of largest weight, in positions in which nothing is centered. There
+optimizations converge, while in centered positions the density may be unbounded where a scale goes to 0. Positions,
+minima and their Gaussians are then transformed to the chosen form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.diagnostics.report import CenteringReport
-from invsamp.engine.adaptation.initial_descent import MOST, TOLERANCE
+from invsamp.engine.adaptation.initial_descent import MOST
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.adaptation.metric_from_curvature import metric_of
 from invsamp.engine.mode_search.multistart import MOST_GAUSSIAN, ModeSearchResult
@@ -25,13 +25,14 @@ from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import descend
 from invsamp.modes.minima import Minima
 from invsamp.modes.objective import Objective, of_fidelity
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.posing.posterior.gaussian_reference import reference_of
 from invsamp.protocols import Array, Centerable
 
 #: Length of a difference in positions, in standard deviations, by which Gaussians are taken over.
 STEP = 1e-4
 #: Why parameters are in the form that they are in.
-CHOSEN, GIVEN = "chosen: where data say more of a value than its prior does", "given"
+CHOSEN, GIVEN = "chosen: centered where data inform an entry more than its prior", "given"
 PART = "not chosen: the run is a part of another one"
 NOT_LED = "not chosen: the sampler has several rungs, or finds no step size and metric from exact gradients"
 
@@ -84,7 +85,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         """Choose by what a search for modes has found; that and the scale of positions (d,) in the form chosen."""
         minima = found.minima
         if not len(minima.energies):
-            self.reason = "not chosen: no descent has come to a minimum"
+            self.reason = "not chosen: no optimization reached a minimum"
             return found, scale
         k = int(np.argmax(minima.weights))
         precision = np.linalg.inv(minima.covariances[k]) if np.isfinite(minima.covariances[k]).all() else None
@@ -102,7 +103,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         end = yield from descend(objective, rung.position, tolerance=TOLERANCE, most=MOST)
         self.evaluations += int(end.evaluations.sum())
         if not end.converged.any():
-            self.reason = "not chosen: no descent has come to a minimum"
+            self.reason = "not chosen: no optimization reached a minimum"
             return rung.position
         energies = np.where(end.converged, end.energy, np.inf)
         lowest = int(np.argmin(energies))

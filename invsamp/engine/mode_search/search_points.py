@@ -1,4 +1,4 @@
-"""Points from which further descents begin, and the box in which they lie where no prior says where to look."""
+"""Points from which further optimizations begin, and the box of these points where there is no prior."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from invsamp.domains.contract import Domain
 from invsamp.modes.minima import Minima
+from invsamp.modes.tolerances import REACH, UNIT
 from invsamp.protocols import Array
 from invsamp.stored import stored
 
 #: Points that are lower than their neighbors, at most.
 MOST_MORE = 64
-#: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
-FAR_BELOW, FEW_MORE = 3.0, 4
-#: A box around modes reaches so many of their standard deviations to either side; it is searched up to so many times as
-#: wide.
-REACH, WIDEST = 4.0, 8.0
+#: Points below the Gaussians of all minima, at most.
+FEW_MORE = 4
+#: A box around modes, `REACH` of their standard deviations to either side, is searched up to so many times as wide.
+WIDEST = 8.0
 #: Rounds of rejection of points that lie in the box but not in the domain.
 TRIES = 20
 
@@ -41,9 +41,9 @@ class Region(NamedTuple):
         return self if other is None else Region(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
-def region_around(centers: Array, extents: Array) -> Region:
-    """The bounding box of modes at ``centers`` (k, d) with covariances (k, d, d), `REACH` sds around each."""
-    reach = REACH * np.sqrt(np.diagonal(extents, axis1=1, axis2=2))
+def region_around(centers: Array, factors: Array) -> Region:
+    """The bounding box of modes at ``centers`` (k, d), `REACH` sds around each; of covariances these are factors."""
+    reach = REACH * np.sqrt(np.square(factors).sum(axis=2))
     return Region((centers - reach).min(axis=0), (centers + reach).max(axis=0))
 
 
@@ -64,10 +64,10 @@ def at_several_scales(region: Region, rng: np.random.Generator, n: int, domain: 
 
 
 def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) are lower than their 2 d + 2 nearest neighbors; the lowest of them, at most `MOST_MORE`.
+    """Indices of points (n, d) that are lower than their 2 d + 2 nearest neighbors: the lowest `MOST_MORE` at most.
 
-    Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
-    methods II", Mathematical Programming 39), which takes all neighbors within a distance.
+    Optimizations begin there in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global
+    optimization methods II", Mathematical Programming 39). That method takes all neighbors within a distance.
     """
     from scipy.spatial import cKDTree  # slow to import, and seldom wanted
 
@@ -82,9 +82,9 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
 
 
 def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
-    """Which points (n, d) lie far below the Gaussians of all minima, more so than their neighbors; a few of them.
+    """Indices of a few points (n, d) that lie below the Gaussians of all minima, more so than their neighbors.
 
-    In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
+    This finds the basin of a narrow mode. On the slope of a wide mode the energies alone do not show it.
     """
     expected = np.full(len(points), np.inf)
     for center, energy, covariance in zip(minima.position, minima.energies, minima.extents, strict=True):
@@ -92,5 +92,5 @@ def below_known(points: Array, energies: Array, minima: Minima, scale: Array) ->
         expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
     below = energies - expected
     low = lowest_near(points / scale, below)
-    low = low[below[low] < -FAR_BELOW]
+    low = low[below[low] < -UNIT]
     return low[np.argsort(energies[low], kind="stable")][:FEW_MORE]

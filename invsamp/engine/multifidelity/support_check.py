@@ -43,10 +43,10 @@ def check_support(
 ) -> EvaluationRequests[Probe]:
     r"""Random walk from states (n, d) along differences of other two, as if its target distribution were the fine one.
 
-    Of what it would accept, the share that is where the coarse model fails is most of the posterior's mass there, as
-    far as a move reaches: of a normal distribution cut off at .5 to 1.5 sds about two thirds. At most `SOLVES` of these
-    moves are solved by the fine model, the others are taken to be accepted as often. Elsewhere coarse energies stand
-    for fine ones.
+    The share of accepted moves into the region where the coarse model fails is most of the posterior's mass there, as
+    far as a move reaches. For a normal distribution cut off at .5 to 1.5 sds it is about two thirds. At most `SOLVES`
+    of these moves are solved by the fine model; the others are assumed to be accepted as often. Elsewhere coarse
+    energies stand for fine ones.
 
     References
     ----------

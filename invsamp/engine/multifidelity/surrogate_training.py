@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.diagnostics.limits import APART_LIMIT
 from invsamp.diagnostics.report import LearnedLevel, LearntCorrection
 from invsamp.engine.adaptation.temperature_schedule import WarmStart
+from invsamp.engine.automatic.kernel_selection import JUDGED
 from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.multifidelity.support_check import Probe, check_support
@@ -43,10 +45,6 @@ from invsamp.surrogates.pairs import KINDS
 
 #: Steps of the coarse side after its warm-up, whose draws are judged, and how often so many more are made at most.
 STEPS, MOST_ROUNDS = 300, 5
-#: The coarse chains agree below this R-hat.
-AGREED = 1.05
-#: Parameters, evenly spread, by which the coarse side is judged.
-JUDGED = 500
 
 
 class Found(NamedTuple):
@@ -166,14 +164,14 @@ class Training(
         draws = np.stack(self._drawn, axis=1)
         some = draws[:, :, :: max(1, -(-draws.shape[2] // JUDGED))]
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(some), initial=1.0))
-        if worst > AGREED and self._wanted < MOST_ROUNDS * STEPS:
+        if worst > APART_LIMIT and self._wanted < MOST_ROUNDS * STEPS:
             self._wanted += STEPS
             return
         self._steps = time_of(some)
         solves = self._potential.evaluations - self._before
         self._gradients = solves / draws[..., 0].size
         self._failed = self._potential.failed - self._failed
-        agreed = "" if worst <= AGREED else f"; they do not agree, R-hat {worst:.3f} is above {AGREED:g}"
+        agreed = "" if worst <= APART_LIMIT else f"; they do not agree, R-hat {worst:.3f} is above {APART_LIMIT:g}"
         drawn = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
         self.decisions = [*self.coarse.report()["decisions"], drawn]
         rows = draws.swapaxes(0, 1).reshape(-1, draws.shape[2])

@@ -15,7 +15,7 @@ from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import DelayedAcceptance
 from invsamp.kernels.contract import Kernel, Whitened
-from invsamp.kernels.gaussian_reference import AboutReference, ModeReference
+from invsamp.kernels.gaussian_reference import ModeReference, mode_of
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
@@ -150,9 +150,18 @@ class BoundProblem:
         """A Gaussian distribution of positions, for a rung: of the prior as often as its target takes it.
 
         Or that of a mode, where the kernel has one, for a target that takes prior and misfit so often.
+
+        Raises
+        ------
+        ValueError
+            If that is of another number of unknowns.
         """
-        own = kernel.reference if isinstance(kernel, AboutReference) else None
-        if own is not None:
+        if (own := mode_of(kernel)) is not None:
+            if own.dimension != self.dimension:
+                raise ValueError(
+                    f"reference must be of modes of the problem's {self.dimension} unknowns, got some of "
+                    f"{own.dimension}"
+                )
             prior, misfit = target.factors or (1.0, 1.0)
             if (prior, misfit, own) not in self._about:
                 self._about[prior, misfit, own] = own.at(prior, misfit)

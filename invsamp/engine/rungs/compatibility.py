@@ -13,8 +13,8 @@ from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import DelayedAcceptance, Langevin, Momentum
-from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import Kernel
+from invsamp.kernels.defaults import Baseline
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.kernels.paths import Paths
 from invsamp.kernels.prior_sampler import PriorDraws

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.diagnostics.limits import SWAP_NOISE_LIMIT
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.dispatch import Uncounted
 from invsamp.engine.rungs.rung_chains import RungChains
@@ -42,8 +43,8 @@ NOISY = (
     "the random numbers that the model draws, so that it is a function; or sample as noisy what is noisy, "
     "iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), variance=iv.variances.running_average())"
 )
-#: Sd of the noise of energies that is worth a word, and from which on hardly a move is accepted.
-NOISE, HOPELESS_NOISE = 0.01, 3.0
+#: Sd of the noise of energies that is worth a word: it moves an acceptance by a hundredth.
+NOISE = 0.01
 #: What energies resolve in single precision, with a margin.
 COARSE = 4.0 * float(np.finfo(np.float32).eps)
 #: Parameters of a point that are shown.
@@ -132,7 +133,7 @@ def check_one(
                     words, seen and max(mistake.error, probe.missed(direction, mistake.length)) > GROSS
                 )
             elif probe.noise > NOISE:
-                wrong = GradientMistake(_noisy(fidelity, probe.noise), probe.noise > HOPELESS_NOISE, noisy=True)
+                wrong = GradientMistake(_noisy(fidelity, probe.noise), probe.noise > SWAP_NOISE_LIMIT, noisy=True)
         solves += probe.solves
         if wrong or used == STARTS:
             return solves, wrong
@@ -210,9 +211,9 @@ def _wrong(
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
     return (
-        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}: "
-        f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
-        f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {name}. "
+        f"The slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
+        f"gradient, off by {own.error:.1%}. In a random direction it is off by {error:.1%}{admits}{where}"
     )
 
 

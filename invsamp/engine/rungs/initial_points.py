@@ -12,7 +12,7 @@ from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, Rows, answered
-from invsamp.kernels.gaussian_reference import AboutReference
+from invsamp.kernels.gaussian_reference import mode_of
 from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.posing.priors.joint_prior import by_name, packed
 from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
@@ -124,7 +124,7 @@ def _starts(bound: BoundProblem, rung: RungChains, n: int) -> Array:
     """Starts of the problem (n, d), or draws of the reference that the kernel keeps, of those inside the domain."""
     rng, kernel = rung.streams["start"], rung.settings.kernel
     starts = bound.problem.sample_start(rng, n)
-    if isinstance(kernel, AboutReference) and kernel.reference is not None:
+    if mode_of(kernel) is not None:
         reference = bound.reference(rung.target, kernel)
         drawn = reference.mean + reference.metric.color(rng.standard_normal(starts.shape))
         return np.where(bound.domain.contains(drawn)[:, None], drawn, starts)

@@ -1,10 +1,10 @@
 r"""Checks of a run's models, before its first step and after its last: gradients, and energies evaluated again.
 
-Whether energies are functions of the position: they are evaluated again alone, in a batch, and in another order. A
-model that depends on the rows beside a position, or on what it was called with before, has no posterior. Where
-energies differ by :math:`\delta` from one evaluation to another, the mean of a quantity q is off by
-:math:`-Cov(q, \delta)` to first order: in standard deviations of q, by the standard deviation of :math:`\delta` over
-the posterior at most. A difference that is the same everywhere does nothing.
+The energies are evaluated again alone, in a batch, and in another order, to see whether they are functions of the
+position. A model that depends on the other rows of a batch, or on earlier calls, has no posterior. Suppose that
+energies differ by :math:`\delta` from one evaluation to another. Then the mean of a quantity q is off by :math:`-Cov(q,
+\delta)` to first order. In standard deviations of q, that is at most the standard deviation of :math:`\delta` over the
+posterior. A difference that is the same everywhere has no effect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from invsamp.diagnostics.limits import ERROR
 from invsamp.diagnostics.report import Repeated, Report
 from invsamp.engine.rungs import gradient_check
 from invsamp.engine.rungs.bound_problem import BoundProblem
@@ -27,8 +28,6 @@ from invsamp.warning_codes import InvsampWarning, coded
 
 #: Positions of each of the two times.
 POSITIONS = 4
-#: Standard deviations by which means may be off: the Monte Carlo error of the 400 effective draws that are wanted.
-LIMIT = 400.0**-0.5
 #: Sd of the differences, over that of the energies, from which on something is said before the first step: starts are
 #: far from the posterior, and small differences mean nothing there.
 GROSS = 0.1
@@ -142,7 +141,7 @@ def repeated(
     # in another order than the chains have them, too
     together = energies(np.arange(n)[::-1])
     pairs = [(alone, together)] if known is None else [(alone, together), (alone, known)]
-    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, gradient_check.COARSE * _largest(alone)), ""
+    since, tolerance, cause = _effect(pairs[1:]), max(ERROR, gradient_check.COARSE * _largest(alone)), ""
     if _failed(pairs) or _effect(pairs) > tolerance:
         twice = [(alone, energies(*np.arange(n)[::-1, None]))]
         pairs += twice

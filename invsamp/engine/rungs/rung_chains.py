@@ -1,9 +1,8 @@
-"""One rung at work: its chains' positions, its random streams, its counts."""
+"""One rung at work: its chains, their steps, and its counts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,19 +10,16 @@ import numpy.typing as npt
 
 from invsamp.domains import Unbounded
 from invsamp.domains.contract import Domain
+from invsamp.engine.rungs.active_rung import ActiveRung
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.engine.rungs.coordinate_quality import CoordinateQuality
-from invsamp.engine.rungs.dispatch import Dispatch
 from invsamp.engine.rungs.kernel_contract_check import check_memory, checked_step, steps_to_check
 from invsamp.engine.rungs.lasting_state import Lasting
-from invsamp.engine.rungs.noise_estimates import NoiseModels, Samples
 from invsamp.engine.rungs.random_streams import Stream, log_uniform, single_normal
+from invsamp.engine.rungs.rung_estimates import RungEstimates
 from invsamp.engine.rungs.stationarity import Stationarity
-from invsamp.estimators.contract import BoundEstimator, MultilevelEstimator, Remembering, probe, remembered
-from invsamp.estimators.exact_energies import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import (
-    Answer,
     Estimate,
     EvaluationRequests,
     Memory,
@@ -43,7 +39,6 @@ from invsamp.kernels.contract import (
     Path,
     Point,
     StepSize,
-    Whitened,
     acceptance_statistics,
     number,
 )
@@ -51,10 +46,9 @@ from invsamp.kernels.metric import IdentityMetric, Metric
 from invsamp.kernels.schedules import Constant, Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.modes.descent import DescentResult
-from invsamp.protocols import Array, Facts, Gradients
-from invsamp.tempering.target_distribution import LocallyScaledTarget, ScheduledTarget, TargetDistribution
+from invsamp.protocols import Array, Facts
+from invsamp.tempering.target_distribution import ScheduledTarget, TargetDistribution
 from invsamp.transport import TransportMap
-from invsamp.transport.triangular import Image
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
@@ -64,8 +58,6 @@ RUNAWAY = 100.0
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
 #: parabola, .3% to 9% of the draws are.
 UNFIT = 10.0
-#: A path that a transport map takes farther than this is given up: squares of such positions overflow.
-FARTHEST = 1e150
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
 #: The cycle does not look at the state, so the target stays exact.
@@ -100,12 +92,12 @@ class StepCounts:
 
 #: A transport map, and the metric in its coordinates.
 Mapped = tuple[TransportMap, Metric]
-PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
 EXPLORER: Kernel = Langevin(adjusted=True)
 
 
 class RungChains(
+    RungEstimates,
     Lasting,
     lasting=(
         *("streams", "_counted", "noise", "point", "memory", "estimator_memory", "iteration", "acceptance", "bounces"),
@@ -142,25 +134,12 @@ class RungChains(
         apart: bool = False,
         bound: BoundProblem | None = None,
     ) -> None:
-        self.settings, self.potential, self.domain, self.bound = settings, potential, domain, bound
-        self._dispatch = Dispatch(potential.answer_all) if bound is None else bound.dispatch
-        self.bounded = not isinstance(domain, Unbounded)
-        self.structure = settings.gradient_noise.structure if settings.gradient_noise else None
-        self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
-        self.remembering = self.estimator if isinstance(self.estimator, Remembering) else None
-        self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
-        names = self.estimator.levels if isinstance(self.estimator, MultilevelEstimator) else (potential.fidelity,)
-        #: of all fidelities that the estimator may solve
-        self.potentials = tuple(potential.fidelities[name] for name in names)
+        super().__init__(settings, potential, seed, apart, bound)
+        self.domain, self.bounded = domain, not isinstance(domain, Unbounded)
         self._others = tuple(other for other in self.potentials if other is not potential)
-        self._raised: Exception | None = None  # by the model, not by the kernel that asked
-        self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
-        #: What estimates come with.
-        self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
-        self.warming = False
         self.counts = StepCounts()
-        self._active = _ActiveRung(self)
+        self._active = ActiveRung(self, domain, self.follow)
         self.target: TargetDistribution = settings.target
         self.target_memory: Memory = self.target.init()
         self._metric: Metric = IdentityMetric()
@@ -172,9 +151,6 @@ class RungChains(
         self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
         self.step_size: StepSize = 0.0
         self.memory: Memory = {}
-        #: Of each chain; empty where the estimator remembers nothing.
-        self.estimator_memory: Memory = {}
-        self.point: Point
         self._moves: Stream | None = None  # of each step; opened where the chains are placed
         self._thresholds: Stream | None = None
         #: How the descents of its chains ended, where they were optimized.
@@ -189,11 +165,6 @@ class RungChains(
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) reflections in the last step
 
     @property
-    def fidelity(self) -> str:
-        """Name of the fidelity."""
-        return self.potential.fidelity
-
-    @property
     def target(self) -> TargetDistribution:
         """What is sampled now."""
         return self._active.target
@@ -201,12 +172,21 @@ class RungChains(
     @target.setter
     def target(self, target: TargetDistribution) -> None:
         self._active.target, self._changing = target, target if isinstance(target, ScheduledTarget) else None
-        self._step_scale = target.step_scale
+        self._active.step_scale = target.step_scale
 
     @property
     def step_scale(self) -> float:
         """How much longer than given the steps are."""
-        return self._step_scale
+        return self._active.step_scale
+
+    @property
+    def warming(self) -> bool:
+        """Whether the steps are those of warm-up."""
+        return self._active.warming
+
+    @warming.setter
+    def warming(self, warming: bool) -> None:
+        self._active.warming = warming
 
     @property
     def target_memory(self) -> Memory:
@@ -217,7 +197,7 @@ class RungChains(
     def target_memory(self, memory: Memory) -> None:
         self._active.target_memory = memory
         if self._changing is not None:
-            self._step_scale = self._changing.scale(memory)
+            self._active.step_scale = self._changing.scale(memory)
 
     @property
     def metric(self) -> Metric:
@@ -245,29 +225,6 @@ class RungChains(
         return self.metric if self.mapped is None else self.mapped[1]
 
     @property
-    def variance_ready(self) -> bool:
-        """Whether the variances of energies and gradients are known by now."""
-        return self.noise.ready
-
-    @property
-    def position(self) -> Array:
-        """Positions (chains, d)."""
-        return self.point.position
-
-    @position.setter
-    def position(self, position: Array) -> None:
-        self.point = self.point._replace(position=position)
-
-    @property
-    def estimate(self) -> Estimate:
-        """What is known of the energy there."""
-        return self.point.estimate
-
-    @estimate.setter
-    def estimate(self, estimate: Estimate) -> None:
-        self.point = self.point._replace(estimate=estimate)
-
-    @property
     def kernel(self) -> Kernel:
         """How it moves now."""
         return EXPLORER if self.exploring else self.settings.kernel
@@ -283,9 +240,7 @@ class RungChains(
 
     def starting(self, position: Array) -> EvaluationRequests[None]:
         """Place the chains at positions (chains, d), when what is asked for is answered."""
-        if self.remembering is not None:
-            self.estimator_memory = yield from self.remembering.init(self.streams["estimate"], position)
-            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
+        yield from self.begin_memory(position)
         estimate = yield from self.evaluate(position)
         self.point = Point(position, estimate)
         check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
@@ -293,11 +248,6 @@ class RungChains(
         self.memory = self.settings.kernel.init(self.streams["kernel"], (chains, d))
         check_memory("kernel", self.settings.kernel, self.memory)
         self._open_streams(position.shape)
-
-    @property
-    def answer(self) -> Answer:
-        """Who evaluates."""
-        return self._dispatch.answer
 
     @property
     def _counted(self) -> Facts:
@@ -334,11 +284,6 @@ class RungChains(
     def trust(self) -> None:
         """Leave out the checks of the kernel's first steps: those of a copy of a rung that makes them."""
         self._unchecked = 0
-
-    @property
-    def shared(self) -> bool:
-        """Whether others than this process evaluate."""
-        return self._dispatch.shared
 
     @property
     def unchecked(self) -> bool:
@@ -394,7 +339,7 @@ class RungChains(
                 self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
         short = shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
         step_size = kernel.short_step * self.step_size if short else self.step_size
-        active.step_size = step_size * self._step_scale
+        active.step_size = step_size * active.step_scale
         potential = self.potential
         before = potential.failed + sum([other.failed for other in others]) if others else potential.failed
         mapped = active.transport is not None
@@ -413,7 +358,7 @@ class RungChains(
                 error.add_note(f"in a step of the kernel {kernel!r}")
             raise
         if mapped:
-            if not self.warming:
+            if not active.warming:
                 counts.unfit += int(np.count_nonzero(active.misfit_of_map(point.estimate) > UNFIT))
             point = Point(point.position, point.estimate._replace(mapped=None))
         self.point, self.info = point, info
@@ -425,9 +370,9 @@ class RungChains(
         elif counts.failing_in_a_row:
             counts.failing_in_a_row = 0
         if self.remembering is not None:
-            yield from self._update_memory()
+            yield from self.update_memory(iteration, check=self._unchecked > 0)
         if active.target_memory:
-            self.target_memory = active.target.updated(active.target_memory, point.estimate, iteration, self.warming)
+            self.target_memory = active.target.updated(active.target_memory, point.estimate, iteration, active.warming)
         counts.steps += 1
         if info.clipped:
             counts.clipped += info.clipped
@@ -435,51 +380,10 @@ class RungChains(
             if info.cliffs:
                 counts.cliffs += info.cliffs
             # a short step says nothing about the full one
-            self.acceptance = acceptance_statistics(info) if self.warming and not short else None
+            self.acceptance = acceptance_statistics(info) if active.warming and not short else None
             if not short and info is not RESTED:
                 counts.full_steps += 1
                 counts.accepted += info.accepted
-
-    def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """Energy and gradient at positions to which the chains, or ``rows`` of them, may move."""
-        if not self.estimator_memory:
-            return self.estimator.estimate(self.streams["estimate"], position, self.gradients)
-        chains = len(next(iter(self.estimator_memory.values())))
-        if rows is None and len(position) != chains:
-            raise ValueError(
-                f"rung.evaluate of {len(position)} positions needs rows, the chains that they are of: the estimator "
-                f"{self.settings.estimator!r} remembers each"
-            )
-        memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
-        return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
-
-    def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """What `evaluate` says where the estimator is `Exact`: at once unless others evaluate.
-
-        A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
-        """
-        request = tuple.__new__(Request, (self.potential.fidelity, position, self.gradients, None, False))
-        if not self._dispatch.shared:
-            try:
-                return self.potential.answer(request)
-            except Exception as error:
-                self._raised = error
-                raise
-        (found,) = yield (request,)
-        return found
-
-    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> EvaluationRequests[Estimate]:
-        """Energies of a fidelity, 0 for the rung's own, whatever the estimator is."""
-        if isinstance(fidelity, int):
-            names = list(self.potential.fidelities)
-            fidelity = names[max(0, names.index(self.fidelity) - fidelity)]
-        (found,) = yield (Request(fidelity, position, self.gradients if gradient else False),)
-        return found
-
-    def estimates(self, purpose: str, position: Array, rows: Rows, gradient: Gradients) -> EvaluationRequests[Estimate]:
-        """Energies at positions (k, d), each seen from the chain ``rows`` (k,), by a random stream of their own."""
-        memory = remembered(self.estimator_memory, rows)
-        return self.estimator.estimate(self.streams[purpose], position, gradient, *memory)
 
     def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
         """Go along moves of whitened coordinates (chains, d) within the domain."""
@@ -495,61 +399,6 @@ class RungChains(
         velocity = metric.uncolor(path.move) if reflected else straight
         return path.position, velocity, path.failed if failed else None
 
-    def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
-        """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
-        return self.noise.energy_variance(position, stated)
-
-    def sample_variances(self) -> EvaluationRequests[Samples | None]:
-        """Sample variances at those of the current positions where they add something to the variance models."""
-        if self.estimator.exact:
-            return None
-        rows = np.flatnonzero(self.noise.wants_samples(self.position))
-        if not len(rows):
-            return None
-        at, freedom = self.position[rows], self.estimator.degrees_of_freedom
-        if freedom is not None:
-            energy, gradient = self.estimate.take(rows)[2:4]
-        else:
-            energy, gradient, freedom = yield from probe(
-                self.estimator, self.streams["probe"], at, self.settings.probes, self.structure, self.recall(rows)
-            )
-        assert energy is not None  # there are degrees of freedom, or probes
-        return Samples(at, energy, gradient, freedom)
-
-    def _update_memory(self) -> EvaluationRequests[None]:
-        assert self.remembering is not None
-        rng, position = self.streams["estimate"], self.position
-        self.estimator_memory = yield from self.remembering.updated(
-            rng, self.estimator_memory, position, self.iteration
-        )
-        if self._unchecked:
-            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
-
-    def reevaluate(self, rows: Rows, memory: Memory | None = None) -> EvaluationRequests[None]:
-        """New estimates for the chains ``rows``, whose positions have just been replaced.
-
-        ``memory`` is what the estimator remembers there; by default it begins anew, if it belongs to positions.
-        """
-        if self.remembering is not None and self.remembering.moves:
-            known = memory or (yield from self.remembering.init(self.streams["estimate"], self.position[rows]))
-            self.remember(rows, known)
-        new = yield from self.evaluate(self.position[rows], rows)
-        self.set_estimate(rows, new)
-
-    def recall(self, rows: Rows) -> Memory:
-        """What the estimator remembers of the chains ``rows``."""
-        return {name: values[rows] for name, values in self.estimator_memory.items()}
-
-    def remember(self, rows: Rows, memory: Memory) -> None:
-        """Let the chains ``rows`` have that memory."""
-        self.estimator_memory = {name: values.copy() for name, values in self.estimator_memory.items()}
-        for name, values in memory.items():
-            self.estimator_memory[name][rows] = values
-
-    def set_estimate(self, rows: Rows, new: Estimate) -> None:
-        """Replace the estimates of the chains ``rows``."""
-        self.estimate = self.estimate.replaced(rows, new)
-
     def arrived(self, rows: Rows, before: Estimate) -> None:
         """The chains ``rows`` got other positions by a swap; ``before`` was what was known of all chains."""
         if not self.memory:
@@ -558,7 +407,7 @@ class RungChains(
         if self.gradients:
             new, old = (self.reduced_gradient(estimate.take(rows)) for estimate in (self.estimate, before))
             change = self.metric.whiten(new - old)
-        self._active.step_size = self.step_size * self._step_scale
+        self._active.step_size = self.step_size * self.step_scale
         self.memory = self.settings.kernel.arrived(self._active, self.memory, rows, change)
         check_memory("kernel", self.settings.kernel, self.memory)
 
@@ -569,12 +418,6 @@ class RungChains(
     def reduced_gradient(self, estimate: Estimate) -> Array:
         """Its gradient with respect to the position (chains, d)."""
         return self.target.gradient(estimate, self.target_memory)
-
-    def gradient_variance(self) -> Array | None:
-        """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
-        if self.noise.gradient_model is None or self.estimator.exact or not self.noise.ready:
-            return None
-        return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
 
     def _watch(self, here: Point, there: Point, info: Info) -> None:
         """After a step in which solves failed: `SolvesFailed` if no chain could have moved for too long."""
@@ -594,157 +437,7 @@ class RungChains(
         if drift < RUNAWAY:
             return ""
         return (
-            f". No step of {kernel.name} is refused, and where the chains stand its drift is {drift:.0e} times its "
-            f"noise: they have run away, as the step size {number(step_size) / self._step_scale:.3g} is too long for "
-            "the energy's curvature; take a shorter one"
+            f". {kernel.name} refuses no step, and at the chains' positions its drift is {drift:.0e} times its noise. "
+            f"The chains diverged: the step size {number(step_size) / self.step_scale:.3g} is too long for the "
+            "energy's curvature; take a shorter one"
         )
-
-
-class _ActiveRung:
-    """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`.
-
-    What a step asks for again and again is at hand here; `RungChains` renews what changes.
-    """
-
-    __slots__ = (
-        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
-        *("free", "target", "target_memory", "metric", "step_size", "transport", "_last"),
-    )
-
-    target: TargetDistribution
-    target_memory: Memory
-    metric: Metric
-    free: bool
-    transport: TransportMap | None
-    _last: tuple[Array, Image] | None
-    evaluate: Callable[..., EvaluationRequests[Estimate]]
-    follow: Callable[..., Path]
-    normal: Callable[[], Array]
-    log_uniform: Callable[[], Array]
-
-    def __init__(self, of: RungChains) -> None:
-        self._of = of
-        self.step_size: StepSize = 0.0
-        # one of a user's own that is derived from `Exact` may say something else
-        self.contains, self.solve = of.domain.contains, of.solve
-        spends = of.settings.gradient_noise is not None and not of.estimator.exact
-        self.gradient_noise = self._gradient_noise if spends else _no_noise
-
-    @property
-    def step_scale(self) -> float:
-        """How many times the step size as given `step_size` is."""
-        return self._of.step_scale
-
-    @property
-    def warming(self) -> bool:
-        """Whether this is a step of warm-up."""
-        return self._of.warming
-
-    @property
-    def reference(self) -> Whitened:
-        """A Gaussian distribution for comparison with proposals."""
-        assert self._of.bound is not None  # an engine's rungs have it
-        return self._of.bound.reference(self.target, self._of.settings.kernel)
-
-    def prior_draws(self) -> Array:
-        """Fresh positions (chains, d) of the prior."""
-        of = self._of
-        assert of.bound is not None
-        return of.bound.draw_prior(of.streams["kernel"], len(of.position))
-
-    def move_by(self, transport: TransportMap | None, metric: Metric) -> None:
-        """Let steps be made in the coordinates of a transport map, or in positions, with their preconditioner."""
-        of, self.transport, self.metric, self._last = self._of, transport, metric, None
-        self.free = not of.bounded and transport is None and isinstance(metric, IdentityMetric)
-        plain = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
-        self.evaluate, self.follow = (plain, of.follow) if transport is None else (self._evaluate, self._follow)
-
-    def entered(self, here: Point) -> Point:
-        """A point with its coordinates, by the position alone: a resumed run knows no more."""
-        self._last = None
-        return Point(here.position, here.estimate._replace(mapped=self._coordinates(here.position)))
-
-    def energy(self, estimate: Estimate) -> Array:
-        """Reduced energies (chains,)."""
-        found = self.target.energy(estimate, self.target_memory)
-        return found if estimate.mapped is None else found - self._image(estimate.mapped).log_det
-
-    def position_energy(self, estimate: Estimate) -> Array:
-        """The same with respect to positions (chains,)."""
-        return self.target.energy(estimate, self.target_memory)
-
-    def gradient(self, estimate: Estimate) -> Array:
-        """Their gradients in whitened coordinates (chains, d)."""
-        found = self.target.gradient(estimate, self.target_memory)
-        if estimate.mapped is not None:
-            assert self.transport is not None  # who made the estimate
-            found = self.transport.pull_back(self._image(estimate.mapped), found)
-        return self.metric.whiten(found)
-
-    def misfit_of_map(self, estimate: Estimate) -> Array:
-        """Squared differences of scores to those of a standard normal distribution, per unknown (chains,)."""
-        assert estimate.mapped is not None
-        length = math.sqrt(self.step_scale)
-        with np.errstate(over="ignore", invalid="ignore"):
-            apart = self.gradient(estimate) * length - self.metric.uncolor(estimate.mapped) / length
-            return np.square(apart).mean(axis=1)
-
-    def _evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        of = self._of
-        plain = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
-        found = yield from plain(position, rows)
-        return found._replace(mapped=self._coordinates(position))
-
-    def _follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
-        assert self.transport is not None
-        before = self._coordinates(position)
-        z = before + self.metric.color(straight)
-        image = self.transport.forward(z)
-        lost = ~(np.abs(image.u) < FARTHEST).all(axis=1)
-        if failed := bool(lost.any()):
-            z[lost] = before[lost]
-            image = self.transport.forward(z)
-        self._last = z, image
-        return image.u, straight, np.asarray(lost) if failed else None
-
-    def _coordinates(self, position: Array) -> Array:
-        """Of the map, at positions (chains, d)."""
-        assert self.transport is not None
-        if self._last is None or self._last[1].u is not position:
-            z = self.transport.inverse(position)
-            self._last = z, self.transport.forward(z)._replace(u=position)
-        return self._last[0]
-
-    def _image(self, z: Array) -> Image:
-        """Positions at coordinates of the map; the last ones are kept, as energies and gradients ask again."""
-        assert self.transport is not None
-        if self._last is not None and self._last[0] is z:
-            return self._last[1]
-        return self.transport.forward(z)
-
-    def step_factor(self, estimate: Estimate) -> Array:
-        """How much longer steps may be where each chain is (chains,)."""
-        assert isinstance(self.target, LocallyScaledTarget)  # for others the kernel is refused
-        return self.target.step_factor(estimate, self.target_memory)
-
-    def energy_noise(self, point: Point) -> Array | None:
-        """Variances (chains,) of their noise."""
-        of, factors = self._of, self.target.factors
-        if of.estimator.exact_energy or not of.noise.ready or factors is None:
-            return None
-        variance = of.energy_variance(point.position, point.estimate.energy_variance)
-        return None if variance is None else variance * factors[1] ** 2
-
-    def _gradient_noise(self, point: Point) -> Array | None:
-        noise, factors = self._of.noise, self.target.factors
-        if factors is None or not noise.ready:
-            return None
-        variance = noise.gradient_variance(point.position, point.estimate.gradient_variance)
-        assert variance is not None  # else `_no_noise` stands here
-        whitened = self.metric.whiten_covariance(variance)
-        return whitened if factors[1] == 1.0 else whitened * factors[1] ** 2
-
-
-def _no_noise(point: Point) -> Array | None:
-    """Of gradients without noise, or with some that is not taken out of what is injected."""
-    return None

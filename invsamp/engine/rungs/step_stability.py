@@ -26,13 +26,12 @@ from invsamp.estimators.minibatches import BoundMinibatch
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, answered
 from invsamp.modes.descent import descend
 from invsamp.modes.objective import Objective
+from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
 
 #: Chains whose positions are used, iterations for the largest curvature, and evaluations of a descent at most.
 POSITIONS, ITERATIONS, MAX_EVALUATIONS = 4, 8, 300
-#: Energy that a descent may leave to gain.
-TOLERANCE = 0.1
 #: Length of a difference of gradients, in units of a step's noise: over less, gradients by a coarse solver are rough.
 DIFFERENCE = 0.3
 

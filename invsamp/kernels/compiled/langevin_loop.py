@@ -24,7 +24,7 @@ from invsamp.kernels.compiled.block import (
     whiten,
     whiten_change,
 )
-from invsamp.kernels.compiled.swaps import SwapPlan, swapped
+from invsamp.kernels.compiled.swaps import swapped
 from invsamp.protocols import Array
 
 #: How far thresholds that remember move on in a step.
@@ -35,7 +35,7 @@ def langevin_steps(
     block: StepBlock, memories: Sequence[Memory], adjusted: bool, frictions: Sequence[float] | None
 ) -> StepsMade:
     """Steps of `invsamp.kernels.Langevin`, where there are no frictions, or of `invsamp.kernels.Momentum`."""
-    rungs, n, chains, _ = block.normal.shape
+    rungs, n, chains, d = block.normal.shape
     momentum, threshold = np.empty((rungs, 0, 0)), np.empty((rungs, 0))
     friction = np.ones(rungs) if frictions is None else np.array(frictions)
     if frictions is not None:
@@ -43,7 +43,8 @@ def langevin_steps(
         if adjusted:
             threshold = np.stack([memory["threshold"] for memory in memories])
     accepted = np.zeros((rungs, n), dtype=np.intp)
-    made, more = _loop(*block, adjusted, friction, momentum, threshold, accepted)
+    work = _Room(*np.empty((8, chains, d)), *np.empty((3, chains)))
+    made, more = _loop(block, work, adjusted, friction, momentum, threshold, accepted)
     after = list(memories)
     if frictions is not None:
         after = [
@@ -217,20 +218,8 @@ def _step(
 
 @njit(cache=True, error_model="numpy")
 def _loop(
-    address: int,
-    temperatures: Array,
-    geometry: Geometry,
-    step_sizes: Array,
-    full_sizes: Array,
-    normal: Array,
-    log_uniform: Array,
-    position: Array,
-    energy: Array,
-    gradient: Array,
-    positions: Array,
-    energies: Array,
-    log_ratio: Array,
-    swaps: SwapPlan,
+    block: StepBlock,
+    work: _Room,
     adjusted: bool,
     friction: Array,
     momentum: Array,
@@ -238,20 +227,9 @@ def _loop(
     accepted: Array,
 ) -> tuple[int, int]:
     """How many steps all rungs made, and how many of the rungs one more; those after are left to Python."""
-    rungs, n, chains, d = normal.shape
-    work = _Room(
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-    )
+    rungs, n, chains, d = block.normal.shape
+    geometry, temperatures, swaps = block.geometry, block.temperatures, block.swaps
+    position, energy, gradient = block.position, block.energy, block.gradient
     slope, change, accept = np.empty(position.shape), room(chains, d), np.empty(chains, dtype=np.bool_)
     source, before = np.empty((rungs, chains), dtype=np.intp), np.empty(position.shape)
     nothing = np.empty(0)
@@ -264,20 +242,20 @@ def _loop(
             if rungs > 1:  # of one rung they stay: as long as a step takes to look them up, for few chains
                 metric, own = of_rung(geometry, k), (position[k], energy[k], gradient[k], slope[k])
                 carried = momentum[k], threshold[k]
-            if log_uniform.shape[1]:
-                uniform = log_uniform[k, step]
+            if block.log_uniform.shape[1]:
+                uniform = block.log_uniform[k, step]
             found = _step(
-                address,
+                block.address,
                 temperatures[k],
                 metric,
-                step_sizes[k, step],
-                normal[k, step],
+                block.step_sizes[k, step],
+                block.normal[k, step],
                 uniform,
                 own[0],
                 own[1],
                 own[2],
                 own[3],
-                log_ratio[k, step],
+                block.log_ratios[k, step],
                 adjusted,
                 friction[k],
                 carried[0],
@@ -296,12 +274,12 @@ def _loop(
                     metric = of_rung(geometry, k)
                     if momentum.shape[1] and not adjusted:
                         # as `invsamp.kernels.Momentum.arrived`
-                        half = 0.5 * math.sqrt(full_sizes[k, step])
+                        half = 0.5 * math.sqrt(block.full_sizes[k, step])
                         whiten_change(gradient[k], before[k], temperatures[k], metric, work.reduced, change)
                         for i in range(chains):
                             if source[k, i] != k:
                                 for j in range(d):
                                     momentum[k, i, j] += half * change[i, j]
                     whiten(gradient[k], temperatures[k], metric, work.reduced, slope[k])
-        record(step, position, energy, swaps, positions, energies)
+        record(step, position, energy, swaps, block.positions, block.energies)
     return n, 0

@@ -20,10 +20,9 @@ from invsamp.kernels.compiled.block import (
     fill,
     of_rung,
     record,
-    room,
     whiten,
 )
-from invsamp.kernels.compiled.swaps import SwapPlan, swapped
+from invsamp.kernels.compiled.swaps import swapped
 from invsamp.protocols import Array
 
 #: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
@@ -40,11 +39,12 @@ def path_steps(
     block: StepBlock, memories: Sequence[Memory], microcanonical: bool, lengths: Sequence[float], most: int
 ) -> StepsMade:
     """Paths of `invsamp.kernels.Microcanonical`, or of `invsamp.kernels.Hamiltonian`, of at most so many steps."""
-    rungs, n, chains, _ = block.normal.shape
+    rungs, n, chains, d = block.normal.shape
     accepted, leaps, cliffs = (np.zeros((rungs, n), dtype=np.intp) for _ in range(3))
     paths = np.array([int(memory["paths"]) for memory in memories])
     shift = np.array([float(memory["shift"]) for memory in memories])
-    made, more = _loop(*block, microcanonical, np.array(lengths), most, paths, shift, accepted, leaps, cliffs)
+    work = _Room(*np.empty((8, chains, d)), *np.empty((12, chains)))
+    made, more = _loop(block, work, microcanonical, np.array(lengths), most, paths, shift, accepted, leaps, cliffs)
     statistics = {
         "n_steps": np.repeat(leaps[:, :, None], chains, axis=2),
         "diverging": block.log_ratios < -DIVERGING,
@@ -279,20 +279,8 @@ def _path(
 
 @njit(cache=True, error_model="numpy")
 def _loop(
-    address: int,
-    temperatures: Array,
-    geometry: Geometry,
-    step_sizes: Array,
-    full_sizes: Array,
-    normal: Array,
-    log_uniform: Array,
-    position: Array,
-    energy: Array,
-    gradient: Array,
-    positions: Array,
-    energies: Array,
-    log_ratio: Array,
-    swaps: SwapPlan,
+    block: StepBlock,
+    work: _Room,
     microcanonical: bool,
     lengths: Array,
     most: int,
@@ -303,53 +291,32 @@ def _loop(
     cliffs: npt.NDArray[np.intp],
 ) -> tuple[int, int]:
     """How many paths all rungs made, and how many of the rungs one more; those after are left to Python."""
-    rungs, n, chains, d = normal.shape
-    rooms = _Room(
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        room(chains, d),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-        np.empty(chains),
-    )
+    rungs, n, chains, _ = block.normal.shape
+    position, energy, gradient = block.position, block.energy, block.gradient
     source, first = np.empty((rungs, chains), dtype=np.intp), np.empty(chains, dtype=np.intp)
     for path in range(n):
         for k in range(rungs):
-            step = math.sqrt(2.0 * step_sizes[k, path])
+            step = math.sqrt(2.0 * block.step_sizes[k, path])
             share = (van_der_corput(paths[k] + path) + shift[k]) % 1.0
             leaps[k, path] = steps_of(lengths[k], share, step, most)
             accepted[k, path], cliffs[k, path] = _path(
-                address,
-                temperatures[k],
-                of_rung(geometry, k),
+                block.address,
+                block.temperatures[k],
+                of_rung(block.geometry, k),
                 step,
                 leaps[k, path],
                 microcanonical,
-                normal[k, path],
-                log_uniform[k, path],
+                block.normal[k, path],
+                block.log_uniform[k, path],
                 position[k],
                 energy[k],
                 gradient[k],
-                log_ratio[k, path],
-                rooms,
+                block.log_ratios[k, path],
+                work,
                 first,
             )
             if accepted[k, path] < 0:
                 return path, k
-        swapped(path, swaps, position, energy, gradient, source)
-        record(path, position, energy, swaps, positions, energies)
+        swapped(path, block.swaps, position, energy, gradient, source)
+        record(path, position, energy, block.swaps, block.positions, block.energies)
     return n, 0

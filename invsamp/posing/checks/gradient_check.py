@@ -33,9 +33,9 @@ class GradientCheck:
     slope : float
         ``g . v``, what they should be.
     relative_error : float
-        What the gradient misses at the best step, relative to the slope, or to the norm of its parts ``g_i v_i`` if
-        that is larger: small for a right gradient, about the tolerance for sensitivities of an adaptive solver; inf if
-        no difference is finite.
+        The difference at the best step, relative to the slope, or to the norm of its parts ``g_i v_i`` if that is
+        larger. It is small for a right gradient, and about the tolerance for sensitivities of an adaptive solver. inf
+        if no difference is finite.
     admitted : float
         The relative error that the derivatives admit, by ``derivative_error`` of the model; 0: exact, to rounding.
     passed : bool

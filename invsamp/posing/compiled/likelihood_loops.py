@@ -141,9 +141,10 @@ def accumulate(
 ) -> None:
     """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension).
 
-    ``what``, (m, 3), has of every datum its family, the place of its observation in y, and the column of theta that is
-    its scale, or -1; ``numbers``, (m, 5), the shape, the constant, the datum, what goes with it, and a known scale.
-    Into ``y_slope`` goes the derivative with respect to y, (batch, outputs), with 0 where it is not finite.
+    ``what``, (m, 3), has for every datum its family, the place of its observation in y, and the column of theta that is
+    its scale, or -1. ``numbers``, (m, 5), has the shape, the constant, the datum, the number that comes with it (of
+    trials), and a known scale. Into ``y_slope`` goes the derivative with respect to y, (batch, outputs), with 0 where
+    it is not finite.
     """
     for row in range(y.shape[0]):
         total, last, log_scale = 0.0, -1.0, 0.0

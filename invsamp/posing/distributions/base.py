@@ -169,9 +169,10 @@ class ScalarFamily(Distribution):
     Its row of the table of families are the class attributes: ``family``, the formulas; ``interval``, the ends of the
     support, numbers or names of parameters; ``positive``, the names of positive parameters; and ``standard``.
 
-    A parameter may be a name, or a formula of names, of what else is in the prior. Then the density is that of a
-    `Prior` alone; ``centered`` says whether the parameter is sampled as itself there, in place of the standard member:
-    True, False, an array of these for each entry, or None, where a run chooses by what the data say.
+    A parameter may be a name, or a formula of names, of other parameters in the prior. Then it has a density only
+    within a `Prior`. There ``centered`` says whether the parameter is sampled as itself, in place of the standard
+    member. It is True, False, an array of these for each entry, or None, where a run chooses by how much the data
+    inform it.
     """
 
     centered: bool | BoolArray | Sequence[bool] | None = field(default=None, kw_only=True, repr=False)

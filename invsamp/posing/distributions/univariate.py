@@ -121,12 +121,15 @@ class Normal(LocationScale):
 class LogNormal(PositiveFamily):
     """Log-normal: the logarithm is normal.
 
+    Both arguments are of the logarithm, not of the variable: ``LogNormal(np.log(0.2), 0.5)`` has the median 0.2, and
+    68% of its mass between 0.12 and 0.33. Its mean is ``exp(log_mean + log_sd**2 / 2)``.
+
     Parameters
     ----------
     log_mean : float or array_like
         Mean of the logarithm; the median is its exponential.
     log_sd : float or array_like, > 0
-        Standard deviation of the logarithm.
+        Standard deviation of the natural logarithm; a small one is a relative sd of the variable.
     shape : int or tuple of int, optional
         As in `Uniform`.
 

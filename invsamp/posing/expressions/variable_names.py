@@ -60,7 +60,7 @@ def _labels(blocks: tuple[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...
 
 
 def _entries(name: str, shape: tuple[int, ...], ends: tuple[tuple[str, ...], ...]) -> list[str]:
-    """Names of the entries of an array: by labels that tell all of them apart, or else by numbers."""
+    """Names of the entries of an array: by labels if these are distinct, or else by numbers."""
     if not shape:
         return [name]
     if tuple(map(len, ends)) == tuple(shape):
@@ -118,7 +118,7 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
     if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
         said = ""
         if callable(posterior):
-            said = ". A forward model of other times or conditions is predicted by posterior.elsewhere(model)"
+            said = ". A forward model of other times or conditions is predicted by posterior.for_prediction(model)"
         raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}{said}")
     check_shapes(posterior.shapes, shapes)
 

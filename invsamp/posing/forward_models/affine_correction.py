@@ -8,19 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, optional, store
-from invsamp.protocols import (
-    Array,
-    ForwardModel,
-    FunctionCalls,
-    VectorJacobianProduct,
-    derivative_error,
-    function_calls,
-    no_derivatives,
-)
+from invsamp.posing.forward_models.model_around import ModelAround
+from invsamp.protocols import Array, ForwardModel, VectorJacobianProduct
 
 
 @dataclass(frozen=True, eq=False)
-class CorrectedModel:
+class CorrectedModel(ModelAround):
     r"""Forward model whose observations are :math:`B\,y + c`, y those of another model.
 
     Parameters
@@ -71,34 +64,9 @@ class CorrectedModel:
         return getattr(self.model, "parameters", None)
 
     @property
-    def derivative_error(self) -> float:
-        """That of the model."""
-        return derivative_error(self.model)
-
-    @property
-    def function_calls(self) -> FunctionCalls:
-        """Those of the model."""
-        return function_calls(self.model)
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """That of the model."""
-        return no_derivatives(self.model)
-
-    @property
-    def cost(self) -> float | None:
-        """That of the model, where it states one."""
-        return getattr(self.model, "cost", None)
-
-    @property
-    def work(self) -> float | None:
-        """That of the model, where it counts its own."""
-        return getattr(self.model, "work", None)
-
-    @property
-    def message(self) -> str | None:
-        """What the model's last failure said, where it keeps it."""
-        return getattr(self.model, "message", None)
+    def inner(self) -> ForwardModel:
+        """The model."""
+        return self.model
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""

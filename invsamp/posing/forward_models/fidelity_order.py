@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from invsamp.arguments import text
+from invsamp.arguments import mapping, one_of, real, text
 from invsamp.warning_codes import InvsampWarning
 
 #: Words that say where a fidelity stands among others, from the coarsest to the finest.
@@ -50,6 +50,16 @@ def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
             InvsampWarning,
             stacklevel=3,
         )
+
+
+def checked_costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str, float]:
+    """What a solve of each fidelity takes, in their order."""
+    found = mapping("costs", given)
+    for name in found:
+        one_of("costs", name, fidelities)
+    if missing := [name for name in fidelities if name not in found]:
+        raise ValueError(f"costs must hold every fidelity of {list(fidelities)}, got none for {missing}")
+    return {name: real(f"costs[{name!r}]", found[name], above=0) for name in fidelities}
 
 
 def _rank(name: str) -> int | None:

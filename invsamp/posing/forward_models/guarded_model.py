@@ -102,12 +102,6 @@ class GuardedModel:
         # an exception holds the frames that it came through, which cannot be pickled
         return vars(self) | {"error": None}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """From a pickle; of 0.2.0, which did not keep all of it, too."""
-        vars(self).update(
-            {"no_derivatives": None, "error": None, "_worked": set(), "_arranged": None, "_row_by_row": False} | state
-        )
-
     @property
     def message(self) -> str | None:
         """What the last failure said: the last exception, or the model's own ``message`` if it has one."""

@@ -140,10 +140,10 @@ class _TooLongError(Exception):
 
 
 class _Wire:
-    """A connection, as `http.client` wants it, with a deadline and a largest size for all that is sent on it together.
+    """A connection, as `http.client` wants it, with a deadline and a largest size for one whole exchange.
 
-    Were the time that of each piece, a server would never end that sends a byte now and then (of a header, of the size
-    of a chunk, of a trailer), or "100 Continue" again and again.
+    With a time limit for each piece, a slow server would never end. It could send a byte now and then (of a header, of
+    the size of a chunk, of a trailer), or "100 Continue" again and again.
     """
 
     def __init__(self, wire: socket.socket, deadline: float, largest: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,14 @@ from invsamp.posing.forward_models.adapters import (
 )
 from invsamp.posing.forward_models.guarded_model import real_array
 from invsamp.posing.noise.base import CompiledNoise
-from invsamp.protocols import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
+from invsamp.protocols import (
+    Array,
+    FunctionCalls,
+    Plain,
+    VectorJacobianProduct,
+    derivative_error,
+    function_calls,
+)
 
 NO_GRADIENT = (
     "the log density has no gradient. Give it, LogDensity(function, gradient), have differences taken, "
@@ -238,9 +245,18 @@ class GivenLikelihood(CompiledNoise):
         raise ValueError("posterior must have a forward model, data and noise to draw data, got a log likelihood alone")
 
 
-def as_density(name: str, value: object) -> LogDensity:
+def _as_density(name: str, value: object) -> LogDensity:
     """A `LogDensity`, made of a function or model if it is none."""
     return value if isinstance(value, LogDensity) else LogDensity(arguments.function(name, value))
+
+
+def densities_by_fidelity(log_likelihood: object) -> Plain:
+    """Log likelihoods by fidelity."""
+    if not isinstance(log_likelihood, Mapping):
+        return {"model": _as_density("log_likelihood", log_likelihood)}
+    if not log_likelihood:
+        raise ValueError("log_likelihood must hold at least one function, got an empty mapping")
+    return {name: _as_density(f"log_likelihood[{name!r}]", one) for name, one in log_likelihood.items()}
 
 
 def _shape(name: str, value: object) -> tuple[int, ...]:

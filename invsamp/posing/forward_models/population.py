@@ -1,4 +1,4 @@
-"""One forward model for every member of a population: own parameters of each, and shared ones."""
+"""One forward model for every member of a population: individual parameters, and shared ones."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import instance, integer, store
 from invsamp.errors import ModelError
-from invsamp.protocols import (
-    Array,
-    ForwardModel,
-    FunctionCalls,
-    VectorJacobianProduct,
-    derivative_error,
-    function_calls,
-    no_derivatives,
-)
+from invsamp.posing.forward_models.model_around import ModelAround
+from invsamp.protocols import Array, ForwardModel, FunctionCalls, VectorJacobianProduct, function_calls
 
 
 @dataclass(frozen=True)
-class Population:
+class Population(ModelAround):
     """The same forward model for each member of a population, all of them in one batch.
 
     A parameter of the model that is a member's own has the shape ``(members,)`` in the prior, where it may have a
@@ -36,7 +29,7 @@ class Population:
     model : ForwardModel
         Of one member, with ``parameters``. Its rows must not depend on each other, as of any forward model.
     members : int
-    own : names
+    individual : names
         Those of its parameters that each member has its own of.
 
     Attributes
@@ -58,14 +51,14 @@ class Population:
     >>> import numpy as np
     >>> import invsamp as iv
     >>> growth = iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 2, 2)), parameters=["rate", "start"])
-    >>> model = iv.Population(growth, members=3, own=["rate"])  # three rates, one start
+    >>> model = iv.Population(growth, members=3, individual=["rate"])  # three rates, one start
     >>> model.parameters
     ('rate', 'start')
     """
 
     model: ForwardModel
     members: int
-    own: Iterable[str]
+    individual: Iterable[str]
     parameters: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,10 +67,11 @@ class Population:
         found = getattr(self.model, "parameters", None)
         if found is None:
             raise ValueError(f"model must have `parameters`, the names of its inputs, got {self.model!r} without")
-        own = arguments.names("own", [self.own] if isinstance(self.own, str) else self.own)
-        if unknown := [name for name in own if name not in found]:
-            raise ValueError(f"own must hold parameters of the model, {list(found)}, got {unknown}")
-        store(self, own=own, parameters=tuple(found))
+        given = self.individual
+        individual = arguments.names("individual", [given] if isinstance(given, str) else given)
+        if unknown := [name for name in individual if name not in found]:
+            raise ValueError(f"individual must hold parameters of the model, {list(found)}, got {unknown}")
+        store(self, individual=individual, parameters=tuple(found))
 
     @property
     def n_observations(self) -> int | None:
@@ -98,25 +92,15 @@ class Population:
         return getattr(self.model, "series", None)
 
     @property
-    def derivative_error(self) -> float:
-        """The model's."""
-        return derivative_error(self.model)
+    def inner(self) -> ForwardModel:
+        """The model of a member."""
+        return self.model
 
     @property
     def function_calls(self) -> FunctionCalls:
         """Those of the model for all members."""
         each = function_calls(self.model).at(len(self.parameters))
         return FunctionCalls(self.members * each.value, self.members * each.linearized)
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """The model's."""
-        return no_derivatives(self.model)
-
-    @property
-    def message(self) -> str | None:
-        """What the last failure of a member said."""
-        return getattr(self.model, "message", None)
 
     @property
     def cost(self) -> float:
@@ -141,7 +125,7 @@ class Population:
         def product(cotangent: Array) -> Array:
             slopes = vjp(np.ascontiguousarray(cotangent).reshape(shape)).reshape(len(theta), self.members, -1)
             parts = [
-                slopes[:, :, k] if name in self.own else slopes[:, :, k].sum(axis=1, keepdims=True)
+                slopes[:, :, k] if name in self.individual else slopes[:, :, k].sum(axis=1, keepdims=True)
                 for k, name in enumerate(self.parameters)
             ]
             return np.concatenate(parts, axis=1)
@@ -150,15 +134,15 @@ class Population:
 
     def _each(self, theta: Array) -> Array:
         """Theta of every member, (batch * members, p)."""
-        wanted = sum(self.members if name in self.own else 1 for name in self.parameters)
+        wanted = sum(self.members if name in self.individual else 1 for name in self.parameters)
         if theta.shape[1] != wanted:
             raise ModelError(
-                f"{', '.join(self.own)} must have shape ({self.members},) in the prior, and the model's other "
+                f"{', '.join(self.individual)} must have shape ({self.members},) in the prior, and the model's other "
                 f"parameters be numbers, {wanted} in all, got {theta.shape[1]}"
             )
         columns, first = [], 0
         for name in self.parameters:
-            size = self.members if name in self.own else 1
+            size = self.members if name in self.individual else 1
             part = theta[:, first : first + size]
             columns.append(np.broadcast_to(part, (len(theta), self.members)))
             first += size

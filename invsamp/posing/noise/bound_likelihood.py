@@ -55,8 +55,8 @@ class BoundNoise:
     Raises
     ------
     ValueError
-        If no datum is there, one is beyond what can be squared or cannot come with the noise, or a quantity is no
-        parameter of the prior, may be where it must not, or does not broadcast to the data's shape.
+        If all data are missing, the square of a datum overflows, or the noise cannot produce a datum. Also if a
+        quantity is no parameter of the prior, may take forbidden values, or does not broadcast to the data's shape.
     """
 
     def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior, *, unseen: bool = False) -> None:

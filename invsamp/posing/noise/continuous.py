@@ -72,6 +72,25 @@ class ScaleFamily(CompiledNoise):
         return np.asarray(special.ndtri(probability))
 
 
+class LogScaleFamily(ScaleFamily):
+    """Base of those whose logarithm has a location, that of y, and a scale."""
+
+    wanted: ClassVar[str] = "positive"
+
+    def standardize(self, x: Array, y: Array, scale: Array) -> tuple[Array, Array, Array]:
+        """Where x is in units of the scale from y, and the derivatives of that with respect to y and scale."""
+        z = (np.log(np.maximum(x, 0.0)) - np.log(y)) / scale
+        return z, -1.0 / (scale * y), -z / scale
+
+    def locate(self, z: Array, y: Array, scale: Array) -> Array:
+        """The data that are z scales from y."""
+        return np.asarray(y * np.exp(scale * z))
+
+    def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
+        """Which of the data are positive."""
+        return np.asarray((data > 0) & np.isfinite(data))
+
+
 @dataclass(frozen=True, repr=False)
 class GaussianNoise(ScaleFamily):
     """data = y + scale * e, with e standard normal, or of a given covariance.
@@ -149,7 +168,7 @@ class GaussianNoise(ScaleFamily):
 
 
 @dataclass(frozen=True, repr=False)
-class LogNormalNoise(ScaleFamily):
+class LogNormalNoise(LogScaleFamily):
     """data = y * exp(scale * (standard normal)): the median is y, and both are positive.
 
     A y that is not positive has zero likelihood.
@@ -175,7 +194,6 @@ class LogNormalNoise(ScaleFamily):
 
     scale: npt.ArrayLike | str
     family: ClassVar[int] = likelihood_loops.LOG_NORMAL
-    wanted: ClassVar[str] = "positive"
     multiplicative: ClassVar[bool] = True
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
@@ -187,22 +205,9 @@ class LogNormalNoise(ScaleFamily):
         """That of half the square of a standard normal number."""
         return half_square_cumulant(rate)
 
-    def standardize(self, x: Array, y: Array, scale: Array) -> tuple[Array, Array, Array]:
-        """Where x is in units of the scale from y, and the derivatives of that with respect to y and scale."""
-        z = (np.log(np.maximum(x, 0.0)) - np.log(y)) / scale
-        return z, -1.0 / (scale * y), -z / scale
-
-    def locate(self, z: Array, y: Array, scale: Array) -> Array:
-        """The data that are z scales from y."""
-        return np.asarray(y * np.exp(scale * z))
-
     def auxiliary(self, data: Array, value: Array) -> Array:
         """Logarithm of the data."""
         return np.asarray(np.log(data))
-
-    def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
-        """Which of the data are positive."""
-        return np.asarray((data > 0) & np.isfinite(data))
 
 
 @dataclass(frozen=True, repr=False)

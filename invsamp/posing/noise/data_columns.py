@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +13,7 @@ from invsamp.arguments import numbers
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.protocols import Array
+from invsamp.warning_codes import InvsampWarning
 
 
 def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[int, ...]) -> tuple[str, ...] | None:
@@ -23,8 +25,8 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
     Raises
     ------
     ValueError
-        If two of them have a name in common, but not in one place, or the data's last axis is not that of the model's
-        series: data would be compared with outputs that are not theirs.
+        If two of them have a name in common, but in different places, or the data's last axis is not that of the
+        model's series. Otherwise data would be compared with the wrong outputs.
     """
     told = {
         "data": columns_of(data),
@@ -63,6 +65,22 @@ def numbers_of(data: Any) -> Array:
         return numbers("data", _filled(data))
     columns = [numbers(f"data[{name!r}]", _filled(column)) for name, column in data.items()]
     return np.stack(columns, axis=1) if columns else np.empty(data.shape)
+
+
+def with_missing(data: Any) -> Array:
+    """Data as a read-only array, with NaN where they are missing."""
+    missing = np.ma.getmaskarray(data) if np.ma.is_masked(data) else None
+    values = np.array(numbers_of(data if missing is None else np.ma.getdata(data)), dtype=float)
+    if missing is not None:
+        values[missing] = np.nan
+    elif (count := np.isnan(values).sum()) and count < values.size:
+        warnings.warn(
+            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            InvsampWarning,
+            stacklevel=3,
+        )
+    values.setflags(write=False)
+    return values
 
 
 def check_places(who: str, names: tuple[str, ...], other: str, others: tuple[str, ...]) -> None:

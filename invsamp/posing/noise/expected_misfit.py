@@ -1,10 +1,11 @@
-r"""What misfit data have that come with the noise as it is stated: no solve is needed to say so.
+r"""The misfit that data have with the stated noise; computing it takes no solve.
 
-Where a datum's misfit less its least, :math:`D = \log p(y \mid y) - \log p(y \mid f)`, has the same distribution for
-every noise-free observation f (a location and a known scale), so has the sum over the data: chi-squared over two for
-Gaussian noise. Let theta be a draw of the prior, the data one of the model, and :math:`\bar D` the mean of D over the
-posterior. As a draw of the posterior and the data have the same joint distribution as theta and the data have, Jensen's
-inequality bounds every exponential moment of :math:`\bar D` by that of D, and Markov's the tails: for any r > 0
+Let :math:`D = \log p(y \mid y) - \log p(y \mid f)` be the misfit of a datum less its least value. If it has the same
+distribution for every noise-free observation f (a location and a known scale), so has the sum over the data. For
+Gaussian noise that is chi-squared over two. Let theta be a draw of the prior, the data one of the model, and
+:math:`\bar D` the mean of D over the posterior. A draw of the posterior and the data have the same joint distribution
+as theta and the data. So Jensen's inequality bounds every exponential moment of :math:`\bar D` by that of D, and
+Markov's inequality bounds the tails. For any r > 0
 
 .. math:: P(\bar D \ge t) \le e^{K(r) - r t}, \qquad K(r) = \log E\, e^{r D},
 

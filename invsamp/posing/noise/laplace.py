@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.posing.noise.continuous import ScaleFamily
+from invsamp.posing.noise.continuous import LogScaleFamily, ScaleFamily
 from invsamp.protocols import Array
 
 _LOG_2 = math.log(2.0)
@@ -82,7 +81,7 @@ class LaplaceNoise(_Laplace):
 
 
 @dataclass(frozen=True, repr=False)
-class LogLaplaceNoise(_Laplace):
+class LogLaplaceNoise(_Laplace, LogScaleFamily):
     """data = y * exp(scale * e), with e of the standard Laplace distribution; data and y are positive.
 
     Parameters
@@ -103,25 +102,11 @@ class LogLaplaceNoise(_Laplace):
     """
 
     scale: npt.ArrayLike | str
-    wanted: ClassVar[str] = "positive"
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""
         (scale,) = values
         return y * np.exp(scale * rng.laplace(size=y.shape))
-
-    def standardize(self, x: Array, y: Array, scale: Array) -> tuple[Array, Array, Array]:
-        """Where x is in units of the scale from y, and the derivatives of that with respect to y and scale."""
-        z = (np.log(np.maximum(x, 0.0)) - np.log(y)) / scale
-        return z, -1.0 / (scale * y), -z / scale
-
-    def locate(self, z: Array, y: Array, scale: Array) -> Array:
-        """The data that are z scales from y."""
-        return np.asarray(y * np.exp(scale * z))
-
-    def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
-        """Which of the data are positive."""
-        return np.asarray((data > 0) & np.isfinite(data))
 
     def _log_jacobian(self, data: Array) -> Array | float:
         return np.asarray(np.log(data))

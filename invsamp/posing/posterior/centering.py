@@ -1,12 +1,12 @@
 r"""Which entries of parameters that depend on others are better sampled centered, by the curvature at a minimum.
 
-Given the parameters that it depends on, an entry :math:`\eta = a + b u` of a hierarchy, u standard normal, has the
-prior precision :math:`1 / b^2`, and the data add some information I. Where :math:`I b^2 < 1` the prior dominates, and u
-depends little on a and b in the posterior; elsewhere the data do, and :math:`\eta` depends little on them
-(Papaspiliopoulos, Roberts and Sköld 2007, "A general framework for the parametrization of hierarchical models",
-Statistical Science 22, section 3). The two mistakes are not alike: a non-centered entry that the data dominate costs
-evaluations, but a centered one has a narrow neck where b is small, which chains miss without a sign. An entry is
-centered if the data dominate for 95% of the posterior of b,
+Let :math:`\eta = a + b u` be an entry of a hierarchy, u standard normal. Given the parameters that it depends on, it
+has the prior precision :math:`1 / b^2`, and the data add an information I to it. Where :math:`I b^2 < 1` the prior
+dominates, and u depends little on a and b in the posterior. Elsewhere the data dominate, and :math:`\eta` depends
+little on a and b. The source is Papaspiliopoulos, Roberts and Sköld 2007, "A general framework for the parametrization
+of hierarchical models", Statistical Science 22, section 3. The two mistakes are not alike: a non-centered entry that
+the data dominate costs evaluations, but a centered one has a narrow neck where b is small, which chains miss without a
+sign. An entry is centered if the data dominate for 95% of the posterior of b,
 
 .. math:: \log I + 2 \log q > 0, \qquad P(b < q \mid \text{data}) = 0.05.
 
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.posing.priors.conditional_distribution import Conditional
-from invsamp.posing.priors.joint_prior import Sampled
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log
 from invsamp.protocols import Array, Reference
 

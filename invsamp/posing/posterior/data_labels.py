@@ -11,7 +11,7 @@ import numpy as np
 
 from invsamp.posing.expressions.variable_names import DIMENSIONS
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.protocols import AxisLabels
+from invsamp.protocols import AxisLabels, Plain
 from invsamp.warning_codes import InvsampWarning
 
 #: Names that dimensions of data cannot have, as variables of the same groups or other dimensions have them.
@@ -63,6 +63,27 @@ def data_labels(
             name = f"data_dim_{k}"
         found[name] = list(range(shape[k])) if labels is None or len(labels) != shape[k] else labels
     return found
+
+
+def labels_for_prediction(named: AxisLabels, axes: Plain, own: AxisLabels, own_axes: Plain) -> AxisLabels:
+    """Labels of data under other conditions: members of a population as in the data, times under the data's name.
+
+    Parameters
+    ----------
+    named, axes : mapping
+        What the other model says: labels, and what its axes are (`axes_of`).
+    own, own_axes : mapping
+        The same of the data.
+    """
+    if not named or len(own) != len(named) or axes.keys() != own_axes.keys():
+        return named
+    entries, before = list(named.items()), list(own.items())
+    first = int("members" in axes)
+    if first and axes["members"] == own_axes.get("members"):
+        entries[0] = before[0]
+    if "times" in axes and "times" in own_axes and not before[first][0].startswith("data_dim"):
+        entries[first] = before[first][0], entries[first][1]
+    return dict(entries) if len(dict(entries)) == len(entries) else named
 
 
 def plain_labels(values: Any) -> list[Any]:

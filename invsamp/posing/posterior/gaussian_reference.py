@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.posing.distributions.univariate import LogNormal, MultivariateNormal, Normal
-from invsamp.posing.priors.joint_prior import Prior, Sampled
+from invsamp.posing.priors.joint_prior import Prior
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log
 from invsamp.protocols import Array, DrawablePrior, GaussianReference, Problem, Reference
 

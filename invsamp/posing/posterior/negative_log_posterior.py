@@ -15,8 +15,8 @@ from invsamp.posing.compiled.density_loops import Posed
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.posterior import gauss_newton, tangents
-from invsamp.posing.priors.joint_prior import Sampled
 from invsamp.posing.priors.noncentering import Moved
+from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Logit
 from invsamp.protocols import (
     AnyArray,

@@ -9,50 +9,40 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, path, real, wrong
-from invsamp.domains import Box, Product, Unbounded
-from invsamp.domains._interior import point_inside
-from invsamp.domains.constraints import DomainLike, bound_domain, named_columns
-from invsamp.domains.contract import Domain
+from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, path, wrong
+from invsamp.domains.constraints import DomainLike
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
-from invsamp.posing.distributions.multivariate import Flat
 from invsamp.posing.expressions.variable_names import labels, labels_of
-from invsamp.posing.forward_models.fidelity_order import check_fidelities, warn_of_work
-from invsamp.posing.forward_models.log_density import GivenLikelihood, as_density
+from invsamp.posing.forward_models.fidelity_order import check_fidelities, checked_costs, warn_of_work
+from invsamp.posing.forward_models.log_density import GivenLikelihood, densities_by_fidelity
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
-from invsamp.posing.noise.data_columns import check_places, columns_of, numbers_of, series_of
+from invsamp.posing.noise.data_columns import check_places, columns_of, series_of, with_missing
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
-from invsamp.posing.posterior.centering import Minimum, centering_at
-from invsamp.posing.posterior.constrained_random_walk import walk
-from invsamp.posing.posterior.coordinates import choose_coordinates
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.posing.posterior.data_labels import data_labels
-from invsamp.posing.posterior.gaussian_reference import reference_of_prior
-from invsamp.posing.posterior.log_density_functions import value_and_gradient
+from invsamp.posing.posterior.data_labels import data_labels, labels_for_prediction
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
-from invsamp.posing.priors.joint_prior import Prior, Sampled, by_name, widened
-from invsamp.posing.transforms.univariate import Coordinates, Identity, Logit
-from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain, Reference
+from invsamp.posing.posterior.prior_in_positions import PriorInPositions, with_support
+from invsamp.posing.priors.joint_prior import Prior, by_name, widened
+from invsamp.posing.priors.sampled_prior import Sampled
+from invsamp.posing.transforms.univariate import Coordinates, Identity
+from invsamp.protocols import Array, AxisLabels, Facts, ForwardModel, Plain
 from invsamp.simulations.stored_model import stored
 from invsamp.warning_codes import InvsampWarning
 
-#: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
-LEAST_ACCEPTED = 1e-4
 #: Columns that a text lists one by one.
 _LISTED = 30
 
 
-class Posterior:
+class Posterior(PriorInPositions):
     r"""Posterior density of an inverse problem, in several fidelities.
 
     .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
@@ -100,6 +90,11 @@ class Posterior:
         From the coarsest to the finest.
     names, shapes, labels
         As in `Prior`.
+    prior, forward, data, noise, domain, costs
+        As given: models by fidelity, data as an array with NaN where they are missing, bounds of `Flat` priors in the
+        domain.
+    coordinates : Coordinates
+        The transforms between positions and parameters.
     sampling_domain : Domain
         Domain of the positions: ``domain`` and the finite ends of the supports.
     series : tuple of str or None
@@ -148,19 +143,18 @@ class Posterior:
         costs: Mapping[str, float] | None = None,
         simulations: str | os.PathLike[str] | None = None,
     ) -> None:
-        instance("prior", prior, Prior, "a Prior")
-        self.prior = prior
+        super().__init__(prior, domain, transforms)
         given = {"forward": forward, "data": data, "noise": noise}
         if log_likelihood is not None:
             _refuse_beside_likelihood(given)
             self.noise: Noise | Outputs = GivenLikelihood()
-            self.forward: Plain = _densities(log_likelihood)
+            self.forward: Plain = densities_by_fidelity(log_likelihood)
             observed = np.zeros(self.forward[tuple(self.forward)[-1]].shape)
         else:
             _refuse_missing(given)
             assert noise is not None
             self.noise = noise
-            self.data = observed = _with_missing(data)
+            self.data = observed = with_missing(data)
             self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
@@ -171,29 +165,12 @@ class Posterior:
         if simulations is not None:
             self.forward = self._with_databases(path("simulations", simulations), isinstance(forward, Mapping))
         self._pose()
-        self.costs = None if costs is None else _costs(costs, self.fidelities)
+        self.costs = None if costs is None else checked_costs(costs, self.fidelities)
         what = "forward" if self.predicts else "log_likelihood"
         check_fidelities(what, self.fidelities, self.costs)
         if self.costs is None:
             warn_of_work(what, self.forward)
-        self.dimension, self.names = prior.dimension, prior.names
-        self.shapes = prior.shapes
-        walls = _flat_walls(prior)
-        self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
-        if not isinstance(walls, Unbounded):
-            self.domain = self.domain & walls
-        constrained = self.domain.constrains(prior.dimension)
-        self._sampled = Sampled.of(prior, [name for name in self.names if constrained[prior.slices[name]].any()])
-        base = self._sampled.base
-        self.coordinates = choose_coordinates(base, self.domain, optional(mapping, "transforms", transforms) or {})
-        self.sampling_domain = _with_support(base, self.coordinates, self.domain)
-        self._warn_of_unused(constrained)
-
-    def __setstate__(self, state: Plain) -> None:
-        """From a pickle, as a run keeps one; of 0.2.0, which kept other things of the models, too."""
-        vars(self).update(state)
-        if "_posed" not in state:
-            self._pose()
+        self._warn_of_unused()
 
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
@@ -224,27 +201,18 @@ class Posterior:
         return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
 
     @property
-    def limits(self) -> dict[str, tuple[Array, Array] | None]:
-        """Ends of the prior's support by name; None of vectors whose entries constrain each other."""
-        prior, found = self.prior, dict[str, tuple[Array, Array] | None]()
-        for name, distribution in prior.distributions.items():
-            lower, upper = (end[prior.slices[name]] for end in prior.support)
-            found[name] = None if distribution.vector_transform is not None else (lower, upper)
-        return found
-
-    @property
     def axis_labels(self) -> dict[str, AxisLabels]:
         """Names and labels of the axes of the data, ``"data"``, and of a population's own parameters.
 
         Draws, predictions and files have them as ArviZ's dimensions and coordinates.
         """
         model = self.forward[tuple(self.forward)[-1]]
-        labels = vars(self).get("_data_labels") or {}
+        labels = self._data_labels
         found = {"data": labels} if labels else {}
         if isinstance(model, Population):
             member, names = next(iter(labels.items()), ("member", list(range(model.members))))
-            own = [name for name in model.own if self.shapes.get(name) == (model.members,)]
-            found |= {name: {member: names} for name in own if member not in self.shapes}
+            individual = [name for name in model.individual if self.shapes.get(name) == (model.members,)]
+            found |= {name: {member: names} for name in individual if member not in self.shapes}
         return found
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
@@ -254,73 +222,6 @@ class Posterior:
         return PosteriorPotential(
             self._sampled, self.coordinates, self.sampling_domain, posed.model, posed.columns, posed.noise
         )
-
-    @property
-    def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Of parameters whose ``centered`` is a run's choice: which of their entries are centered, in their shape."""
-        return self._sampled.centering
-
-    @property
-    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """The same of parameters whose ``centered`` was given."""
-        return self._sampled.given_centering
-
-    def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Posterior:
-        """The same posterior, in positions in which those entries of some of these parameters are centered.
-
-        Parameters
-        ----------
-        centered : mapping from name to array_like of bool
-            By names of `centering`; the others stay as they are.
-
-        Raises
-        ------
-        ValueError
-            If a name is another, or an array does not broadcast to the parameter's shape.
-        """
-        known = self.centering
-        for name in mapping("centered", centered):
-            one_of("centered", name, known)
-        other = copy.copy(self)
-        other._sampled = self._sampled.with_centering(centered) if centered else self._sampled  # noqa: SLF001
-        return other
-
-    def centering_at(self, position: Array, misfit_slope: Array, curvature: Array) -> dict[str, npt.NDArray[np.bool_]]:
-        """Which entries of these parameters are better centered, by what is known at a minimum of the energy.
-
-        See `invsamp.posing.posterior.centering`.
-
-        Parameters
-        ----------
-        position : ndarray, shape (d,)
-            Of a minimum in positions in which nothing is centered, as those of this posterior have to be.
-        misfit_slope : ndarray, shape (d,)
-            Gradient of the misfit.
-        curvature : ndarray, shape (d, d)
-            Hessian of the energy.
-        """
-        minimum = Minimum(position, misfit_slope, curvature)
-        return centering_at(minimum, self._sampled, self.coordinates, self.reference(), self.log_prior_at)
-
-    def without_domain(self) -> Posterior:
-        """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
-        free = copy.copy(self)
-        free.domain = _flat_walls(self.prior)
-        free.sampling_domain = _with_support(self._sampled.base, self.coordinates, free.domain)
-        return free
-
-    def with_walls(self) -> Posterior:
-        """The same posterior, with bounds at the ends of its prior's supports that logits send to infinity.
-
-        The distribution is the same; a maximum may lie on a bound, where in logits it would be infinitely far.
-        """
-        default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
-        pairs = zip(self.coordinates.transforms, default, strict=True)
-        transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
-        walled = copy.copy(self)
-        walled.coordinates = Coordinates(transforms, self.coordinates.vectors)
-        walled.sampling_domain = _with_support(self._sampled.base, walled.coordinates, self.domain)
-        return walled
 
     def with_data(self, data: npt.ArrayLike) -> Posterior:
         """The same posterior of other data: the models are shared, not copied.
@@ -338,7 +239,7 @@ class Posterior:
         """
         if isinstance(self.noise, GivenLikelihood):
             raise ValueError("posterior must have a forward model for other data, got one posed by its log likelihood")
-        known = _with_missing(data)
+        known = with_missing(data)
         if known.shape != self.data.shape:
             raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
         check_places("data", columns_of(data) or (), "those before", self.series or ())
@@ -409,7 +310,7 @@ class Posterior:
         columns = self._posed[self._fidelity(fidelity)].columns
         return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
-    def elsewhere(
+    def for_prediction(
         self,
         forward: ForwardModel | Callable[[Array], object],
         shape: int | tuple[int, ...] | None = None,
@@ -417,15 +318,16 @@ class Posterior:
     ) -> Posterior:
         """The same unknowns seen by another model, at other times or under other conditions, without data.
 
-        For predictions of what was not measured: ``run.posterior_predictive(posterior.elsewhere(model))`` takes the
-        draws that there are, ``posterior.elsewhere(model).predict(theta)`` some parameters.
+        For predictions of what was not measured: ``run.posterior_predictive(posterior.for_prediction(model))`` takes
+        the draws that there are, ``posterior.for_prediction(model).predict(theta)`` some parameters.
 
         Parameters
         ----------
         forward : ForwardModel or function
             Of the posterior's parameters.
         shape : int or tuple of int, optional
-            Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
+            Of what is predicted. By default the model says it: arranged as its outputs are if the data have as many
+            axes, not counting a last axis of length one; otherwise as a vector.
         noise : Noise or Outputs, optional
             Default: the posterior's. One that has an array as long as the data fits these alone.
 
@@ -436,7 +338,7 @@ class Posterior:
         """
         if noise is None and isinstance(self.noise, GivenLikelihood):
             raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
-        count = getattr(forward, "n_observations", None) if shape is None else shape
+        count = self._arranged(forward) if shape is None else shape
         if count is None:
             raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
         other = copy.copy(self)
@@ -446,7 +348,6 @@ class Posterior:
             raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
-        other._data_labels = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
         try:
             other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
         except ValueError as error:
@@ -455,109 +356,10 @@ class Posterior:
                 arranged = (rows, *self.data.shape[1:])
                 raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
             raise
+        named = other._labels(None, other.data.shape)  # noqa: SLF001 (its own class)
+        other._data_labels = labels_for_prediction(named, other.axes, self._data_labels, self.axes)  # noqa: SLF001
         other._pose()  # noqa: SLF001
         return other
-
-    def to_theta(self, position: npt.ArrayLike) -> Array:
-        """Natural parameters (..., dimension) at positions of that shape."""
-        u = self.coordinates.to_theta(position)
-        return self._sampled.theta(u.reshape(-1, self.dimension)).reshape(u.shape)
-
-    def to_position(self, theta: npt.ArrayLike) -> Array:
-        """Positions (..., dimension) of natural parameters of that shape; inverse of `to_theta`."""
-        points = numbers("theta", theta)
-        if self._sampled.hierarchy is not None and points.shape[-1:] == (self.dimension,):
-            points = self._sampled.whitened(points.reshape(-1, self.dimension)).reshape(points.shape)
-        return self.coordinates.to_position(points)
-
-    def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent draws, shape (n, dimension), of the prior restricted to the domain.
-
-        Raises
-        ------
-        ValueError
-            If fewer than one draw of the prior in 10,000 lies inside the domain.
-        """
-        return self.to_theta(self._prior_positions(rng, n))
-
-    def reference(self) -> Reference:
-        """The prior's Gaussian distribution in positions, or one with its medians and quartiles where it is another.
-
-        Exact where normal parameters are sampled as themselves and log-normal ones as logarithms; the domain is not
-        part of it.
-        """
-        return reference_of_prior(self.prior, self._sampled, self.coordinates)
-
-    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
-        """Positions, shape (n, dimension), of prior draws inside the domain.
-
-        Where fewer than one draw in 10,000 lies inside, a point inside is looked for, and walkers go from there until
-        they are spread about as the restricted prior is (`invsamp.posing.posterior.constrained_random_walk`).
-
-        Raises
-        ------
-        ValueError
-            If there is no such point, or none is found; if no one can draw from the prior.
-        """
-        generator("rng", rng), integer("n", n, least=0)
-        try:
-            return self._prior_positions(rng, n)
-        except ValueError as error:
-            if isinstance(error.__cause__, NotImplementedError):  # a prior that no one can draw from
-                raise
-            inside = point_inside(self.sampling_domain, self.dimension, rng)
-            if inside is None:
-                raise ValueError(f"{error}, and no other point was found there: give one, start=...") from None
-            return self.sample_inside(rng, n, inside[None])
-
-    def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
-        """Positions, shape (n, dimension), about as the prior restricted to the domain, by walks from some inside.
-
-        Raises
-        ------
-        ValueError
-            If none of ``positions`` (k, dimension) lies inside, where the prior has a density.
-        """
-        with np.errstate(divide="ignore"):
-            free = self.to_position(self.prior.sample(rng, max(n, 100)))
-        free = free[np.isfinite(free).all(axis=1)]
-        low, high = np.quantile(free, (0.25, 0.75), axis=0)
-        inside = positions[self.sampling_domain.contains(positions)]
-        inside = inside[np.isfinite(self.log_prior_at(inside))]
-        if not len(inside):
-            raise ValueError(
-                f"positions must lie inside the domain, where the prior has a density, got none of {len(positions)}"
-            )
-        start = inside[rng.integers(len(inside), size=n)]
-        # coordinates without bounds need not begin where the others do
-        without = ~self.sampling_domain.constrains(self.dimension)
-        start[:, without] = free[rng.integers(len(free), size=n)][:, without]
-        return walk(rng, start, self.log_prior_at, self.sampling_domain, high - low)
-
-    def _prior_positions(self, rng: np.random.Generator, n: int) -> Array:
-        """Positions, shape (n, dimension), of independent draws of the restricted prior."""
-        found: list[Array] = []
-        drawn = accepted = 0
-        while accepted < n:
-            position = self.to_position(self.prior.sample(rng, max(n, 100) if drawn == 0 else 10_000))
-            position = position[np.isfinite(position).all(axis=1) & self.sampling_domain.contains(position)]
-            drawn += max(n, 100) if drawn == 0 else 10_000
-            accepted += len(position)
-            found.append(position)
-            if drawn >= 50_000 and accepted < LEAST_ACCEPTED * drawn:
-                raise ValueError(
-                    f"domain must overlap the prior: {accepted} of {drawn} prior draws lie inside {self.domain!r}"
-                )
-        return np.concatenate(found)[:n]
-
-    @property
-    def support(self) -> Domain:
-        """Where theta may lie: ``domain`` and the intervals of the prior, without what is merely positive."""
-        lower, upper = self.prior.support
-        interval = np.isfinite(lower) & np.isfinite(upper)
-        if not interval.any():
-            return self.domain
-        return self.domain & Box(np.where(interval, lower, -np.inf), np.where(interval, upper, np.inf))
 
     def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed, or none is predicted.
@@ -673,9 +475,9 @@ class Posterior:
         posed = self._posed[self._fidelity(fidelity)]
         centered = Sampled.of(self.prior, self.names)
         identity = Coordinates([Identity()] * self.dimension)
-        domain = _with_support(centered.base, identity, self.domain)
+        domain = with_support(centered.base, identity, self.domain)
         potential = PosteriorPotential(centered, identity, domain, posed.model, posed.columns, posed.noise)
-        return value_and_gradient(potential, points)
+        return _value_and_gradient(potential, points)
 
     def log_density_at(self, position: npt.ArrayLike, fidelity: str | None = None) -> tuple[Array, Array]:
         """Log density of positions, with the Jacobian of `to_theta`, and its gradient: for samplers without bounds.
@@ -685,21 +487,7 @@ class Posterior:
         points = numbers("position", position)
         if points.ndim not in (1, 2) or points.shape[-1] != self.dimension:
             raise ValueError(f"position must have shape (..., {self.dimension}), got {points.shape}")
-        return value_and_gradient(self.potential(fidelity), points)
-
-    def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
-        """Log prior density of theta, shape (batch,), without the domain."""
-        return self.prior.log_density(self._theta(theta))
-
-    def log_prior_at(self, position: Array) -> Array:
-        """Log prior density of positions (batch, dimension), as of positions, without the domain, shape (batch,)."""
-        change = self.coordinates.evaluate(position)
-        value: Array = self._sampled.log_density(change.theta) + change.log_jacobian
-        return value
-
-    def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
-        """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
-        return self.prior.packed(argument, values)
+        return _value_and_gradient(self.potential(fidelity), points)
 
     def described(self) -> Plain:
         """Its parts and the data, by which a run that goes on recognizes it."""
@@ -753,6 +541,13 @@ class Posterior:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
 
+    def _arranged(self, forward: object) -> int | tuple[int, ...] | None:
+        """Shape of what a model predicts, arranged as the data are where it knows how."""
+        found = getattr(forward, "output_shape", None) or ()
+        if found[-1:] == (1,) and len(found) == self.data.ndim + 1:
+            found = found[:-1]
+        return tuple(found) if len(found) == self.data.ndim else getattr(forward, "n_observations", None)
+
     def _labels(self, data: object, shape: tuple[int, ...]) -> AxisLabels:
         model = self.forward[tuple(self.forward)[-1]]
         return data_labels(data, model, self.series, shape, self.prior.order) if self.predicts else {}
@@ -788,8 +583,9 @@ class Posterior:
         shape = self._data_shape
         self._posed = {n: posed_model(n, model, noises[n], self.prior, shape) for n, model in self.forward.items()}
 
-    def _warn_of_unused(self, constrained: npt.NDArray[np.bool_]) -> None:
-        """Of parameters that reach neither a model nor the noise; ``constrained`` are columns that the domain uses."""
+    def _warn_of_unused(self) -> None:
+        """Of parameters that reach neither a model nor the noise nor the domain."""
+        constrained = self.domain.constrains(self.dimension)
         noises, parents = self._noises(), self.prior.graph.parents
         reached = list(self._bound.names)
         for name, model in self.forward.items():
@@ -813,13 +609,11 @@ class Posterior:
         full = self._posed[fidelity].scattered(values, self._bound.outputs, missing)
         return full.reshape(len(values), *self._data_shape)
 
-    def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
-        named = by_name(theta)
-        points = numbers("theta", theta) if named is None else self.prior.packed("theta", named)
-        points = points[None, :] if points.ndim == 1 else points
-        if points.ndim != 2 or points.shape[1] != self.dimension:
-            raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
-        return points
+
+def _value_and_gradient(potential: PosteriorPotential, points: Array) -> tuple[Array, Array]:
+    """Log density and gradient of positions (d,) or (batch, d), of their leading shape."""
+    energy, gradient = potential.energy_and_gradient(np.atleast_2d(points))
+    return (-energy[0], -gradient[0]) if points.ndim == 1 else (-energy, -gradient)
 
 
 def _refuse_missing(given: Facts) -> None:
@@ -829,62 +623,7 @@ def _refuse_missing(given: Facts) -> None:
         )
 
 
-def _costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str, float]:
-    """What a solve of each fidelity takes, in their order."""
-    found = mapping("costs", given)
-    for name in found:
-        one_of("costs", name, fidelities)
-    if missing := [name for name in fidelities if name not in found]:
-        raise ValueError(f"costs must hold every fidelity of {list(fidelities)}, got none for {missing}")
-    return {name: real(f"costs[{name!r}]", found[name], above=0) for name in fidelities}
-
-
 def _refuse_beside_likelihood(given: Facts) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
-
-
-def _densities(log_likelihood: object) -> Plain:
-    """Log likelihoods by fidelity."""
-    if not isinstance(log_likelihood, Mapping):
-        return {"model": as_density("log_likelihood", log_likelihood)}
-    if not log_likelihood:
-        raise ValueError("log_likelihood must hold at least one function, got an empty mapping")
-    return {name: as_density(f"log_likelihood[{name!r}]", one) for name, one in log_likelihood.items()}
-
-
-def _with_missing(data: Any) -> Array:
-    """Data as a read-only array, with NaN where they are missing."""
-    missing = np.ma.getmaskarray(data) if np.ma.is_masked(data) else None
-    values = np.array(numbers_of(data if missing is None else np.ma.getdata(data)), dtype=float)
-    if missing is not None:
-        values[missing] = np.nan
-    elif (count := np.isnan(values).sum()) and count < values.size:
-        warnings.warn(
-            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
-            InvsampWarning,
-            stacklevel=3,
-        )
-    values.setflags(write=False)
-    return values
-
-
-def _flat_walls(prior: Prior) -> Domain:
-    """The domains on which parameters are uniform."""
-    walls: Domain = Unbounded()
-    for name, distribution in prior.distributions.items():
-        if isinstance(distribution, Flat):
-            own = bound_domain(Product({name: distribution.domain}), named_columns(prior.shapes), prior.dimension)
-            walls = own if isinstance(walls, Unbounded) else walls & own
-    return walls
-
-
-def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
-    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
-    lower, upper = (coordinates.to_position(end) for end in prior.support)
-    for columns, _ in coordinates.vectors:
-        lower[columns], upper[columns] = -np.inf, np.inf
-    if np.isfinite(lower).any() or np.isfinite(upper).any():
-        return domain & Box(lower, upper)
-    return domain

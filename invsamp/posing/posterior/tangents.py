@@ -1,8 +1,8 @@
 r"""A posterior's energy at one position, with products of the misfit's Gauss-Newton matrix by tangents of the model.
 
-With the observations y, their derivatives J by the positions, and W the second derivatives of the misfit by them, a
+Let y be the observations, J their derivatives by the positions, and W the second derivatives of the misfit by y. A
 product with a vector v is :math:`J^T W J v`: one tangent and one adjoint solve, with the factors of the solve for y.
-What the unknowns of the noise add is a small block. See `invsamp.posing.posterior.gauss_newton`.
+Unknown parameters of the noise add a small block. See `invsamp.posing.posterior.gauss_newton`.
 """
 
 from __future__ import annotations

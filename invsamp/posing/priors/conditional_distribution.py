@@ -4,10 +4,10 @@ Most families come about from their standard member by a shift and a stretch, of
 
 .. math:: \\theta = a + b u \\quad\\text{or}\\quad \\log\\theta = a + b u, \\qquad u \\sim \\text{standard}.
 
-Where theta is sampled by way of u, "non-centered", a small stretch narrows nothing: the funnel that a hierarchy has in
-theta is none in u. Where data say much of an entry of theta, the entry itself, or its logarithm, is the better
-coordinate, "centered": it depends little on a and b then (Papaspiliopoulos, Roberts and Sköld 2007, Statistical Science
-22, 59-73). Each entry has a form of its own. The density of theta is in either case that of the family.
+Where theta is sampled by way of u, "non-centered", a small stretch narrows nothing: the funnel of a hierarchy in theta
+is absent in u. Where data inform an entry of theta well, the entry itself, or its logarithm, is the better coordinate,
+"centered". Then it depends little on a and b (Papaspiliopoulos, Roberts and Sköld 2007, Statistical Science 22, 59-73).
+Each entry has a form of its own. The density of theta is in either case that of the family.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -46,10 +45,10 @@ class Prior:
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
-        posterior samples such a parameter by way of its standard family, here a standard normal one, or as itself, as a
-        run finds better for each of its entries, unless its distribution says ``centered=``, or the parameters that are
-        named are those of its shape, such as both of `Beta`, where it is sampled as itself. Draws, and the density, are
-        of theta in any case.
+        posterior samples such a parameter by way of its standard family, here a standard normal one (non-centered), or
+        as itself (centered). A run chooses the better form for each of its entries, unless its distribution has
+        ``centered=``. If the named parameters are shape parameters, such as both of `Beta`, it is sampled as itself.
+        Draws and the density are those of theta in any case.
 
         A field such as `invsamp.solvers.fields.matern` is a vector of its values on its mesh, and is sampled as white
         noise.
@@ -161,10 +160,10 @@ class Prior:
         Parameters
         ----------
         table : DataFrame, or mapping from name to mapping
-            A row for each parameter, labeled by its name or with it in the column ``name``; ``lower`` and ``upper``,
-            the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
-            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells. Other columns do not
-            count.
+            A row for each parameter, labeled by its name or with it in the column ``name``. ``lower`` and ``upper`` are
+            the bounds. ``scale`` is "linear" or "lin" (uniform between the bounds, the default), or "log" or "log10"
+            (log-uniform). ``fixed`` is the value of a fixed parameter. NaN and None are empty cells. Other columns are
+            ignored.
 
         Raises
         ------
@@ -344,69 +343,6 @@ def widened(prior: Prior, theta: Array) -> Array:
         return theta
     moved, _ = prior.hierarchy.as_itself().forward(theta)
     return moved.theta
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """What a posterior samples in place of theta: u, with a prior of independent parameters, and what leads to theta.
-
-    Attributes
-    ----------
-    base : Prior
-        Of u, but for the densities of what is sampled as itself though it depends on others.
-    hierarchy : Hierarchy or None
-        None: u is theta.
-    """
-
-    base: Prior
-    hierarchy: Hierarchy | None
-
-    @classmethod
-    def of(cls, prior: Prior, as_themselves: Collection[str] = ()) -> Sampled:
-        """That of a prior, with more parameters sampled as themselves than their distributions say."""
-        if prior.hierarchy is None:
-            return cls(prior, None)
-        return cls._standing_for(prior, prior.hierarchy.as_itself(as_themselves))
-
-    @classmethod
-    def _standing_for(cls, prior: Prior, hierarchy: Hierarchy) -> Sampled:
-        sampled = {node.name: node.sampled for node in hierarchy.parameters}
-        return cls(Prior(**(dict(prior.distributions) | sampled)), hierarchy)
-
-    @property
-    def centering(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Of parameters whose form is a run's choice: which of their entries are centered, in their shape."""
-        return {node.name: node.entries for node in self._conditionals if node.automatic}
-
-    @property
-    def given_centering(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """The same of those that have two forms, one of which was asked for."""
-        return {node.name: node.entries for node in self._conditionals if node.asked}
-
-    @property
-    def _conditionals(self) -> list[Conditional]:
-        return [] if self.hierarchy is None else self.hierarchy.conditionals
-
-    def with_centering(self, centered: Mapping[str, npt.ArrayLike]) -> Sampled:
-        """The same with those entries of some of these parameters centered that are True."""
-        assert self.hierarchy is not None
-        return self._standing_for(self.base, self.hierarchy.with_forms(centered))
-
-    def theta(self, u: Array) -> Array:
-        """Theta (batch, dimension) at u."""
-        if self.hierarchy is None:
-            return u
-        moved, _ = self.hierarchy.forward(u)
-        return moved.theta[:, : self.hierarchy.dimension]
-
-    def whitened(self, theta: Array) -> Array:
-        """The u of theta (batch, dimension)."""
-        return theta if self.hierarchy is None else self.hierarchy.whitened(theta)
-
-    def log_density(self, u: Array) -> Array:
-        """Log density of u, (batch,)."""
-        value = self.base.log_density(u)
-        return value if self.hierarchy is None else value + self.hierarchy.forward(u)[0].log_density
 
 
 def _drawn(name: str, distribution: Distribution, rng: np.random.Generator, n: int) -> Array:

@@ -1,8 +1,9 @@
-"""Parameters that depend on each other: the map from what is sampled to theta, and densities, along the graph.
+"""Parameters that depend on each other: the map from sampled coordinates to theta, and densities, along the graph.
 
-What is sampled is u: of parameters that depend on none, and of those that are sampled as themselves, theta; of the
-others the member of a standard family that theta is a shift and a stretch of, or, of entries that are centered, theta
-or its logarithm (`invsamp.posing.priors.conditional_distribution`). Tied quantities are columns behind those of theta.
+The sampled coordinates are called u. For parameters that depend on none, and for those that are sampled as themselves,
+u is theta. For the others u is the member of a standard family, and theta is a shift and a stretch of it. For centered
+entries u is theta or its logarithm (`invsamp.posing.priors.conditional_distribution`). Tied quantities are columns
+behind those of theta.
 """
 
 from __future__ import annotations

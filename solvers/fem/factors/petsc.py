@@ -1,7 +1,7 @@
 """Solves with symmetric matrices by PETSc: by factors, or by multigrid where a large one has few right-hand sides.
 
-What depends on the sparsity alone (the elimination order, the symbolic factors) is kept and used again, also for other
-values: each `Slot` is one PETSc matrix with its factors, lent to one `PetscFactors` at a time.
+Data that depend on the sparsity alone (the elimination order, the symbolic factors) are kept and used again, also for
+other values. Each `Slot` is one PETSc matrix with its factors, lent to one `PetscFactors` at a time.
 """
 
 from __future__ import annotations

@@ -40,10 +40,11 @@ def source_of(size: int = 0) -> str:
 
 
 def products_source(n: int, columns: int, begin: int, states: Pairs, own: Pairs) -> str:
-    """Source of ``evaluate(t, y, p, out)`` for derivatives of sensitivities, ``columns`` of which stand in y[begin:].
+    """Source of ``evaluate(t, y, p, out)`` for derivatives of sensitivities, whose ``columns`` are in y[begin:].
 
-    ``operations`` writes the first n values to out, and entries of two matrices to a table: one by the states with
-    these rows and columns, which multiplies the sensitivities, and one that is added to the first of them.
+    ``operations`` writes the first n values to out, and entries of two matrices to a table. The first matrix is the
+    derivative by the states, with these rows and columns, which multiplies the sensitivities. The second one is added
+    to the first of them.
     """
     return f"""import numpy as np
 

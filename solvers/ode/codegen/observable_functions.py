@@ -45,9 +45,9 @@ class StateFunction:
     ----------
     n_outputs : int
     derivatives : {"given", "symbolic", "complex step"}
-        Where the derivatives come from: ``jacobian`` if there is one; else the function's operations if it traces
-        (no branches on its arguments), which are evaluated on whole arrays; else a complex step, which takes an
-        analytic function and, as a given Jacobian does, one Python call for each time and trajectory.
+        Source of the derivatives: ``jacobian`` if there is one. Otherwise the function's operations if it traces (no
+        branches on its arguments), which are evaluated on whole arrays. Otherwise a complex step, which needs an
+        analytic function. Like a given Jacobian, it takes one Python call for each time and trajectory.
 
     Raises
     ------

@@ -1,11 +1,12 @@
 r"""Taylor series of the solutions of a traced right-hand side, and of their sensitivities, as machine code.
 
-With :math:`a_{[k]}` for the coefficient of :math:`(t - t_0)^k` of a quantity, a product has
+Let :math:`a_{[k]}` be the coefficient of :math:`(t - t_0)^k` of a quantity. A product has
 :math:`(a b)_{[k]} = \sum_j a_{[j]} b_{[k-j]}`, a quotient :math:`c = a / b` has
-:math:`c_{[k]} = (a_{[k]} - \sum_{j \ge 1} b_{[j]} c_{[k-j]}) / b_{[0]}`, and a power with a constant exponent
-:math:`k\, a_{[0]} c_{[k]} = \sum_{j \ge 1} (\alpha j - k + j)\, a_{[j]} c_{[k-j]}` (Jorba and Zou 2005, "A software
-package for the numerical integration of ODEs by means of high-order Taylor methods", Experimental Mathematics 14,
-section 2). Any other function g has :math:`k\, g_{[k]} = \sum_{j \ge 1} j\, a_{[j]} g'_{[k-j]}`, and its derivative g'
+:math:`c_{[k]} = (a_{[k]} - \sum_{j \ge 1} b_{[j]} c_{[k-j]}) / b_{[0]}`. A power with a constant exponent has
+:math:`k\, a_{[0]} c_{[k]} = \sum_{j \ge 1} (\alpha j - k + j)\, a_{[j]} c_{[k-j]}`. The source is Jorba and Zou 2005,
+"A software package for the numerical integration of ODEs by means of high-order Taylor methods", Experimental
+Mathematics 14, section 2. Any other function g has :math:`k\, g_{[k]} = \sum_{j \ge 1} j\, a_{[j]} g'_{[k-j]}`, and its
+derivative g'
 is one more quantity of the graph. States follow from :math:`(k + 1) x_{[k+1]} = f_{[k]}`, sensitivities from
 
 .. math:: (k + 1) S_{[k+1]} = \sum_j J_{[j]} S_{[k-j]} + f_{p[k]}

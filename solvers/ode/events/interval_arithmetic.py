@@ -68,10 +68,10 @@ class Scan(NamedTuple):
 
 @njit(**INNER)
 def enclose(scan: Scan, first: float, last: float) -> None:
-    """Bounds of all operations over the times from ``first`` to ``last``, and whether they go on without a jump there.
+    """Bounds of all operations over the times from ``first`` to ``last``, and whether they are smooth there.
 
-    ``bounds`` (count, 3) gets the lower and upper bound, those of a condition being 0 and 1, and 1 where the operation
-    neither jumps nor changes its formula within the interval, as far as that is certain, or else 0.
+    ``bounds`` (count, 3) gets the lower and upper bound; those of a condition are 0 and 1. The third entry is 1 where
+    the operation certainly neither jumps nor changes its formula within the interval, or else 0.
     """
     operations, p, bounds = scan
     for k in range(len(operations.codes)):

@@ -65,6 +65,16 @@ def is_formula(text: str) -> bool:
         return False
 
 
+def names_in(text: str) -> list[str]:
+    """The name that a text is, or those that its formula reads, in their order."""
+    if not is_formula(text):
+        return [text]
+    nodes = list(ast.walk(ast.parse(text, mode="eval")))
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    found = [node for node in nodes if isinstance(node, ast.Name) and node not in called]
+    return [node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset))]
+
+
 @functools.lru_cache(maxsize=256)
 def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term], Term]:
     """A formula of parameters as a function of p, the same one each time.

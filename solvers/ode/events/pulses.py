@@ -1,9 +1,10 @@
-"""Times before and after pulses: where a function of time becomes active, and where it comes to rest.
+"""Times before and after pulses: where a function of time becomes active, and where it becomes idle.
 
-A function that may make a pulse is looked at over intervals that are halved where its bounds are furthest apart, until
-its values at their ends show what it does within: a pulse of any width is found in a number of intervals that goes with
-the logarithm of its width. It is *idle* where it changes by less than `_IDLE` of its range. The integration pauses
-where it becomes active and where it comes to rest, so that the stages of a step fall into a pulse, or none does.
+A function that may make a pulse is bounded over intervals. These are halved where the bounds are furthest apart, until
+the values at their ends show what it does within. So a pulse of any width is found, in a number of intervals that grows
+with the logarithm of its width. The function is *idle* where it changes by less than `_IDLE` of its range. The
+integration pauses where it becomes active and where it becomes idle, so that a pulse contains all stages of a step or
+none.
 """
 
 from __future__ import annotations

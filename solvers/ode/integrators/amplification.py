@@ -8,9 +8,9 @@ kinds of growth are followed: from an initial value other than zero to the large
 From a trough G is accumulated over the steps. From y to z it is multiplied by that of |z / y| and
 :math:`|f(z) / f(y)|` which is closer to 1, or by 1 if only one of them is above 1. For x' = f(x) the latter is the
 exact derivative of z with respect to y. The former excludes rates that pass through zero. G starts at 1 when a state
-falls for the first time, and again when it falls below the last trough, changes its sign, or has been so large that the
-relative tolerance rules, r |x| > a. Until then a state that starts at zero grows from what flows into it, which
-amplifies nothing.
+falls for the first time. It starts again when the state falls below the last trough, changes its sign, or has been so
+large that the relative tolerance dominates, r |x| > a. Until then a state that starts at zero grows from what flows
+into it, which amplifies nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 r"""Adjoints of discrete steps: from weights of values at output times to derivatives by the start and the parameters.
 
-The steps that a solve took are gone through backwards. Each is done again from the state at its beginning, which the
-solve kept, and its stages are differentiated in reverse (Hager 2000, "Runge-Kutta methods in optimal control and the
-transformed adjoint system", section 2; for linearly implicit ones Daescu, Carmichael and Sandu 2000, "Adjoint
-implementation of Rosenbrock methods applied to variational data assimilation problems"). Steps are what they are: the
-derivatives are those of the discrete solution, but for how steps depend on it.
+The steps of a solve are repeated backwards, each from the stored state at its beginning. The stages of a step are
+differentiated in reverse (Hager 2000, "Runge-Kutta methods in optimal control and the transformed adjoint system",
+section 2). For linearly implicit ones see Daescu, Carmichael and Sandu 2000, "Adjoint implementation of Rosenbrock
+methods applied to variational data assimilation problems". The steps are fixed: the derivatives are those of the
+discrete solution, without the dependence of the steps on it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ it, the columns S of sensitivities jump to
 
 .. math:: S^+ = g_x (S^- + f^- \tau') + g_p + g_t \tau' - f^+ \tau'
 
-where :math:`\tau'` are the derivatives of the time: those of a function of the parameters or, at a zero of h(t, x, p),
-:math:`\tau' = -(h_x S^- + h_p) / (h_t + h_x f^-)` (Rozenwasser and Yusupov 2000, "Sensitivity of Automatic Control
-Systems", chapter 3; without parameters its matrix is the saltation matrix).
+where :math:`\tau'` are the derivatives of the time. They are those of a function of the parameters or, at a zero of
+h(t, x, p), :math:`\tau' = -(h_x S^- + h_p) / (h_t + h_x f^-)`. The source is Rozenwasser and Yusupov 2000, "Sensitivity
+of Automatic Control Systems", chapter 3. Without parameters its matrix is the saltation matrix.
 """
 
 from __future__ import annotations

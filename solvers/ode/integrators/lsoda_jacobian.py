@@ -1,9 +1,9 @@
 """Jacobians for LSODA's Newton iteration: of the states, and of states with their sensitivities.
 
-With y = (x, s_1 ... s_c) in blocks of n the Jacobian of x' = f, s_k' = J s_k + f_k has J on the diagonal and the second
-derivatives K_k of the k-th variational equation in its first n columns. Two forms are offered: the whole of it, and the
-diagonal blocks alone as bands, which is CVODES' simultaneous corrector (Serban and Hindmarsh 2005, "CVODES: the
-sensitivity-enabled ODE solver in SUNDIALS"). The iteration only has to converge: K is taken by forward
+Let y = (x, s_1 ... s_c) in blocks of n, with x' = f and s_k' = J s_k + f_k. The Jacobian has J on the diagonal, and the
+second derivatives K_k of the k-th variational equation in its first n columns. Two forms are offered: the whole of it,
+and the diagonal blocks alone as bands. The latter is CVODES' simultaneous corrector (Serban and Hindmarsh 2005,
+"CVODES: the sensitivity-enabled ODE solver in SUNDIALS"). The iteration only has to converge: K is taken by forward
 differences of the compiled variational equations, n evaluations whatever the number of sensitivities, and J is exact.
 """
 

@@ -5,10 +5,10 @@ With the Jacobian J at the beginning of a step of length h the stages solve
 .. math:: \Bigl(\frac{1}{h \gamma} - J\Bigr) U_i = f\Bigl(t + c_i h, y + \sum_j a_{ij} U_j\Bigr)
           + \frac{1}{h} \sum_j C_{ij} U_j + h d_i f_t
 
-(Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). Applied to states and sensitivities
-J is block triangular: all columns share the factors of the states' block, and what is below it acts on a stage of the
-states as the directional derivative of `invsamp.solvers.ode.codegen.rosenbrock_jacobians`. Sensitivities are those of
-the discrete step.
+(Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). For states and sensitivities
+together J is block triangular. All columns share the factors of the states' block. The part below it acts on a stage of
+the states as the directional derivative of `invsamp.solvers.ode.codegen.rosenbrock_jacobians`. Sensitivities are those
+of the discrete step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sparse factors L U without pivoting, in a pattern that is found once: those of 1 / (h gamma) - J of a large system.
 
-A step's matrix has large diagonal entries for short steps, so that pivots are taken from the diagonal, as codes for
-chemical kinetics do (Sandu et al. 1997, "Benchmarking stiff ODE solvers for atmospheric chemistry problems I"). A pivot
-that is zero gives stages that are not finite, and a shorter step.
+A step's matrix has large diagonal entries for short steps. So pivots are taken from the diagonal, as codes for chemical
+kinetics do (Sandu et al. 1997, "Benchmarking stiff ODE solvers for atmospheric chemistry problems I"). A pivot of zero
+gives stages that are not finite, and a shorter step.
 """
 
 from __future__ import annotations

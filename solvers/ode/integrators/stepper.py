@@ -10,8 +10,8 @@ from invsamp.solvers.foreign import Jitted
 class Stepper(NamedTuple):
     """A method's part in the loop of `invsamp.solvers.ode.integrators.adaptive_step`.
 
-    Arrays: states y and z (m,) at both ends of a step, stages k (rows, m) with the slope at its beginning in the first
-    row, coefficients q (powers, m) of the interpolant y + sum_r q_r x^(r + 1), and what ``workspace`` made.
+    Arrays: states y and z (m,) at both ends of a step, and stages k (rows, m) with the slope at its beginning in the
+    first row. Coefficients q (powers, m) of the interpolant y + sum_r q_r x^(r + 1), and the result of ``workspace``.
     """
 
     name: str

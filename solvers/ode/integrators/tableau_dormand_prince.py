@@ -1,8 +1,9 @@
 r"""The pairs of Dormand and Prince with their interpolants, as tables: 5(4), and 8(5, 3), which is DOP853.
 
-The coefficients are those of SciPy's ``RK45`` and ``DOP853``: Dormand and Prince (1980, Table 2) with local
-extrapolation and the quartic interpolant of Shampine (1986); and the Fortran code of Hairer and Wanner (Solving
-Ordinary Differential Equations I, section II.5 and II.6, eq. (6.22) for the interpolant of order 7).
+The coefficients are those of SciPy's ``RK45`` and ``DOP853``. The former are those of Dormand and Prince (1980, Table
+2) with local extrapolation and the quartic interpolant of Shampine (1986). The latter are those of the Fortran code of
+Hairer and Wanner (Solving Ordinary Differential Equations I, section II.5 and II.6, eq. (6.22) for the interpolant of
+order 7).
 """
 
 from __future__ import annotations

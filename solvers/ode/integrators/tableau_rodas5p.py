@@ -1,8 +1,9 @@
 r"""Rodas5P, a linearly implicit method of order 5(4), with its interpolant, as a table.
 
-Steinebach (2023), "Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the Julia
-Differential Equations package", BIT Numerical Mathematics 63: eight stages, stiffly accurate, L-stable, in the
-transformed coefficients of Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25).
+The method has eight stages, and is stiffly accurate and L-stable. The source is Steinebach (2023), "Construction of
+Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the Julia Differential Equations package", BIT
+Numerical Mathematics 63. The coefficients are the transformed ones of Hairer and Wanner, "Solving Ordinary Differential
+Equations II", IV.7, eq. (7.25).
 """
 
 from __future__ import annotations

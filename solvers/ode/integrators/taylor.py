@@ -1,8 +1,8 @@
-r"""Taylor's method: steps along the Taylor polynomial of the solution, of an order that the tolerance chooses.
+r"""Taylor's method: steps along the Taylor polynomial of the solution, of an order that follows from the tolerance.
 
 Order and step are those of Jorba and Zou (2005), "A software package for the numerical integration of ODEs by means of
-high-order Taylor methods", Experimental Mathematics 14: with the relative tolerance r and coefficients
-:math:`x_{[k]}` of the powers of time, the order is :math:`p = \lceil 1 - \ln(r) / 2 \rceil` and the step
+high-order Taylor methods", Experimental Mathematics 14. With the relative tolerance r and coefficients :math:`x_{[k]}`
+of the powers of time, the order is :math:`p = \lceil 1 - \ln(r) / 2 \rceil` and the step
 
 .. math:: h = e^{-2 - 0.7 / (p - 1)} \min_{k = p - 1, p} (r\, \|x_{[k]}\|)^{-1 / k}, \qquad
           \|x_{[k]}\| = \max_i |x_{i[k]}| / (a_i + r |x_i|)

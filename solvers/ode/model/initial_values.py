@@ -17,7 +17,7 @@ from invsamp.solvers.ode.events.parameter_functions import (
     check_quantity,
     differentiate,
     evaluate,
-    is_formula,
+    names_in,
     parameter_function,
 )
 
@@ -33,13 +33,12 @@ class InitialValues:
     Attributes
     ----------
     names : tuple of str
-        New parameters that are initial values.
+        New parameters, which are initial values or stand in formulas of these.
     """
 
     names: tuple[str, ...]
     whole: StateFunction | None  # of all of them
-    entries: Quantities  # each by itself; 0 where it is a new parameter
-    places: tuple[tuple[int, int], ...]  # (state, new parameter)
+    entries: Quantities  # each by itself, of the model's parameters and the new ones
 
     @staticmethod
     def of(initial: Initial, states: tuple[str, ...], parameters: tuple[str, ...]) -> InitialValues:
@@ -51,7 +50,7 @@ class InitialValues:
                 raise ValueError(
                     f"initial must return one value for each of the states {states}, got {whole.n_outputs}"
                 )
-            return InitialValues((), whole, Quantities((), parameters), ())
+            return InitialValues((), whole, Quantities((), parameters))
         if isinstance(initial, Mapping):
             if set(initial) != set(states):
                 raise ValueError(f"initial must have an entry for each of the states {states}, got {list(initial)}")
@@ -59,46 +58,45 @@ class InitialValues:
         listed = sequence("initial", initial, "a function of p, or a sequence or mapping of names and values")
         if len(listed) != n:
             raise ValueError(f"initial must have one name or value for each of the states {states}, got {initial}")
-        new = [
-            entry if isinstance(entry, str) and entry not in parameters and not is_formula(entry) else None
-            for entry in listed
-        ]
-        names = tuple(dict.fromkeys(entry for entry in new if entry is not None))
-        if "" in names:
+        if "" in listed:
             raise ValueError(f"initial must have names that are not empty, got {listed}")
+        read = [name for entry in listed if isinstance(entry, str) for name in names_in(entry)]
+        names = tuple(name for name in dict.fromkeys(read) if name not in parameters)
         entries = tuple(
-            check_quantity(f"initial[{k}]", 0.0 if new[k] is not None else entry, parameters)
+            _OfModel(entry, len(parameters))
+            if names and callable(entry)
+            else check_quantity(f"initial[{k}]", entry, (*parameters, *names))
             for k, entry in enumerate(listed)
         )
-        places = tuple((k, names.index(name)) for k, name in enumerate(new) if name is not None)
-        return InitialValues(names, None, Quantities(entries, parameters), places)
+        return InitialValues(names, None, Quantities(entries, (*parameters, *names)))
 
     def values(self, p: Array, more: Array) -> Array:
         """Values (batch, n) at the model's parameters (batch, q) and the new ones (batch, len(names))."""
-        if self.whole is not None:
-            return evaluate(self.whole, p)
-        out = self.entries.values(p)
-        for state, column in self.places:
-            out[:, state] = more[:, column]
-        return out
+        return self.entries.values(np.hstack([p, more])) if self.whole is None else evaluate(self.whole, p)
 
     @property
     def parameters_read(self) -> frozenset[int]:
         """Parameters of the model on which the values may depend."""
         if self.whole is not None:
             return self.whole.parameters_read
-        return self.entries.parameters_read
+        return frozenset(range(len(self.entries.parameters) - len(self.names))) & self.entries.parameters_read
 
     def failure(self, x0: Array) -> str | None:
         """Why there are none: they are whatever they are said to be."""
         return None
 
-    def slopes(self, p: Array, x0: Array) -> Array:
+    def slopes(self, p: Array, more: Array, x0: Array) -> Array:
         """Derivatives (batch, q + len(names), n) of the values x0."""
-        q = p.shape[1]
-        out = np.zeros((len(p), q + len(self.names), x0.shape[1]))
-        by_parameters = self.entries.slopes(p) if self.whole is None else differentiate(self.whole, p)
-        out[:, :q] = by_parameters.swapaxes(1, 2)
-        for state, column in self.places:
-            out[:, q + column, state] = 1.0
-        return out
+        found = self.entries.slopes(np.hstack([p, more])) if self.whole is None else differentiate(self.whole, p)
+        return found.swapaxes(1, 2)
+
+
+@dataclass(frozen=True)
+class _OfModel:
+    """A function of the model's parameters, where new ones follow these."""
+
+    function: Callable[[Term], Term]
+    count: int
+
+    def __call__(self, p: Term) -> Term:
+        return self.function(p[: self.count])

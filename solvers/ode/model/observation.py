@@ -81,8 +81,8 @@ class OdeObservation(ObservedTrajectories):
     `message` says why.
 
     Observations are the same to the bit with and without their derivatives: a posterior has one energy. Where the
-    states can be solved and their sensitivities cannot, only the derivatives are NaN: to a kernel that asks for
-    gradients such a point is a failed solve, to one that does not it is a point like others.
+    states can be solved and their sensitivities cannot, only the derivatives are NaN. For a kernel that asks for
+    gradients such a point is a failed solve; for other kernels it is an ordinary point.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class OdeObservation(ObservedTrajectories):
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations and the product of a cotangent with their Jacobian, by the adjoint of many parameters."""
-        p, x0, _ = self.begin(theta)
+        p, x0, more = self.begin(theta)
         by_adjoint = self._takes_adjoint and solve_with_adjoint(
             self.model, p, x0, self.times[None], np.full(len(p), self.t0)
         )
@@ -154,7 +154,7 @@ class OdeObservation(ObservedTrajectories):
             by_start, by_p = np.split(pullback(weights), [n], axis=1)
             gradient = np.zeros((len(p), q + len(self.initial.names)))
             if self.initial.names or self.initial.parameters_read:
-                gradient += np.matmul(self.initial.slopes(p, x0), by_start[:, :, None])[:, :, 0]
+                gradient += np.matmul(self.initial.slopes(p, more, x0), by_start[:, :, None])[:, :, 0]
             gradient[:, :q] += by_p + direct
             return self.naming.gathered(gradient)
 
@@ -174,7 +174,7 @@ class OdeObservation(ObservedTrajectories):
     def seeds(self, p: Array, x0: Array, more: Array) -> tuple[Array, Array]:
         """Of `OdeModel.solve_from`: derivatives of the initial values, and the quantities by which."""
         kept = self._kept(more.shape[1])
-        return self.initial.slopes(p, x0)[:, kept], np.concatenate([p, more], axis=1)[:, kept]
+        return self.initial.slopes(p, more, x0)[:, kept], np.concatenate([p, more], axis=1)[:, kept]
 
     def seen(self, solution: Solution, p: Array, x0: Array) -> Array:
         """Observations (batch, n_observations) of trajectories at `times`."""

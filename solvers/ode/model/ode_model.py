@@ -35,18 +35,17 @@ class OdeModel(OdeSolver):
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
     method : {"auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"}
-        For problems that are not stiff: "RK45" and "DOP853", the pairs of Dormand and Prince of orders 5(4) and
-        8(5, 3) with dense output, compiled; and "Taylor", steps along the Taylor series of the solution, of an order
-        that follows from ``rtol`` (Jorba and Zou 2005), for a ``rhs`` that traces and makes no choice by its states
-        (``np.where``, ``abs``, ``%``). For those that are stiff: "Rodas5P", linearly implicit of order 5(4) with dense
-        output (Steinebach 2023), compiled, for a ``rhs`` that traces, with sparse factors of 1 / (h gamma) - J where
-        these save work; "LSODA", Adams and BDF with automatic switching (ODEPACK).
-        "auto", the default: "RK45" where ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and
-        there are fewer than 50 states and parameters, else "DOP853", which also follows where "Taylor" does not get
-        through. A trajectory that these do not get through is solved by Rodas5P where ``rhs`` traces and has at most
-        100 states or a Jacobian with sparse factors, and else or after that by LSODA. The solution's ``switched`` says
-        so. An explicit method is left as soon as a trajectory is stiff and would take 1000 more explicit steps
-        (``max_steps`` where there is no Rodas5P).
+        For problems that are not stiff: "RK45" and "DOP853", the pairs of Dormand and Prince of orders 5(4) and 8(5, 3)
+        with dense output, compiled. Also "Taylor", steps along the Taylor series of the solution, of an order that
+        follows from ``rtol`` (Jorba and Zou 2005). It needs a ``rhs`` that traces and makes no choice by its states
+        (``np.where``, ``abs``, ``%``). For stiff problems: "Rodas5P", linearly implicit of order 5(4) with dense output
+        (Steinebach 2023), compiled. It needs a ``rhs`` that traces, and has sparse factors of 1 / (h gamma) - J where
+        these save work. Also "LSODA", Adams and BDF with automatic switching (ODEPACK). "auto", the default: "RK45"
+        where ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and there are fewer than 50 states
+        and parameters, else "DOP853", which also follows where "Taylor" fails. A trajectory on which these fail is
+        solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse factors, and else or
+        after that by LSODA. The solution's ``switched`` reports it. An explicit method is left as soon as a trajectory
+        is stiff and would take 1000 more explicit steps (``max_steps`` where there is no Rodas5P).
     rtol, atol : float, > 0
         Relative and absolute tolerance of the local error of the states, that of one step: errors at the end are
         larger where the system amplifies them. A state that grows from a value so small that ``atol`` would lose it
@@ -83,44 +82,48 @@ class OdeModel(OdeSolver):
     Raises
     ------
     ValueError
-        For duplicate or unknown names, an unknown method, settings out of range, doses of unknown amounts, or a
-        ``rhs`` that is no function of (t, x, p), does not take and return as many values as there are names, or cannot
-        be compiled.
+        For duplicate or unknown names, an unknown method, settings out of range, or doses of unknown amounts. Also for
+        a ``rhs`` that is no function of (t, x, p), does not take and return as many values as there are names, or
+        cannot be compiled.
 
     Notes
     -----
-    Sensitivities are integrated together with the states once more, with steps of their own, and the states given are
-    those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not. Taylor's method
-    integrates them once: its steps are those of the states, and sensitivities divide a step in which their error would
-    be more than half a tolerance.
+    Sensitivities are integrated together with the states once more, with steps of their own. The states of the solution
+    are those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not. Taylor's
+    method integrates them once: its steps are those of the states, and sensitivities divide a step in which their error
+    would be more than half a tolerance.
 
     The error test takes the largest of the weighted norms of the states and of each column of sensitivities (LSODA
     takes maxima, the others root mean squares). The column of a parameter :math:`p_j` has the relative tolerance
     ``rtol`` and the absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with
-    typical sizes :math:`\bar p_j` that a user gives, 1 by default (Serban and Hindmarsh 2005, "CVODES: the
-    sensitivity-enabled ODE solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity
-    variables"). Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its
-    sensitivity under control. Where a sensitivity has been far larger on the way than where it is wanted, tighter
-    tolerances follow, until sensitivities change by less than the square root of ``rtol`` of their scale, or as far as
-    rounding and `max_steps` allow: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`. That is
-    ``error_control="full"``. With "states" both tolerances of sensitivities are ``rtol`` :math:`^{-1/2}` times as
-    large, and no tighter ones follow. Sensitivities are never left out of the test, as CVODES may do: states at rest
-    have no error at any step, and sensitivities diverge where explicit steps exceed the bound of stability.
+    typical sizes :math:`\bar p_j` that a user gives, 1 by default. See Serban and Hindmarsh 2005, "CVODES: the
+    sensitivity-enabled ODE solver in SUNDIALS", and its user guide, "Selection of the absolute tolerances for
+    sensitivity variables". Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0
+    keeps its sensitivity under control.
+
+    Tighter tolerances follow where a sensitivity has been far larger before than at the output times. They end when
+    sensitivities change by less than the square root of ``rtol`` of their scale, or at the limits of rounding and
+    `max_steps`: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`. That is ``error_control="full"``. With
+    "states" both tolerances of sensitivities are ``rtol`` :math:`^{-1/2}` times as large, and no tighter ones follow.
+    Sensitivities are never left out of the test, as CVODES may do: states at rest have no error at any step, and
+    sensitivities diverge where explicit steps exceed the bound of stability.
 
     An error of ``atol`` is not negligible where a state grows in proportion to itself from a value that is not much
     larger. An initial value other than zero below ``atol`` has the absolute tolerance ``rtol`` :math:`|x_0|`. A
-    trajectory in which an error of ``atol`` is amplified to more than 30 tolerances, from an initial value or from a
-    trough, is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have
-    the tolerances of their states. Evaluations and steps count all solves. See
+    trajectory may amplify an error of ``atol`` to more than 30 tolerances, from an initial value or from a trough. Then
+    it is solved again with such a tolerance for that state, and for those that start at zero. Sensitivities have the
+    tolerances of their states. Evaluations and steps count all solves. See
     `invsamp.solvers.ode.integrators.amplification`.
 
-    A step sees ``rhs`` at its stages alone, so it may pass a short pulse with an estimated error of zero. Therefore
-    what ``rhs`` does with time and parameters alone is looked at over intervals before each integration, by interval
-    arithmetic: times at which its conditions change (``np.where``, branches, ``%``, ``np.floor``) become breakpoints,
-    with their derivatives by the parameters, and the integration pauses before and after each pulse (``np.exp``,
-    ``np.tanh``, quotients, powers). This needs a ``rhs`` that runs on symbols, with at most 32 ways through its
-    branches. Where sensitivities are asked for, the states of the two integrations are compared, and a difference of
-    more than 1000 tolerances, or of what the same relative change of the parameters does, is reported in a warning.
+    A step evaluates ``rhs`` at its stages alone, so it may pass a short pulse with an estimated error of zero.
+    Therefore the operations of ``rhs`` on time and parameters alone are bounded over intervals before each integration,
+    by interval arithmetic. Times at which its conditions change (``np.where``, branches, ``%``, ``np.floor``) become
+    breakpoints, with their derivatives by the parameters. The integration pauses before and after each pulse
+    (``np.exp``, ``np.tanh``, quotients, powers). This needs a ``rhs`` that runs on symbols, with at most 32 ways
+    through its branches.
+
+    Where sensitivities are asked for, the states of the two integrations are compared. A warning reports a difference
+    of more than 1000 tolerances, or of more than the same relative change of the parameters causes.
 
     Observations of 50 unknowns and more have gradients by the adjoint of the discrete steps, where there is one: see
     `invsamp.solvers.ode.model.adjoint`.
@@ -148,9 +151,10 @@ class OdeModel(OdeSolver):
         times : array, shape (n_times,)
             Observation times, increasing.
         initial : sequence of n_states entries, mapping from state to entry, callable, or SteadyState
-            Per state its known initial value, the name of a parameter that is its initial value, of the model or a new
-            one, which several states may share, or a formula ("2 * k") or function of the model's parameters ``p``. Or
-            one function ``initial(p)`` that returns them all. Or the state in which the system has come to rest.
+            Per state its known initial value, the name of a parameter, or a formula of names ("1000 - infected"). Names
+            that are not parameters of the model are new ones, and several states may share them. Or a function of the
+            model's parameters ``p``; or one function ``initial(p)`` that returns them all. Or the steady state of the
+            system.
         t0 : float, optional
             Time of the initial values; the first observation time by default.
         given : mapping from parameter to number or name, optional
@@ -161,8 +165,8 @@ class OdeModel(OdeSolver):
         of : callable, or sequence of str, optional
             ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration; or
             formulas of names, ``["blood / volume"]``. It takes all states and the model's parameters, among which may
-            be some that only it uses. Its derivatives are symbolic where it can be traced;
-            `OdeObservation.derivatives` says whether.
+            be some that only it uses. Its derivatives are symbolic where it can be traced; see
+            `OdeObservation.derivatives`.
         jacobian : callable, optional
             Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
         mask : array of bool, shape (n_times, n_observed), optional

@@ -126,12 +126,13 @@ class SteadyStart:
             found[:, self.places] = np.where(np.isnan(found[:, self.places]), np.nan, self.then.values(p))
         return found
 
-    def slopes(self, p: Array, x0: Array) -> Array:
+    def slopes(self, p: Array, more: Array, x0: Array) -> Array:
         """Derivatives (batch, q, n) of the values x0."""
         own = self._own(p)
         resting = self._resting(p) if self.places else x0
-        start = self.begin.values(own, np.empty((len(p), 0)))
-        start_slopes = self.begin.slopes(own, start)
+        none = np.empty((len(p), 0))  # all are the model's
+        start = self.begin.values(own, none)
+        start_slopes = self.begin.slopes(own, none, start)
         out = np.zeros((len(p), p.shape[1], x0.shape[1]))
         columns = [self.model.parameters.index(name) for name in self.naming.names]
         for row, x in enumerate(resting):

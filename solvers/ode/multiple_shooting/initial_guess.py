@@ -1,8 +1,8 @@
 """A first guess of states that no one observed: the model run along the data, pulled to them at each of their times.
 
-What is observed drives what is not: where the rest of the system forgets how it began, as Lorenz' does when x is
-given, it comes to follow the truth (Pecora and Carroll 1990, "Synchronization in chaotic systems"). Where it does not,
-several beginnings, or parameters, are tried, and those are taken whose predictions are least off.
+The observed states drive the others. If the rest of the system forgets its initial values, as Lorenz' does when x is
+given, it converges to the truth (Pecora and Carroll 1990, "Synchronization in chaotic systems"). Otherwise several
+initial values, or parameters, are tried, and those with the smallest errors of prediction are taken.
 """
 
 from __future__ import annotations

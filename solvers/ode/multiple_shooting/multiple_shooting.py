@@ -249,11 +249,10 @@ class MultipleShooting(ObservedTrajectories):
     ) -> ShootingFit:
         """Weighted least squares by Levenberg-Marquardt: the mode under a flat prior, and Laplace's approximation.
 
-        Where states are not observed, ``continuity`` ties the starts first loosely, then as it says. Their first guess
+        Where states are not observed, ``continuity`` ties the starts first loosely, then as stated. Their first guess
         is the model run along the data, pulled to them. A fit that then misses the data begins again with other
-        parameters, those of many within a factor of 2, then 3, that follow the data best, at last with those that fit
-        best so far. A fit that does not fit, or
-        does not converge, warns.
+        parameters. These are drawn within a factor of 2, then 3, and those that follow the data best are taken. At last
+        it begins with those that fitted best so far. A fit that misses the data, or does not converge, warns.
 
         Parameters
         ----------

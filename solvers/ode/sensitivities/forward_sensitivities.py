@@ -1,13 +1,13 @@
 r"""Sensitivities of trajectories that are solved already, and whether they can be trusted.
 
-Under full error control every sensitivity keeps the local tolerance, relative to its size at the time. Where it has
-been far larger on the way than where it is wanted, by a factor A, errors may have survived that are A times that
-tolerance: sensitivities of relaxation oscillators grow by mu^2 in a jump and vanish after it. Then the trajectory is
-integrated again with a tolerance so much smaller that the bound A * rtol falls to sqrt(rtol), and again with a tenth of
-it until the change shows that the error left is about sqrt(rtol) of their scale. Where rounding or the bound on steps
-ends this sooner, sensitivities are given if the last change was below a tenth, and else are not. Derivatives of a
-method's discrete steps (Rodas5P) lose far less, as errors along the flow shrink with it: there a tenth of the tolerance
-comes first.
+Under full error control every sensitivity keeps the local tolerance, relative to its size at the time. If it was larger
+before, by a factor A, than where it is wanted, errors may be left that are A times that tolerance. For example,
+sensitivities of relaxation oscillators grow by mu^2 in a jump and vanish after it. Then the trajectory is integrated
+again with a smaller tolerance, such that the bound A * rtol falls to sqrt(rtol). The tolerance is then divided by ten
+until the change shows that the error left is about sqrt(rtol) of their scale. Where rounding or the bound on steps ends
+this sooner, sensitivities are given if the last change was below a tenth, and else are not. Derivatives of a method's
+discrete steps (Rodas5P) lose far less, as errors along the flow shrink with it: there a tenth of the tolerance comes
+first.
 """
 
 from __future__ import annotations

@@ -41,6 +41,10 @@ def emulated(target: iv.Posterior, points: int = 14) -> EmulatedPosterior:
 NOISES = {
     "gaussian": (iv.GaussianNoise(0.2), {}),
     "unknown scale": (iv.GaussianNoise("sigma"), {"sigma": iv.LogNormal(-1.5, 0.5)}),
+    "two scales": (
+        iv.GaussianNoise(("one", "one", "one", "two", "two")),
+        {"one": iv.LogNormal(-1.5, 0.5), "two": iv.LogNormal(-1.5, 0.5)},
+    ),
     "log-normal": (iv.LogNormalNoise("sigma"), {"sigma": iv.LogNormal(-2.0, 0.5)}),
     "student": (iv.StudentTNoise(4.0, 0.2), {}),
 }
@@ -96,6 +100,22 @@ def test_uncertainty_never_makes_a_bad_fit_a_good_one() -> None:
     far = np.array([[40.0, 3.0], [-30.0, -4.0]])
     near = target.to_position(np.array([[0.0, 1.0]]))
     assert (target.potential().energy(far) > target.potential().energy(near) + 10.0).all()
+
+
+@pytest.mark.parametrize("sizes", [(0.3, 0.3), (0.01, 2.0)])
+def test_uncertainty_never_fits_better_than_the_data_themselves(sizes: tuple[float, float]) -> None:
+    """Also where one output's noise is far smaller than another's, so that their curvatures are far apart."""
+    noise = iv.GaussianNoise(("small", "small", "large", "large", "large"))
+    target = posterior(noise, small=iv.LogNormal(-1.0, 1.0), large=iv.LogNormal(-1.0, 1.0))
+    emulator, rng, n = emulated(target).emulator, np.random.default_rng(3), 400
+    likelihood = EmulatedLikelihood(target._posed["model"].noise, emulator.components, emulator.scales)
+    theta = np.column_stack([target.sample_prior(rng, n)[:, :2], np.tile(sizes, (n, 1))])
+    components = 10.0 ** rng.uniform(-1.0, 3.0, (n, 1)) * rng.standard_normal((n, len(emulator.scales)))
+    packed = np.column_stack([components, 10.0 ** rng.uniform(-6.0, 6.0, n), np.zeros(n)])
+    value, perfect = np.zeros(n), np.zeros(n)
+    likelihood.accumulate(theta, packed, value, np.zeros(theta.shape))
+    target._posed["model"].noise.accumulate(theta, np.tile(target.data, (n, 1)), perfect, np.zeros(theta.shape))
+    assert (value <= perfect + 1e-6).all()
 
 
 def test_other_data_are_those_of_the_likelihood() -> None:

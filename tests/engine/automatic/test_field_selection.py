@@ -105,7 +105,7 @@ class TestInformedCoefficients:
         alone = run.theta[:, :, :2].reshape(-1, 2)
         shift = np.linalg.lstsq(np.c_[alone, np.ones(len(alone))], found.reshape(-1, 2), rcond=None)
         assert len(shift[1]) == 2 and shift[1].max() < 1e-20
-        assert "informed[0]" in run._summary(few=True).index
+        assert "informed[0]" in run._summary.table(few=True).index
 
     def test_they_go_on_after_a_resume(self, tmp_path):
         whole = sampled(bent_field(2100), draws=8).draws("informed")

@@ -22,9 +22,11 @@ from invsamp.engine.driver import checkpoint_loop, serialization
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.mode_search import multistart
-from invsamp.engine.mode_search.multistart import search_modes
+from invsamp.engine.mode_search.multistart import ModeSearchResult, search_modes
 from invsamp.evaluate.requests import Estimate, answered
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder.automatic import LENGTHS, Automatic
+from invsamp.modes.minima import Minima
 from invsamp.problems.mixtures import GaussianMixture
 from invsamp.storage.state import read_state
 
@@ -310,7 +312,7 @@ class TestWhatIsChosen:
         assert sum(found(seed) == 2 for seed in range(20)) < 18
 
     def test_a_mode_beside_a_minimum_of_no_weight_at_a_bound(self):
-        """A slope of mass 6e-6 ends in a minimum at the bound, which has no Gaussian."""
+        """A slope of mass 6e-6 ends in a minimum at the bound, along which it is flat."""
         mixture = GaussianMixture((0.5, 0.5), ((5.0, 5.0), (-5.0, -5.0)), (0.1, 1.0))
 
         def likelihood(x):
@@ -329,6 +331,21 @@ class TestWhatIsChosen:
             counts.append(np.count_nonzero(np.array(found["weights"]) > 0.4))
             assert "with jumps" in engine.report()["decisions"][0] or counts[-1] < 2
         assert np.count_nonzero(np.array(counts) == 2) >= 3
+
+    @pytest.mark.parametrize(("known", "jumps"), [(3, True), (2, True), (1, False), (0, False)])
+    def test_jumps_need_two_modes_of_known_mass(self, known, jumps, monkeypatch):
+        """Or a trial that failed without: minima of no known mass are points of a ridge."""
+        has = np.arange(3) < known
+        extents, centers = np.broadcast_to(np.eye(2), (3, 2, 2)), 9.0 * np.arange(6.0).reshape(3, 2)
+        minima = Minima(centers, np.zeros(3), extents, extents, has, ~has, np.ones(3, dtype=int))
+        choice = KernelSelection(Automatic().stages(2, 1), 2, True)
+        choice.choose(ModeSearchResult(minima, 16, 100, 0, 0, 0, np.zeros(2), 0, 0.0, 5), 100, ["x", "y"])
+        assert isinstance(choice.sampler.rungs[0].kernel, ModeJumps) == choice.jumping == jumps
+        assert ("as on a ridge" in choice.report()[0]) == (known < 3)
+        move_once(choice)
+        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+        assert not choice.judged(2, lambda times: True)
+        assert len(choice.sampler.rungs[0].kernel.centers) == 3 and choice.stage == (1 if jumps else 0)
 
     def test_an_alias_beside_a_bound(self):
         """Two frequencies fit; at the bound is a minimum of weight 1e-7. Jumps are kept, and no ladder is needed."""

@@ -42,10 +42,34 @@ def test_large_blocks_have_moments_in_place_of_draws(monkeypatch):
     np.testing.assert_allclose(mean, whole.theta.mean(axis=(0, 1)), atol=1e-12)
     np.testing.assert_allclose(sd, whole.theta.std(axis=(0, 1), ddof=1), rtol=1e-9)
     np.testing.assert_allclose(whole.moments("x")[1], sd, rtol=1e-9)
+    np.testing.assert_array_equal(run.thinned("x"), whole.theta.astype(np.float32))  # there is room for all of these
     some = run.draws("x_some")
     assert some.shape == (4, 30, running_moments.KEPT)
     np.testing.assert_array_equal(some[..., [0, -1]], whole.theta[..., [0, -1]])
     assert "x_some[0]" in run.summary().index and "x_some" in repr(run)
+
+
+def test_every_kth_draw_is_kept_in_single_precision(monkeypatch, tmp_path):
+    whole, _ = sampled(2500)
+    monkeypatch.setattr(running_moments, "MOST_BYTES", 10**6)
+    monkeypatch.setattr(running_moments, "THINNED_BYTES", 4 * 2500 * 4 * 8)  # 8 draws of each of 4 chains
+    run, told = sampled(2500)
+    assert any("one draw in 4 in single precision (run.field, run.thinned)" in line for line in told)
+    thinned = run.thinned("x")
+    assert thinned.dtype == np.float32
+    np.testing.assert_array_equal(thinned, whole.theta[:, ::4].astype(np.float32))
+    run.save(tmp_path / "run.nc")
+    np.testing.assert_array_equal(iv.Run.load(tmp_path / "run.nc").thinned("x"), thinned)
+    assert len(run.summary()) == 52  # 50 numbers and two informed directions
+    np.testing.assert_array_equal(whole.thinned("x"), whole.theta.astype(np.float32))
+
+
+def test_weighted_draws_are_kept_whole(monkeypatch):
+    """Moments of all draws alike are not theirs."""
+    monkeypatch.setattr(running_moments, "MOST_BYTES", 10**5)
+    sampler = iv.samplers.csgld(0.01, ends=[2300.0, 2500.0, 2700.0])
+    run, told = sampled(2500, sampler=sampler, warmup=200)
+    assert run.theta.shape == (4, 30, 2500) and not any("would take" in line for line in told)
 
 
 @pytest.mark.parametrize("settings", [{"keep": False, "record": {"first": lambda x: x[:, 0]}}, {"d": 100}])
@@ -58,7 +82,7 @@ def test_what_is_asked_for_is_kept(settings, monkeypatch):
 
 
 def test_some_of_a_large_block_are_judged_and_summaries_are_made_once(monkeypatch):
-    from invsamp.results import run as results
+    from invsamp.results import run_summary as results
 
     run, _ = sampled(2500)
     made, original = [], results.table
@@ -68,7 +92,7 @@ def test_some_of_a_large_block_are_judged_and_summaries_are_made_once(monkeypatc
         return original(values, *more)
 
     monkeypatch.setattr(results, "table", table)
-    judged = run._summary(few=True)
+    judged = run._summary.table(few=True)
     # 50 nodes, two informed directions, the energy
     assert len(judged) == 53 and judged.index[-1] == "energy"
     run.warnings(), repr(run)

@@ -33,7 +33,7 @@ class InAnyOrder:
     def get(self):
         asking = int(self.rng.choice(list(self.asked)))
         self.order.append(asking)
-        return asking, self.engine.answer(self.asked.pop(asking))
+        return asking, self.engine.bound.dispatch.answer(self.asked.pop(asking))
 
     def clear(self):
         self.asked.clear()
@@ -70,7 +70,7 @@ def test_draws_are_those_of_rungs_in_step(name, monkeypatch):
     for seed in range(3):
         engine = engine_of(*LADDERS[name])
         queue = InAnyOrder(engine, seed)
-        engine.share(engine.answer, queue)
+        engine.share(engine.bound.dispatch.answer, queue)
         found, steps = drawn(engine)
         assert 2 < max(steps) <= ensemble.AHEAD
         np.testing.assert_array_equal(found.positions, wanted.positions)
@@ -87,7 +87,7 @@ def test_rungs_that_miss_a_meeting_draw_otherwise(monkeypatch):
     wanted, _ = drawn(engine_of(*LADDERS["each by itself"]))
     monkeypatch.setattr(Exchange, "ahead", lambda exchange, most: [exchange.due() for _ in range(most)] and most)
     engine = engine_of(*LADDERS["each by itself"])
-    engine.share(engine.answer, InAnyOrder(engine, 0))
+    engine.share(engine.bound.dispatch.answer, InAnyOrder(engine, 0))
     found, _ = drawn(engine)
     assert not np.array_equal(found.positions, wanted.positions)
 
@@ -96,7 +96,7 @@ def test_dear_steps_are_few_at_a_time(monkeypatch):
     """A signal waits for them."""
     monkeypatch.setattr(ensemble, "LONGEST", 1e-9)
     engine = engine_of(*LADDERS["each by itself"])
-    engine.share(engine.answer, InAnyOrder(engine, 0))
+    engine.share(engine.bound.dispatch.answer, InAnyOrder(engine, 0))
     assert set(drawn(engine)[1]) == {1}
 
 
@@ -104,7 +104,7 @@ def test_what_a_rung_raises_waits_for_what_others_have_asked(monkeypatch):
     monkeypatch.setattr(ensemble, "LONGEST", 1e6)
     engine = engine_of(*LADDERS["each by itself"])
     queue = InAnyOrder(engine, 0)
-    engine.share(engine.answer, queue)
+    engine.share(engine.bound.dispatch.answer, queue)
 
     class Broken:
         def keep(self, rung):

@@ -82,8 +82,9 @@ class TestTheRun:
         assert told["centered"] == 3 * [False] + 3 * [True]
         assert told["reason"] == parameterization.CHOSEN
         assert 1 <= told["evaluations"] <= 50
-        assert "hierarchy: theta 3 of 6 centered (chosen: where data say more of a value than its prior does)" in str(
-            run
+        assert (
+            "hierarchy: theta 3 of 6 centered (chosen: centered where data inform an entry more than its prior)"
+            in str(run)
         )
         # minima are told in natural parameters, those of the minimum in which nothing is centered
         free = quiet(groups(MIXED, centered=False), draws=200).report

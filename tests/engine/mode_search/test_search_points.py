@@ -26,7 +26,7 @@ def two(energies=(0.0, 1.0), position=((0.0, 0.0), (10.0, -2.0)), sds=(1.0, 0.5)
 
 
 def test_the_box_holds_all_modes_with_their_widths():
-    low, high = region_around(two().position, two().extents)
+    low, high = region_around(two().position, np.linalg.cholesky(two().extents))
     np.testing.assert_allclose(low, [-REACH, -REACH])
     np.testing.assert_allclose(high, [10.0 + 0.5 * REACH, REACH])
 

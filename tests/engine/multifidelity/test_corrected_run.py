@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from field_cases import Coarse, moments, truth, two_fidelities
 from scipy.stats import norm
 from stopping import stopping
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
@@ -199,6 +200,39 @@ class TestLaw:
 
         assert agrees(means(estimator=iv.estimators.noisy(1.5)), mean)
         assert not agrees(means(estimator=iv.estimators.noisy(1.5), energy_variance=iv.variances.known(0.0)), mean)
+
+
+class TestFields:
+    """Where the prior is Gaussian in many unknowns, the coarse rung rotates about the coarse mode's Gaussian."""
+
+    def test_the_draws_are_those_of_the_fine_model(self, draw, agrees):
+        run = draw(two_fidelities(), None, draws=150, chains=128)
+        assert run.report["kernels"] == ["pcn", "infinity_hmc"] and run.report["fidelities"] == ["fine", "coarse"]
+        assert agrees(moments(run), truth())
+        assert not agrees(moments(HotRung(run)), truth())  # the coarse model's own
+        # the fine rung's own moves keep the same Gaussian
+        assert len(run.report["reference_eigenvalues"]) == 2 and run.report["reference_eigenvalues"][0]
+
+    def test_a_coarse_mesh_that_is_too_far_off_is_not_used_and_the_run_says_so(self, quiet):
+        class Off(Coarse):
+            def __call__(self, theta):
+                return super().__call__(theta) + 0.6 * np.sin(7.0 * theta[:, 2:4])
+
+            def jacobian(self, theta):
+                jacobian = super().jacobian(theta)[1]
+                jacobian[:, [0, 1], [2, 3]] += 4.2 * np.cos(7.0 * theta[:, 2:4])
+                return self(theta), jacobian
+
+        run = iv.sample(two_fidelities(coarse=Off()), draws=20, seed=1, progress=False)
+        assert run.report["fidelities"] == ["fine"] and run.report["kernels"] == ["infinity_hmc"]
+        assert any("not worth an exchange: the sd is above 1" in line for line in run.report["decisions"])
+
+
+class HotRung:
+    """The draws of the second rung in the place of the first one's."""
+
+    def __init__(self, run):
+        self.theta = run.rung_theta(1)
 
 
 def alone():

@@ -98,7 +98,7 @@ def test_what_it_would_have_done_to_the_draws() -> None:
 
 
 def test_the_parameter_is_named() -> None:
-    with pytest.raises(ModelError, match=r"most of all in b\[1\]: the slope"):
+    with pytest.raises(ModelError, match=r"most of all in b\[1\]\. The slope"):
         quiet(posterior(Linear(np.array([1.0, 1.0, 0.5]))), iv.samplers.sgld())
 
 

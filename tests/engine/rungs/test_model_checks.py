@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.diagnostics.limits import ERROR
 from invsamp.engine.rungs import model_checks
-from invsamp.engine.rungs.model_checks import LIMIT
 from invsamp.evaluate.requests import Estimate
 
 TIMES = np.linspace(0.0, 1.0, 10)
@@ -79,7 +79,7 @@ def test_a_model_that_depends_on_the_batch(sampler):
 def test_a_model_that_depends_on_earlier_calls():
     run = iv.sample(posed(Drifting(1e-4)), iv.mala(), **SETTINGS)
     found = run.report["repeated"]["model"]
-    assert found["cause"] == "calls" and found["effect"] > 3 * LIMIT
+    assert found["cause"] == "calls" and found["effect"] > 3 * ERROR
     (message,) = told(run)
     assert "depend on earlier evaluations" in message and f"{found['effect']:.2g}" in message
 
@@ -89,7 +89,7 @@ def test_a_warm_start_that_stops_too_early(sampler):
     with pytest.warns(UserWarning, match="depend on earlier evaluations.*among the starting points"):
         run = iv.sample(posed(Warm(2)), sampler, **SETTINGS)
     found = run.report["repeated"]["model"]
-    assert found["cause"] == "calls" and found["effect"] > LIMIT and told(run)
+    assert found["cause"] == "calls" and found["effect"] > ERROR and told(run)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_warm_start_that_stops_too_early(sampler):
 def test_rounding_is_left_alone(function, sampler):
     run = iv.sample(posed(function), sampler, **SETTINGS)
     found = run.report["repeated"]["model"]
-    assert found["cause"] == "" and found["effect"] < LIMIT and not told(run)
+    assert found["cause"] == "" and found["effect"] < ERROR and not told(run)
 
 
 def test_energies_in_single_precision_may_differ_by_their_rounding():

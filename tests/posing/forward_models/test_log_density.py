@@ -91,7 +91,7 @@ def test_cross_validation_and_what_cannot_be_predicted() -> None:
     run = iv.sample(posterior, draws=200, chains=4, seed=3, progress=False)
     found, wanted = run.loo(posterior), run.loo(POSED)
     assert elpd(found) == pytest.approx(elpd(wanted), rel=1e-10)
-    assert "observed_data" not in run.to_arviz() and "prior" in run.to_arviz()
+    assert "observed_data" not in run.data and "prior" in run.data
     with pytest.raises(
         ValueError, match="must have a forward model, data and noise, got one posed by its log likelihood"
     ):

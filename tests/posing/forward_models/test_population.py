@@ -27,7 +27,7 @@ PRIOR = iv.Prior(
 
 
 def test_is_the_model_of_each_member() -> None:
-    population = iv.Population(ONE, 4, own=("start", "rate"))
+    population = iv.Population(ONE, 4, individual=("start", "rate"))
     data = np.random.default_rng(0).normal(size=(4, 3))
     posterior = iv.Posterior(PRIOR, population, data, iv.GaussianNoise(0.5))
     theta = PRIOR.sample(np.random.default_rng(1), 3)
@@ -49,7 +49,7 @@ def test_is_the_model_of_each_member() -> None:
 
 def test_members_may_be_seen_at_other_times() -> None:
     data = np.ma.masked_array(np.ones((4, 3)), mask=np.eye(4, 3))
-    posterior = iv.Posterior(PRIOR, iv.Population(ONE, 4, own=("start", "rate")), data, iv.GaussianNoise(0.5))
+    posterior = iv.Posterior(PRIOR, iv.Population(ONE, 4, individual=("start", "rate")), data, iv.GaussianNoise(0.5))
     found = posterior.log_likelihood(PRIOR.sample(np.random.default_rng(1), 2))
     assert (found[:, :3][:, np.eye(3, dtype=bool)] == 0.0).all() and (found != 0.0).sum() == 2 * 9
 
@@ -62,7 +62,7 @@ def test_a_member_that_fails_is_told() -> None:
 
     model = iv.with_jacobian(fails, slopes, parameters=("start", "rate", "level"))
     posterior = iv.Posterior(
-        PRIOR, iv.Population(model, 4, own=("start", "rate")), np.ones((4, 3)), iv.GaussianNoise(0.5)
+        PRIOR, iv.Population(model, 4, individual=("start", "rate")), np.ones((4, 3)), iv.GaussianNoise(0.5)
     )
     theta = PRIOR.sample(np.random.default_rng(1), 2)
     theta[1, 2] = 60.0
@@ -74,10 +74,13 @@ def test_a_member_that_fails_is_told() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: iv.Population(ONE, 4, own=("start", "k")), r"own must hold parameters of the model, .*, got \['k'\]"),
-        (lambda: iv.Population(ONE, 0, own="start"), "members must be an integer >= 1, got 0"),
-        (lambda: iv.Population(iv.with_jacobian(decay, slopes), 4, own="a"), "model must have `parameters`"),
-        (lambda: iv.Population(decay, 4, own="a"), "model must be a forward model that has derivatives"),
+        (
+            lambda: iv.Population(ONE, 4, individual=("start", "k")),
+            r"individual must hold parameters of the model, .*, got \['k'\]",
+        ),
+        (lambda: iv.Population(ONE, 0, individual="start"), "members must be an integer >= 1, got 0"),
+        (lambda: iv.Population(iv.with_jacobian(decay, slopes), 4, individual="a"), "model must have `parameters`"),
+        (lambda: iv.Population(decay, 4, individual="a"), "model must be a forward model that has derivatives"),
     ],
 )
 def test_bad_input(make, message) -> None:
@@ -87,7 +90,7 @@ def test_bad_input(make, message) -> None:
 
 def test_a_prior_of_other_sizes_is_told() -> None:
     prior = iv.Prior(level=iv.Normal(0, 1), rate=iv.LogNormal(0, 1, shape=3), start=1.0)
-    posterior = iv.Posterior(prior, iv.Population(ONE, 4, own=("rate",)), np.ones((4, 3)), iv.GaussianNoise(0.5))
+    posterior = iv.Posterior(prior, iv.Population(ONE, 4, individual=("rate",)), np.ones((4, 3)), iv.GaussianNoise(0.5))
     with pytest.raises(iv.ModelError, match=r"rate must have shape \(4,\) in the prior"):
         posterior.potential().energy(np.zeros((1, 4)))
 
@@ -102,7 +105,7 @@ def test_data_are_a_row_for_each_member() -> None:
         def linearize(self, theta):
             return ONE.linearize(theta)
 
-    population = iv.Population(Counted(), 4, own=("start", "rate"))
+    population = iv.Population(Counted(), 4, individual=("start", "rate"))
     assert iv.Posterior(PRIOR, population, np.zeros((4, 3)), iv.GaussianNoise(1.0)).data.shape == (4, 3)
     with pytest.raises(ValueError, match=r"arranged as the outputs of the forward model 'model', \(4, 3\), got shape"):
         iv.Posterior(PRIOR, population, np.zeros((3, 4)), iv.GaussianNoise(1.0))

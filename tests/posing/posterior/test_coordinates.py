@@ -37,7 +37,7 @@ def test_chosen_coordinates() -> None:
 
 def test_logits_become_walls_again() -> None:
     posterior, default = mixed(transforms={"x": "logit", "k": "identity"}), mixed()
-    walled = posterior.with_walls()
+    walled = posterior.with_bounds()
     assert walled.coordinates.transforms[0] == Identity()
     assert walled.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
     assert walled.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
@@ -48,7 +48,7 @@ def test_logits_become_walls_again() -> None:
         posterior.potential().energy(position), walled.potential().energy(at) - stretched, rtol=1e-10
     )
     assert np.ptp(stretched) > 0.5
-    assert default.with_walls().coordinates == default.coordinates
+    assert default.with_bounds().coordinates == default.coordinates
 
 
 def test_constrained_columns_are_sampled_as_themselves() -> None:

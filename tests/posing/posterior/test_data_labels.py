@@ -114,7 +114,7 @@ def test_members_of_a_population() -> None:
     prior = iv.Prior(height=iv.LogNormal(0, 1, shape=2), rate=iv.LogNormal(0, 1))
     data = pd.DataFrame([[1.0, 0.8, 0.5], [2.0, 1.5, 1.1]], pd.Index(["Ann", "Bob"], name="patient"))
     data.columns = pd.Index(HOURS, name="hour")
-    model = iv.Population(one, 2, own=["height"])
+    model = iv.Population(one, 2, individual=["height"])
     posterior = iv.Posterior(prior, model, data, iv.GaussianNoise(0.1))
     patients = {"patient": ["Ann", "Bob"]}
     assert posterior.axis_labels == {"data": patients | {"hour": HOURS}, "height": patients}
@@ -137,3 +137,41 @@ def test_members_of_a_population() -> None:
     figure = run.plot_predictive(posterior)
     assert {"patient Ann", "patient Bob"} <= {axes.get_title(loc="left") for axes in figure.axes}
     assert figure.axes[-1].get_xlabel() == "hour"
+
+
+class Grows:
+    """One output at some times, as an ODE observed in one state has."""
+
+    parameters = ("rate", "start")
+
+    def __init__(self, times: list[float]) -> None:
+        self.times, self.n_observations, self.output_shape = np.array(times), len(times), (len(times), 1)
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        return theta[:, 1:] + theta[:, :1] * self.times
+
+    def linearize(self, theta: np.ndarray) -> tuple:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("days", [[0.0, 5.0, 9.0], [0.0, 9.0]])  # as many as in the data, and fewer
+def test_a_population_elsewhere_keeps_its_members_and_the_name_of_its_times(days: list[float]) -> None:
+    regions, before = pd.Index(["north", "south"], name="region"), pd.Index([1, 2, 3], name="day")
+    measured = pd.DataFrame(np.ones((2, 3)), regions, before)
+    prior = iv.Prior(rate=iv.Normal(0, 1, shape=2), start=iv.Normal(0, 1))
+    known = iv.Population(Grows([1.0, 2.0, 3.0]), 2, individual=["rate"])
+    posterior = iv.Posterior(prior, known, measured, iv.GaussianNoise(0.1))
+    later = posterior.for_prediction(iv.Population(Grows(days), 2, individual=["rate"]))
+    assert later.data.shape == (2, len(days))
+    assert later.axis_labels["data"] == {"region": ["north", "south"], "day": days}
+    by_function = posterior.for_prediction(iv.finite_differences(lambda theta: theta[:, :2]), shape=(2, 1))
+    assert by_function.axis_labels == {}  # a function of which no one knows what its outputs are
+
+
+def test_one_series_elsewhere_is_arranged_as_the_data() -> None:
+    prior = iv.Prior(rate=iv.Normal(0, 1), start=iv.Normal(0, 1))
+    measured = pd.Series([1.0, 2.0, 3.0], pd.Index([1.0, 2.0, 3.0], name="day"))
+    posterior = iv.Posterior(prior, Grows([1.0, 2.0, 3.0]), measured, iv.GaussianNoise(0.1))
+    assert posterior.for_prediction(Grows([7.0])).axis_labels == {"data": {"day": [7.0]}}
+    columns = iv.Posterior(prior, Grows([1.0, 2.0, 3.0]), np.ones((3, 1)), iv.GaussianNoise(0.1))
+    assert columns.for_prediction(Grows([7.0, 8.0])).data.shape == (2, 1)

@@ -227,7 +227,7 @@ def test_vectors_are_as_long_as_the_model_takes_them(given: object) -> None:
         iv.Posterior(iv.Prior(z=iv.Normal(0, 1, shape=2), w=iv.Normal(0, 1, shape=2)), Pair(), data, noise)
 
 
-class TestElsewhere:
+class TestForPrediction:
     """Predictions of what was not measured."""
 
     @staticmethod
@@ -248,23 +248,23 @@ class TestElsewhere:
     def test_at_other_times(self, within) -> None:
         posterior = self.posterior(iv.GaussianNoise("sd"))
         run = iv.sample(posterior, draws=400, chains=4, seed=2, progress=False)
-        later = posterior.elsewhere(self.lines([10.0, 20.0]), 2)
+        later = posterior.for_prediction(self.lines([10.0, 20.0]), 2)
         found = run.posterior_predictive(later)
         rows = run.theta[:, found["draw"].to_numpy()]
         np.testing.assert_allclose(found["mean"], rows[..., :1] + rows[..., 1:2] * [10.0, 20.0])
         z = ((found["data"] - found["mean"]).to_numpy() / rows[..., 2:]).ravel()
         assert within((z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
         assert not within((0.5 * z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
-        assert "posterior_predictive" not in run.to_arviz()
+        assert "posterior_predictive" not in run.data
         run.posterior_predictive(posterior)
-        assert run.to_arviz().posterior_predictive["data"].shape[2:] == (3,)
+        assert run.data.posterior_predictive["data"].shape[2:] == (3,)
         np.testing.assert_array_equal(later.predict([[1.0, 2.0, 0.5]]), [[21.0, 41.0]])
 
     def test_with_another_noise(self) -> None:
         posterior = self.posterior(iv.GaussianNoise([0.1, 0.2, 0.3]))
         with pytest.raises(ValueError, match=r"scale must broadcast to the data's shape \(2,\), got shape \(3,\)"):
-            posterior.elsewhere(self.lines([10.0, 20.0]), 2)
-        counts = posterior.elsewhere(self.lines([10.0, 20.0]), (2, 1), iv.PoissonNoise())
+            posterior.for_prediction(self.lines([10.0, 20.0]), 2)
+        counts = posterior.for_prediction(self.lines([10.0, 20.0]), (2, 1), iv.PoissonNoise())
         drawn = counts.sample_noise(np.random.default_rng(0), counts.predict([[1.0, 2.0, 0.5]]), [[1.0, 2.0, 0.5]])
         assert drawn.shape == (1, 2, 1) and (drawn == np.rint(drawn)).all()
 
@@ -282,23 +282,14 @@ class TestElsewhere:
         prior = iv.Prior(start=iv.Normal(0, 1), slope=iv.Normal(0, 1))
         posed = iv.Posterior(prior, Lines(), np.ones((3, 2)), noise)
         with pytest.raises(ValueError, match=r"scale must broadcast .*\(6,\), got shape \(2,\).*: shape=\(3, 2\)"):
-            posed.elsewhere(Lines())
-        assert posed.elsewhere(Lines(), (3, 2)).data.shape == (3, 2)
+            posed.for_prediction(Lines())
+        assert posed.for_prediction(Lines(), (3, 2)).data.shape == (3, 2)
 
     def test_what_is_missing_is_told(self) -> None:
         with pytest.raises(ValueError, match="shape must be given for a model that does not say how much it predicts"):
-            self.posterior(iv.GaussianNoise(1)).elsewhere(self.lines([1.0]))
+            self.posterior(iv.GaussianNoise(1)).for_prediction(self.lines([1.0]))
         with pytest.raises(ValueError, match="noise must be given, as the posterior has a log likelihood in its place"):
-            iv.Posterior(self.prior, log_likelihood=lambda t: t[:, 0]).elsewhere(self.lines([1.0]), 1)
-
-
-def test_a_pickle_of_before_is_read():
-    before = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), iv.finite_differences(np.cos), [0.3], iv.GaussianNoise(0.1))
-    state = {name: value for name, value in vars(before).items() if name not in ("_posed", "fidelities")}
-    after = object.__new__(iv.Posterior)
-    after.__setstate__(state | {"_models": {}, "_columns": {}, "_bounds": {}, "fidelities": ("model",)})
-    position = np.array([[0.4], [1.0]])
-    np.testing.assert_array_equal(after.potential().energy(position), before.potential().energy(position))
+            iv.Posterior(self.prior, log_likelihood=lambda t: t[:, 0]).for_prediction(self.lines([1.0]), 1)
 
 
 class Arranged:

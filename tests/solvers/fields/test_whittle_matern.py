@@ -19,6 +19,7 @@ SETTINGS = {
     "fractional": {"range": 0.3, "smoothness": 0.5},
     "smooth, of another mean and sd": {"range": 0.4, "smoothness": 2.6, "sd": 2.0, "mean": lambda x: x[:, 0]},
     "anisotropic": {"range": 0.3, "anisotropy": [[2.0, 0.5], [0.5, 1.0]], "boundary": "neumann"},
+    "unknown sd of a known range": {"range": 0.3, "sd": "s"},
     "unknown": {"range": "r", "sd": "s", "sd_": 1.0},
     "unknown, fractional": {"range": "r", "smoothness": 1.7},
 }
@@ -157,6 +158,10 @@ def test_a_range_below_the_mesh_width_warns():
             {"range": 1e9, "boundary": "neumann"},
             "range must give a precision matrix that is positive definite, got a singular one",
         ),
+        (
+            {"range": 1e200},
+            "range must give a precision matrix that is positive definite, got a singular",
+        ),
         ({"range": 1.0, "sd": [1.0, 2.0]}, r"sd must be a number or have shape \(25,\), got shape \(2,\)"),
         ({"range": 1.0, "sd": 0.0}, "sd must be positive, got 0"),
         ({"range": 1.0, "smoothness": 0.0}, "smoothness must be"),
@@ -169,6 +174,13 @@ def test_a_range_below_the_mesh_width_warns():
 def test_wrong_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         fields.matern(unit_square(4), **settings)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_an_unknown_range_whose_square_overflows_has_no_density(dimension):
+    """A chain may propose one."""
+    field = fields.matern(box((3,) * dimension), "r")
+    assert field.log_density(np.zeros((1, field.size)), range=1e250) == -np.inf
 
 
 def test_values_of_unknowns_are_asked_for():
@@ -198,7 +210,7 @@ class TestNodal:
 
     def test_points_outside_are_another_meshs(self):
         half = Mesh([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1, 2]])
-        with pytest.raises(ValueError, match="the field 'u' must be on a mesh that covers where it is used"):
+        with pytest.raises(ValueError, match="'u' must be on a mesh that covers where it is used: points must lie"):
             fields.Nodal("u", half).at(unit_square(2).points)
 
 

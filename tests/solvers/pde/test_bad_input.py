@@ -104,10 +104,9 @@ class TestUnknowns:
 
     def test_values_that_are_not_at_points(self, parts) -> None:
         domain, u, v, a, s = parts
-        for space in (pde_cases.function_space(domain, "RT", 1), pde_cases.taylor_hood(domain)):
-            flow = fem.Function(space)
-            with pytest.raises(ValueError, match="one value at each of its points"):
-                StationaryProblem(poisson(u, v, a, s) + flow[0] * v * ufl.dx, u, {"flow": flow})
+        flow = fem.Function(pde_cases.function_space(domain, "RT", 1))
+        with pytest.raises(ValueError, match="one value at each of its points"):
+            StationaryProblem(poisson(u, v, a, s) + flow[0] * v * ufl.dx, u, {"flow": flow})
 
 
 class TestBoundaryConditions:

@@ -40,7 +40,7 @@ def report_of(world):
         report[name] = {key: value.tolist() for key, value in found.items()}
         return y, found["gradient"]
 
-    channel, problem = pde_cases.channel(world), pde_cases.everything_unknown(world, 4)
+    channel, problem = pde_cases.channel(world, source=True), pde_cases.everything_unknown(world, 4)
     for name, model in (
         ("points", problem.observe(pde_cases.SENSORS)),
         ("functionals", problem.observe(pde_cases.functionals(problem))),

@@ -298,3 +298,41 @@ def test_cost_is_measured(at_points) -> None:
 def test_bad_newton_settings(setting) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))):
         NewtonSettings(**setting)
+
+
+class TestMixedUnknown:
+    """A function of a mixed element is one unknown: all values of its first function, then those of the second."""
+
+    @pytest.fixture(scope="class")
+    def problem(self):
+        return pde_cases.channel(MPI.COMM_SELF, source=True)
+
+    def test_columns_are_in_the_order_of_the_points(self, problem) -> None:
+        part = problem.unknowns.parts[2]
+        velocity, pressure = 2 * 9**2, 5**2
+        assert part.sizes == (velocity + pressure,)
+        fine, coarse = (
+            np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+            for ticks in (np.linspace(0, 1, 9), np.linspace(0, 1, 5))
+        )
+        values = np.concatenate([np.stack([fine[:, 0], 3.0 * fine[:, 1]], axis=1).ravel(), coarse @ [1.0, -2.0]])
+        part.write(values)
+        g, s = part.coefficient.sub(0).collapse(), part.coefficient.sub(1).collapse()
+        right = fem.Function(g.function_space), fem.Function(s.function_space)
+        right[0].interpolate(lambda x: np.stack([x[0], 3.0 * x[1]]))
+        right[1].interpolate(lambda x: x[0] - 2.0 * x[1])
+        np.testing.assert_allclose(g.x.array, right[0].x.array, atol=1e-12)
+        np.testing.assert_allclose(s.x.array, right[1].x.array, atol=1e-12)
+        np.testing.assert_allclose(part.present(), values)
+
+    def test_the_state_is_linear_in_it_and_the_adjoint_is_exact(self, problem) -> None:
+        model = problem.observe(pde_cases.channel_sensors(problem)[:2])
+        theta, (columns, size) = pde_cases.near_reference(model, 3), (pde_cases.columns(model)["m"], 187)
+        direction = np.zeros_like(theta)
+        direction[0, columns] = np.random.default_rng(2).standard_normal(size)
+        y, vjp = model.linearize(theta)
+        change = model(theta + direction)[0] - y[0]
+        assert np.abs(change).max() > 1e-3
+        weights = np.random.default_rng(1).standard_normal(y.shape)
+        assert vjp(weights)[0] @ direction[0] == pytest.approx(weights[0] @ change, rel=1e-8)
+        np.testing.assert_allclose(model.tangent(theta)[1](direction[:, None])[0, 0], change, rtol=1e-8, atol=1e-10)

@@ -12,6 +12,8 @@ import ufl  # noqa: E402
 from dolfinx import fem, mesh  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
+from invsamp.solvers import fields  # noqa: E402
+from invsamp.solvers.fem.box import box  # noqa: E402
 from invsamp.solvers.fem.fields import GaussianBump  # noqa: E402
 from invsamp.solvers.heat import HeatEquation  # noqa: E402
 from invsamp.solvers.pde import TimeDependentProblem  # noqa: E402
@@ -34,6 +36,7 @@ def test_taylor_remainders_fall_at_second_order(problem, name) -> None:
         problem.observe(pde_cases.SENSORS, TIMES),
         # functionals that hold an unknown and the time
         problem.observe([u**2 * ufl.dx, k * (1 + t) * u**2 * ufl.ds], [0.025, 0.1]),
+        problem.observe(pde_cases.SENSORS, [0.01, 0.07, 0.1]),
     ):
         orders, last = pde_cases.taylor_orders(model, name, seed=1, steps=TAYLOR_STEPS)
         # where the observations are linear in the unknown, rounding is all that remains
@@ -54,6 +57,26 @@ def test_observations_are_ordered_by_time_then_sensor(problem) -> None:
     changed = model(moved)[0].reshape(3, 5)
     np.testing.assert_array_equal(changed[0], together[0])
     assert np.abs(changed[1:] - together[1:]).max() > 1e-4
+
+
+def test_between_steps_observations_are_linear_in_time(problem) -> None:
+    times, steps = [0.01, 0.025, 0.0625], [0.0, 0.025, 0.05, 0.075]
+    model, at_steps = problem.observe(pde_cases.SENSORS, times), problem.observe(pde_cases.SENSORS, steps)
+    np.testing.assert_allclose(model.times, times)
+    assert model.output_shape == (3, 5) and model.n_observations == 15
+    theta = pde_cases.near_reference(model, 2)
+    weights = np.array([[0.6, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
+    y, along, back = model.tangent(theta)
+    expected = weights @ at_steps(theta).reshape(len(theta), 4, 5)
+    np.testing.assert_allclose(y.reshape(len(theta), 3, 5), expected, rtol=1e-12)
+    rng = np.random.default_rng(4)
+    directions = rng.standard_normal((len(theta), 2, theta.shape[1]))
+    cotangents = rng.standard_normal((len(theta), 2, 15))
+    by_steps = weights @ at_steps.tangent(theta)[1](directions).reshape(len(theta), 2, 4, 5)
+    changes = along(directions)
+    np.testing.assert_allclose(changes.reshape(len(theta), 2, 3, 5), by_steps, rtol=1e-9, atol=1e-12)
+    both = np.einsum("bkm,bkm->bk", changes, cotangents)
+    np.testing.assert_allclose(both, np.einsum("bkp,bkp->bk", directions, back(cotangents)), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("scheme", ["backward_euler", "crank_nicolson"])
@@ -175,14 +198,50 @@ def test_bad_settings(changes, message) -> None:
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        ([0.03], "times must be multiples of the time step"),
-        ([0.2], "times must be multiples of the time step"),
+        ([0.2], "times must lie between 0 and the end time 0.1, got 0.2"),
         ([], "times must have at least one entry"),
         ([0.1, 0.05], "times must be an increasing"),
-        ([-0.025], "times must be multiples"),
+        ([-0.025], "times must lie between 0 and the end time"),
         ([np.nan], "times must be"),
     ],
 )
 def test_bad_times(problem, times, message) -> None:
     with pytest.raises(ValueError, match=message):
         problem.observe(pde_cases.SENSORS, times)
+
+
+def test_advection_and_diffusion_in_space() -> None:
+    """The source is a field with a value at each node of a mesh of its own; u = x t is met exactly."""
+    domain = mesh.create_unit_cube(MPI.COMM_SELF, 3, 3, 3)
+    space = pde_cases.function_space(domain, "Lagrange", 1)
+    u, last, f, g = (fem.Function(space) for _ in range(4))
+    v, own = ufl.TestFunction(space), box((3, 3, 3))
+    k, b = fem.Constant(domain, 0.3), fem.Constant(domain, np.array([0.4, -0.2, 0.1]))
+    t, step = fem.Constant(domain, 0.0), fem.Constant(domain, 0.0)
+    flow = k * ufl.inner(ufl.grad(u), ufl.grad(v)) + (ufl.inner(b, ufl.grad(u)) - f - b[0] * t) * v
+    edge = fem.locate_dofs_geometrical(space, lambda x: np.isclose(np.prod(x * (1 - x), axis=0), 0.0))
+    problem = TimeDependentProblem(
+        (u - last) * v * ufl.dx + step * flow * ufl.dx,
+        u,
+        last,
+        {"k": k, "b": b},
+        fields={f: fields.Nodal("s", own)},
+        boundary_conditions=[fem.dirichletbc(g, edge)],
+        end_time=0.2,
+        steps=4,
+        time=t,
+        step_size=step,
+        update=lambda now: g.interpolate(lambda x: x[0] * now),
+    )
+    sensors, times = np.array([[0.4, 0.3, 0.6], [0.7, 0.5, 0.2]]), [0.08, 0.2]
+    model = problem.observe(sensors, times)
+    assert model.parameters == ("k", "b", "s")
+    theta = np.concatenate([[0.3, 0.4, -0.2, 0.1], own.points[:, 0]])[None]
+    y, along, back = model.tangent(theta)
+    np.testing.assert_allclose(y[0], np.outer(times, sensors[:, 0]).ravel(), atol=1e-10)
+    for name in ("k", "b", "s"):
+        orders, last_one = pde_cases.taylor_orders(model, name, seed=1, steps=TAYLOR_STEPS[:4])
+        assert np.abs(orders - 2.0).max() < 0.15 or last_one < 3e-12, (name, orders)
+    rng = np.random.default_rng(0)
+    direction, cotangent = rng.standard_normal((1, 1, theta.shape[1])), rng.standard_normal((1, 1, 4))
+    assert (along(direction) * cotangent).sum() == pytest.approx((back(cotangent) * direction).sum(), rel=1e-9)

@@ -251,8 +251,8 @@ def model(**settings):
         (lambda: model().observe(TIMES, lambda p: (1.0,)), "initial must return one value for each of the states"),
         (lambda: model().observe(TIMES, {"a": 1.0}), r"initial must have an entry for each .*'a', 'b'.*got \['a'\]"),
         (
-            lambda: model().observe(TIMES, ("2 * kx", 0.0)),
-            r"initial\[0\] must be a formula of .*'2 \* kx': kx has to be one of the model's parameters=",
+            lambda: model(doses=((1.0, {"a": "2 * kx"}),)),
+            r"doses\[0\]: 'a' must be a formula of .*'2 \* kx': kx has to be one of the model's parameters=",
         ),
         (lambda: model().observe(TIMES, ("open('x')", 0.0)), r"initial\[0\] must be a formula of the parameters"),
         (lambda: model().observe(TIMES, (1.0, 2.0), given={"kk": 1.0}), r"given must be of parameters .*\['kk'\]"),
