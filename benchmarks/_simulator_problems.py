@@ -98,7 +98,7 @@ def banana() -> SimulatorProblem:
 
 
 def curved(unknowns: int = 10, outputs: int = 100, budget: int = 90) -> SimulatorProblem:
-    """A slightly curved map with a hundred outputs, whose simulator has noise of a hundredth of the data's."""
+    """A slightly curved map with many outputs, whose simulator has noise of a hundredth of the data's."""
     rng = np.random.default_rng(7)
     one, two = (rng.standard_normal((outputs, unknowns)) / np.sqrt(unknowns) for _ in range(2))
 
@@ -121,5 +121,6 @@ PROBLEMS: dict[str, Callable[[], SimulatorProblem]] = {
     "conductivity, 8": lambda: conducting(8, 90),
     "hare-lynx": hares,
     "conductivity, 12": lambda: conducting(12, 160),
+    "Gaussian, 10, 1,000 outputs": lambda: curved(outputs=1000),
     "conductivity, 8, 4 cells as trend": lambda: conducting(8, 90, 4),
 }

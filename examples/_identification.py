@@ -134,7 +134,7 @@ def run_all(
 
 
 def sample(posterior: iv.Posterior, sampler: iv.ladder.Sampler, **settings: Any) -> iv.Run:
-    """A run whose warnings are not shown: the baselines' chains do not agree, and the tables say so."""
+    """A run whose warnings are not shown: the baselines' chains do not agree, as the tables show."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return iv.sample(posterior, sampler, progress=False, **settings)

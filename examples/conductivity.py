@@ -118,7 +118,7 @@ def draw_coefficients(draws: np.ndarray, truth: np.ndarray) -> Figure:
     axes.errorbar(number, middle, [middle - low, high - middle], **bars, label="posterior, 95%")
     axes.plot(number, truth, "x", color=TRUTH, markeredgewidth=1.8, label="truth")
     axes.set(xlabel="mode, from the largest variance down", ylabel="coefficient", xticks=number)
-    title(axes, "what 25 readings say of each mode")
+    title(axes, "information of 25 readings on each mode")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize=8, frameon=False)
     return figure
 

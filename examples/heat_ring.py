@@ -60,7 +60,7 @@ METHODS = {
     ),
     "f-reSGLD": iv.samplers.fast_resgld(*LADDER, **TAKEN_OUT, fidelities=("fine", "coarse")),
     "l-reSGLD": iv.resgld(*LADDER, **LEFT_IN, fidelities=("coarse", "coarse")),
-    # what each part of f-reSGLD is worth: the swaps as published, and no correction of the gradients' noise
+    # the effect of each part of f-reSGLD: the swaps as published, and no correction of the gradients' noise
     "f-reSGLD, swaps by eq. (18)": iv.samplers.fast_resgld(
         *LADDER, **TAKEN_OUT, fidelities=("fine", "coarse"), swap=EQ_18
     ),

@@ -19,8 +19,8 @@ Prints accuracy, log score, Brier score and calibration error. The area under th
 separate data from the other distribution. All are means and sds over the seeds. It also prints the share of accepted
 swaps and the reflections of a chain at bounds in a hundred steps. Draws a figure of calibration and entropies.
 
-What a sampler came to with a seed is kept in DIR: a script that was interrupted goes on where it was, and one that is
-asked for more seeds runs those alone. The default takes minutes, ``--steps 2000 --seeds 5`` most of an hour.
+The result of a sampler with a seed is kept in DIR. A script that was interrupted continues where it was, and one with
+more seeds runs those alone. The default takes minutes, ``--steps 2000 --seeds 5`` most of an hour.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool,
 def kept(
     folder: Path, name: str, held: Pictures, steps: int, seed: int, convolutional: bool, device: str = "cpu"
 ) -> Found:
-    """The same, or what it came to before."""
+    """The same, or its stored result."""
     kind = "cnn" if convolutional else "perceptron"
     word = re.sub(r"\W+", "-", name)
     file = folder / "trials" / f"{held.name}-{len(held.x)}-{kind}-{steps}" / f"{word}-{seed}.npz".replace(" ", "-")

@@ -28,7 +28,7 @@ UNTOLD = 0.25
 
 
 def main() -> iv.Run:
-    """Pose, check against the published fit, sample, and say what is known: the fit is one start among others."""
+    """Check the posterior against the published fit, sample with that fit as one of the starts, and print results."""
     given = options("petab", "A published model of signalling, read from its PEtab files.", draws=1000)
     problem = iv.petab.load(FILE)
     posterior = problem.posterior

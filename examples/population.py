@@ -2,7 +2,7 @@
 
 Clearance and volume of each patient come from a population whose middle and spread are unknown too, so that patients
 learn from each other; the rate of absorption is the same for all. Then one patient whose injection no one wrote down:
-the measurements show between which two of them it was given, and how its amount goes with the time.
+the measurements show between which two of them it was given, and how its amount changes with time.
 
 Nothing is chosen for the population: descents find its mode, and the run finds that each patient has data enough to be
 sampled centered.

@@ -1,4 +1,4 @@
-"""invsamp: pose inverse problems whose forward model is expensive, and sample their posteriors honestly.
+"""invsamp: define inverse problems with an expensive forward model, and sample their posteriors honestly.
 
 Here are the names that most scripts need: `sample` and what it is given, priors, noise models, forward models, and the
 samplers `mala`, `hmc`, `pcn`, `mams` and `resgld`. The others are in namespaces:

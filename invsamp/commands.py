@@ -1,4 +1,4 @@
-"""The command ``invsamp``: looks at runs, goes on with them, and says what is installed."""
+"""The command ``invsamp``: inspects, plots, reports and resumes runs, and checks the installation."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ FIGURES: dict[str, Callable[..., Any]] = {
 NAMED = ("trace", "marginals", "pairs", "identifiability")
 #: Files that they are written to.
 FORMATS = (".png", ".pdf", ".svg")
+STATUS = "exit status: 0 success, 1 error (message on standard error), 2 wrong arguments"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says.
+    """Run the command line.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0, or 1 after a message on standard error. argparse leaves with 2 where it cannot read them.
+        The exit status: 0 on success, 1 after a message on standard error. For wrong arguments argparse exits with 2.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -68,42 +69,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="invsamp", description="Look at runs, go on with them, see what is installed."
+        prog="invsamp",
+        description="Inspect, plot, report and resume runs, and check the installation.",
+        epilog=f"`invsamp COMMAND --help` has the arguments of a command, and examples.\n\n{STATUS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"invsamp {version('invsamp') or '0+unknown'}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
 
     def command(
-        name: str, act: Callable[[argparse.Namespace], None], text: str, run: bool = True
+        name: str, act: Callable[[argparse.Namespace], None], text: str, *examples: str, run: bool = True
     ) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+        found = commands.add_parser(
+            name,
+            help=text,
+            description=text[:1].upper() + text[1:] + ".",
+            epilog="\n".join(["examples:", *(f"  invsamp {name}{one}" for one in examples), "", STATUS]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         found.set_defaults(act=act)
         if run:
-            found.add_argument("run", metavar="RUN", type=Path, help="directory of a run, or a file of Run.save")
+            found.add_argument("run", metavar="RUN", type=Path, help="directory of a run, or file written by Run.save")
         return found
 
-    for name, act, text in (
-        ("info", _info, "what a run is, how far it has come, what it cost, and what it warns of"),
-        ("summary", _summary, "mean, sd, quantiles, effective draws and R-hat of every parameter"),
-    ):
-        command(name, act, text).add_argument("--json", action="store_true", help="for scripts")
-    plot = command("plot", _plot, "save a figure of a run")
-    plot.add_argument("kind", choices=sorted(FIGURES), help="which")
-    plot.add_argument("--out", type=Path, metavar="FILE", help="a .png, .pdf or .svg; KIND.png by default")
-    plot.add_argument("--names", nargs="+", metavar="NAME", help=f"parameters to show, in {', '.join(NAMED)}")
-    report = command("report", _report, "write a report of a run, to be opened in a browser")
-    report.add_argument("--out", type=Path, metavar="FILE", default=Path("report.html"), help="report.html by default")
-    go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")
-    go_on.add_argument("--draws", type=int, metavar="N", help="of each chain, in all; as many as before by default")
-    go_on.add_argument("--yes", action="store_true", help="do not ask")
-    kept = command("simulations", _simulations, "list the simulations in a folder, or write them to a file", run=False)
-    kept.add_argument("folder", metavar="FOLDER", type=Path, help="folder of a database of simulations")
-    kept.add_argument("--label", metavar="VERSION", help="of one version of the simulator alone")
-    kept.add_argument("--csv", type=Path, metavar="FILE", help="write them to a table")
-    kept.add_argument("--netcdf", type=Path, metavar="FILE", help="write them to a netCDF file")
-    kept.add_argument("--forget-failures", action="store_true", help="let those that failed be run again")
-    health = command("doctor", _doctor, "what is installed, what can run, and what stands in the way", run=False)
-    health.add_argument("--json", action="store_true", help="for scripts")
+    info = command(
+        "info", _info, "print progress, settings, cost and warnings of a run", " decay-run", " run.nc --json"
+    )
+    info.add_argument("--json", action="store_true", help="print JSON instead of text")
+    text = "print mean, sd, quantiles, effective sample size and R-hat of every parameter"
+    summary = command("summary", _summary, text, " decay-run", " run.nc --json")
+    summary.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    plot = command(
+        "plot", _plot, "save a figure of a run", " decay-run trace", " run.nc pairs --names a b --out ab.pdf"
+    )
+    plot.add_argument("kind", metavar="KIND", choices=sorted(FIGURES), help="one of " + ", ".join(sorted(FIGURES)))
+    plot.add_argument("--out", type=Path, metavar="FILE", help="file to write, .png, .pdf or .svg (default: KIND.png)")
+    plot.add_argument(
+        "--names",
+        nargs="+",
+        metavar="NAME",
+        help=f"parameters to show, for {', '.join(NAMED)} (default: the first ones)",
+    )
+    text = "write an HTML report of a run, with figures and warnings, for a browser"
+    report = command("report", _report, text, " decay-run", " run.nc --out decay.html")
+    report.add_argument(
+        "--out", type=Path, metavar="FILE", default=Path("report.html"), help="file to write (default: report.html)"
+    )
+    text = "continue a run in a directory, after a list of the code that this executes and a question"
+    resumed = command("resume", _resume, text, " decay-run", " decay-run --draws 2000 --yes", run=False)
+    resumed.add_argument("run", metavar="RUN", type=Path, help="directory of a run")
+    resumed.add_argument(
+        "--draws", type=int, metavar="N", help="total number of draws per chain (default: the number requested before)"
+    )
+    resumed.add_argument("--yes", action="store_true", help="do not ask; for scripts, if you trust the directory")
+    simulations = command(
+        "simulations",
+        _simulations,
+        "list the simulations in a folder, or write them to a file",
+        " decay-runs",
+        " decay-runs --label 2 --csv runs.csv",
+        " decay-runs --forget-failures",
+        run=False,
+    )
+    simulations.add_argument("folder", metavar="FOLDER", type=Path, help="folder of a database of simulations")
+    simulations.add_argument("--label", metavar="VERSION", help="only those of this version of the simulator")
+    simulations.add_argument("--csv", type=Path, metavar="FILE", help="write them to a CSV file")
+    simulations.add_argument("--netcdf", type=Path, metavar="FILE", help="write them to a netCDF file")
+    simulations.add_argument(
+        "--forget-failures", action="store_true", help="remove failed simulations, so that they are run again"
+    )
+    text = "list installed packages, compilers, threads and MPI, and say what is missing"
+    health = command("doctor", _doctor, text, "", " --json", run=False)
+    health.add_argument("--json", action="store_true", help="print JSON instead of text")
     return parser
 
 
@@ -111,14 +148,14 @@ def _info(parsed: argparse.Namespace) -> None:
     state = _state(parsed.run)
     if state.get("draws") == 0:
         why = [state["stopped"]] if state["stopped"] else []
-        print(layout.to_json(state) if parsed.json else "\n".join([*_first(state), *why, "no draws so far"]))
+        print(layout.to_json(state) if parsed.json else "\n".join([*_first(state), *why, "no draws yet"]))
         return
     run = Run.load(parsed.run)
     facts = state | {"parameters": run.shapes} | run.report | {"judgment": run.warnings()}
     if parsed.json:
         print(layout.to_json(facts))
         return
-    print("\n".join([*_first(state), *_told(run.report, run.shapes)]))
+    print("\n".join([*_first(state), *_settings(run.report, run.shapes)]))
     print(run.verdict)
 
 
@@ -128,12 +165,12 @@ def _first(state: Plain) -> list[str]:
 
 
 def _state(path: Path) -> Plain:
-    """How far a run in a directory has come; nothing of a file, which is whole."""
+    """Progress of a run in a directory; empty for a file, which is complete."""
     if not path.is_dir():
         return {}
     header, _ = read_state(path)
     plan, report, own = header.about["plan"], header.report, _of_a_script(path)
-    state = f"{header.draws} of {plan['draws']} draws"
+    state = f"{header.draws} of {plan['draws']} draws per chain"
     # warm-up may have been shorter than planned, and longer where a trial failed
     if not header.draws and (report.get("warming") or header.step < report.get("warmup", plan["warmup"])):
         most = "at most " if plan.get("stops_early") else ""
@@ -147,16 +184,16 @@ def _state(path: Path) -> Plain:
     if not (finished or at_work):
         here = any(file.name == PICKLE for file in header.files) and not own
         how = f"`invsamp resume {path}`" if here else f"iv.resume({str(path)!r}, posterior)"
-        state += f"; stopped: {how} goes on"
+        state += f"; stopped, continue with {how}"
     posterior = header.about["posterior"]
     if own:
-        posterior += f", but needs what the script that posed it defines ({', '.join(own)})"
+        posterior += f", but needs definitions of the script that made it ({', '.join(own)})"
     facts = {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
     return facts | {"stopped": report.get("stopped")}
 
 
-def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """What a person wants to know of a report, line by line."""
+def _settings(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+    """Settings and cost in a report, line by line."""
     for key in (
         "sampler",
         "seed",
@@ -176,7 +213,7 @@ def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str
     for name, count in (report.get("evaluations") or {}).items():
         yield f"solves of {name}: {', '.join([f'{count:,}', *solved(report, name)])}"
     if report.get("seconds") is not None:
-        yield f"seconds: {report['seconds']:.3g}"
+        yield f"wall time: {report['seconds']:.3g} s"
 
 
 def _short(value: object) -> str:
@@ -213,23 +250,23 @@ def _resume(parsed: argparse.Namespace) -> None:
     header, _ = read_state(parsed.run)
     if all(file.name != PICKLE for file in header.files):
         raise ValueError(
-            f"{parsed.run} cannot go on from here, as its posterior {header.about['posterior']}: "
-            f"say iv.resume({str(parsed.run)!r}, posterior) in the script that poses it"
+            f"{parsed.run} cannot be resumed from the command line, as its posterior {header.about['posterior']}. "
+            f"Call iv.resume({str(parsed.run)!r}, posterior) in the script that makes the posterior"
         )
     if own := _of_a_script(parsed.run):
         raise ValueError(
-            f"{parsed.run} needs what the script that posed it defines ({', '.join(own)}): say "
-            f"iv.resume({str(parsed.run)!r}, posterior) there, or keep it in a module that both import"
+            f"{parsed.run} needs definitions of the script that made its posterior ({', '.join(own)}). Call "
+            f"iv.resume({str(parsed.run)!r}, posterior) there, or move them to a module that both import"
         )
     if not parsed.yes:
         names = sorted(set(_imported(read_plain(parsed.run / PICKLE))))
-        print(f"{parsed.run / PICKLE} is a pickle: to read it is to run code. It names")
+        print(f"{parsed.run / PICKLE} is a pickle file. Reading it executes code, which imports")
         print("\n".join(f"  {name}" for name in names))
         if not sys.stdin.isatty():
-            raise ValueError("without a terminal you cannot confirm this: give --yes if you trust who wrote it")
-        if input("Run it? Only if you trust who wrote it [y/N] ").strip().lower() not in ("y", "yes"):
-            raise ValueError("not resumed; nothing was run")
-    sys.path.insert(0, "")  # where the script that posed it lay, as in a session of Python
+            raise ValueError("no terminal to confirm this: give --yes if you trust the author of the file")
+        if input("Continue? Only if you trust the author of the file [y/N] ").strip().lower() not in ("y", "yes"):
+            raise ValueError("not resumed; nothing was executed")
+    sys.path.insert(0, "")  # modules beside the script, as in a session of Python
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = resume(parsed.run, draws=parsed.draws, progress=sys.stderr is not None and sys.stderr.isatty())
@@ -241,15 +278,15 @@ def _resume(parsed: argparse.Namespace) -> None:
 
 
 def _of_a_script(path: Path) -> list[str]:
-    """What the stored posterior needs of the script or session that posed it, which no other process has."""
+    """Names that the stored posterior needs from the script or session that made it; no other process has them."""
     names: list[str] = []
-    with suppress(OSError, ValueError):  # damaged: who reads it says so
+    with suppress(OSError, ValueError):  # damaged: reading it raises
         names = sorted(set(_imported(read_plain(path / PICKLE))))
     return [name.removeprefix("__main__.") for name in names if name.startswith("__main__.")]
 
 
 def _imported(pickled: bytes) -> Iterator[str]:
-    """What a pickle would import, found without running it: ``module.name``; "?" for what it does not spell out."""
+    """Names that a pickle would import, found without executing it: ``module.name``, "?" for parts not spelled out."""
     pushed: list[str] = []  # the latest values of the stack, "?" for all but texts
     memo: dict[int, str] = {}
     for code, value, _ in pickletools.genops(pickled):
@@ -274,11 +311,11 @@ def _simulations(parsed: argparse.Namespace) -> None:
             print("\n".join(listed(one, parsed.label)))
         return
     if len(found) > 1:
-        raise ValueError(f"{parsed.folder} holds several databases, name one of them: {', '.join(map(str, found))}")
+        raise ValueError(f"FOLDER must be one database, got several in {parsed.folder}: {', '.join(map(str, found))}")
     labels = sorted(SimulationDatabase.open(found[0]).versions())
     label = parsed.label if parsed.label is not None or len(labels) != 1 else labels[0]
     if label is None:
-        raise ValueError(f"{found[0]} holds simulations of the versions {labels}: --label names one")
+        raise ValueError(f"--label must be one of the versions {labels} in {found[0]}, got none")
     database = SimulationDatabase.open(found[0], version=label)
     if parsed.forget_failures:
         database.forget_failures()

@@ -30,7 +30,7 @@ def correct(
     seed: int = 0,
     progress: bool = True,
 ) -> Corrected:
-    r"""Learn what the coarse fidelities lack, from pairs of solves, and pose the posterior with them corrected.
+    r"""Correct the coarse fidelities by pairs of solves; the posterior with corrected fidelities.
 
     The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations. B and c fit the fine
     model's observations at the states best: by a ridge regression of the difference, whose ridge has the least
@@ -77,8 +77,8 @@ def correct(
     A model with a method ``fit(theta, observations)`` that returns a fitted model (a surrogate of one's own) is fitted
     first, to the finest model's observations at the same states, p of ``theta`` its own parameters.
 
-    What solves cost is what the posterior states (``costs``), else what all models count (``work``), else each fidelity
-    is taken for ten times as expensive as the one before it. No clock decides.
+    Costs of solves are those that the posterior states (``costs``), else those that all models count (``work``). Else
+    each fidelity is assumed to cost ten times as much as the one before it. No clock decides.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is installed beside invsamp, what of it works, and what that means for what can run."""
+"""Installed packages and tools, whether they work, and what is not available without them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ import threadpoolctl
 from invsamp.parallel.process import ranks_of_launcher
 from invsamp.storage.contents import version
 
-#: Seconds that two processes of MPI have to start and to find each other: on a busy machine they need tens.
+#: Time limit, in seconds, for two processes of MPI to start and to communicate. A busy machine needs tens.
 PATIENCE = 120
-#: What invsamp stands on, as pip knows it.
+#: Required packages, by their names for pip.
 NEEDED = ("numpy", "scipy", "numba", "arviz", "xarray", "pandas", "h5py", "matplotlib", "scikit-fem", "sympy")
-#: What widens it: the module, and what cannot be done without.
+#: Optional modules, and their purpose.
 OPTIONAL = {
     "dolfinx": "PDEs in UFL (invsamp.solvers.pde), and finite elements shared by processes; from Debian or conda-forge",
     "torch": "models that are torch functions (iv.from_torch); `pip install invsamp[torch]`",
     "jax": "models and densities in JAX (iv.from_jax); `pip install invsamp[jax]`",
     "pymc": "models in PyMC (iv.from_pymc); `pip install invsamp[pymc]`",
     "bridgestan": "models in Stan (iv.from_bridgestan); `pip install invsamp[bridgestan]`, with a C++ compiler",
-    "sklearn": "Gaussian processes of what a coarse model lacks; `pip install invsamp[gp]`",
+    "sklearn": "Gaussian processes that correct a coarse model; `pip install invsamp[gp]`",
     "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
     "petab": "problems in PEtab and models in SBML (iv.petab); `pip install invsamp[petab]`",
-    "umbridge": "serving models in Python (to ask servers it is not needed); `pip install invsamp[umbridge]`",
+    "umbridge": "serving models in Python (a client does not need it); `pip install invsamp[umbridge]`",
     "distributed": "Dask's workers as an executor",
     "pytest": "the tests; `pip install invsamp[test]`",
 }
-#: Distributions that are not called as their module.
+#: Names of distributions that differ from their module's.
 _NAMES = {"dolfinx": "fenics-dolfinx", "sklearn": "scikit-learn"}
 # the first process alone prints: a launcher mixes what two of them say at once
 _PAIR = """\
@@ -47,15 +47,15 @@ if not MPI.COMM_WORLD.rank:
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     good: bool
-    state: str  # what was found; where it is not good, what that means or what mends it
+    state: str  # what was found; where it is not good, the consequence or the remedy
 
 
 def examine() -> list[Finding]:
-    """All findings, without importing what is optional; only MPI is tried, because it alone fails when it is there."""
+    """All findings, without importing optional modules. Only MPI is tried, as it may fail although it is installed."""
     return [_python(), *_needed(), *_optional(), _mpi(), _compiler(), _threads(), _code_cache()]
 
 
@@ -67,18 +67,18 @@ def _python() -> Finding:
 def _needed() -> Iterator[Finding]:
     for name in NEEDED:
         found = version(name)
-        yield Finding(name, found is not None, found or "missing: `pip install invsamp` brings it")
+        yield Finding(name, found is not None, found or "missing: install it with `pip install invsamp`")
 
 
 def _optional() -> Iterator[Finding]:
     for module, use in OPTIONAL.items():
         there = importlib.util.find_spec(module) is not None
-        found = version(_NAMES.get(module, module)) or "there"
+        found = version(_NAMES.get(module, module)) or "installed"
         yield Finding(module, there, found if there else f"not installed: {use}")
 
 
 def _mpi() -> Finding:
-    """Whether a launcher starts two processes that know each other."""
+    """Whether a launcher starts two processes that communicate."""
     name = "mpiexec"
     beside = Path(sys.executable).parent / "mpiexec"  # an MPI library from PyPI brings its own
     launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
@@ -88,13 +88,15 @@ def _mpi() -> Finding:
     try:
         done = _two_processes(launcher)
     except subprocess.TimeoutExpired:
-        return Finding(name, False, f"{launcher} starts no two processes of this mpi4py within {PATIENCE} s")
+        return Finding(name, False, f"{launcher} did not start two processes of this mpi4py within {PATIENCE} s")
     if done.returncode:
         return Finding(name, False, f"{launcher} fails: {(done.stderr or done.stdout).strip()[-200:]}")
     size, _, library = done.stdout.partition("\n")[0].partition(" ")
     if size != "2":
-        mends = "take the mpiexec of the library that mpi4py was built with"
-        return Finding(name, False, f"{launcher} is not of mpi4py's library ({library}): processes are alone; {mends}")
+        mends = "use the mpiexec of the library that mpi4py was built with"
+        return Finding(
+            name, False, f"{launcher} is not of mpi4py's library ({library}), so processes cannot communicate; {mends}"
+        )
     return Finding(name, True, f"{launcher} starts processes of {library}")
 
 
@@ -126,17 +128,17 @@ def _two_processes(launcher: str) -> subprocess.CompletedProcess[str]:
 
 def _compiler() -> Finding:
     found = shutil.which(os.environ.get("CC", "cc"))
-    return Finding("C compiler", found is not None, found or "none: dolfinx compiles forms with one; numba does not")
+    return Finding("C compiler", found is not None, found or "none: dolfinx needs one, numba does not")
 
 
 def _threads() -> Finding:
     pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpoolctl.threadpool_info()]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     algebra = ", ".join(pools) or "in one thread"
-    return Finding("threads", True, f"{cores} cores; linear algebra: {algebra} (one within a run)")
+    return Finding("threads", True, f"{cores} cores; linear algebra: {algebra} (one thread within a run)")
 
 
 def _code_cache() -> Finding:
-    """Where compiled code is kept; importing invsamp has seen to it that there is a place."""
+    """Where compiled code is stored; importing invsamp ensures that there is a place."""
     given: str = numba.config.CACHE_DIR  # type: ignore[attr-defined]
     return Finding("code cache", True, given or "beside the sources, or in the user's folder for caches")

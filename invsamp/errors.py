@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ModelError(ValueError):
-    """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not.
+    """An error in the model or around it that occurs at any theta. It ends a run; a failed solve does not.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def check_apart(problem: Problem, of: str, rank: int | None) -> None:
 
 
 def lowest_alone(end: Descent, scale: Array) -> bool:
-    """Whether only one descent has come to the lowest point."""
+    """Whether only one optimization has reached the lowest point."""
     found = merged(end, scale, 10.0 * BEFORE)
     return bool((found == found[0]).all(axis=1).sum() == 1)
 

@@ -99,7 +99,7 @@ def maximize(
     starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
         Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
         natural parameters at which they begin. For the likelihood as many again are drawn, up to 16 times, until two
-        have come to the same lowest point: an optimum that one start found is seldom the best one.
+        have reached the same lowest point: an optimum that only one start found is seldom the best one.
     of : "posterior" or "likelihood"
         What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
         bounds (`Posterior.with_bounds`). These are the optima that are published for problems in the PEtab format.
@@ -320,9 +320,10 @@ def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, mos
     return (
         f"none of {len(begun)} optimizations converged within {most} evaluations, the lowest at the energy "
         f"{end.energy.min():.6g}"
-        + (f"; what went farthest is {', '.join(away)}" if away else "")
-        + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-        "bounds. Or `max_evaluations` is too small, as where energies are rough: see posterior.check_gradient()"
+        + (f"; the parameters that went farthest are {', '.join(away)}" if away else "")
+        + ". Either the density is unbounded and has no maximum: give the diverging parameters a proper prior, "
+        "or bounds. Or `max_evaluations` is too small, as where energies are rough: see "
+        "posterior.check_gradient()"
     )
 
 
@@ -348,7 +349,7 @@ def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.r
     if mistake is None:
         return None
     follow = "energies" if mistake.noisy else "gradients"
-    return f"{mistake.words}. Descents follow {follow}, and are not to be believed"
+    return f"{mistake.words}. Optimizations follow {follow}, so their results are unreliable"
 
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:
@@ -401,6 +402,9 @@ def _led(
             f"the {'gradient' if slopes else 'energy'} of fidelity {solver.fidelity!r} is not finite at any of "
             f"{len(position)} starts{', though the energy is' if slopes else ''}"
             + (f": {message}" if message else "")
-            + ". Give starts= points that can be solved, or narrow the prior or the domain to where the model works"
+            + (
+                ". Give starts= points at which the model can be solved, or narrow the prior or the domain to "
+                "where it works"
+            )
         )
     return end

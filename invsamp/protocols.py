@@ -75,7 +75,7 @@ class ForwardModel(Protocol):
 
 @runtime_checkable
 class JacobianForwardModel(ForwardModel, Protocol):
-    """A forward model that has its whole Jacobian at hand."""
+    """A forward model that returns its whole Jacobian."""
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
@@ -142,7 +142,7 @@ class FinishedRun(NamedTuple):
 
 @runtime_checkable
 class RunsRows(Protocol):
-    """A forward model that runs several rows of theta at the same time, and hands each over as soon as it is done."""
+    """A forward model that runs several rows of theta at the same time, and returns each as soon as it is finished."""
 
     def finished(self, theta: Array) -> Iterator[FinishedRun]:
         """The runs of all rows of theta (batch, p), in the order in which they are finished."""
@@ -233,7 +233,7 @@ class CurvedPotential(Potential, Protocol):
 
 
 class Linearized(NamedTuple):
-    """What is known of an energy at one position, with products of its misfit's Gauss-Newton matrix."""
+    """The energy at one position, with products of its misfit's Gauss-Newton matrix."""
 
     energy: float  # +inf where a solve failed
     gradient: Array  # (dimension,)
@@ -266,7 +266,7 @@ class ObservingPotential(Potential, Protocol):
 
 
 class ExpectedMisfit(NamedTuple):
-    """What misfit data have that come with the noise as it is stated; see `invsamp.posing.noise.expected_misfit`."""
+    """The misfit that data have with the stated noise; see `invsamp.posing.noise.expected_misfit`."""
 
     data: int  # how many
     least: float  # misfit where the model predicts every datum exactly; the others are above it
@@ -281,7 +281,7 @@ class NoisyPotential(SplitPotential, Protocol):
     """A potential of data that come with noise."""
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What their misfit should be; None where the noise does not say, or adapts to the data."""
+        """The expected misfit of the data; None where the noise does not state it, or adapts to the data."""
 
     def residuals(self, position: Array) -> Array:
         """How far data are from what is predicted (chains, m), in sds of their noise; NaN where that says nothing."""
@@ -308,7 +308,7 @@ class FunctionCalls(NamedTuple):
 
 
 def function_calls(part: object) -> FunctionCalls:
-    """What a forward model or a potential says of its function; one call for each row where it says nothing."""
+    """Calls of the function of a forward model or a potential; one call for each row if none are stated."""
     found = getattr(part, "function_calls", None)
     return found if isinstance(found, FunctionCalls) else FunctionCalls()
 
@@ -430,7 +430,7 @@ class RandomField(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is unknown of the field: names of positive numbers in the prior, or formulas of these, (k,)."""
+        """The unknowns of the field: names of positive numbers in the prior, or formulas of these, (k,)."""
 
     def coloring(self, values: Array) -> Coloring:
         """The field given the values (k,) of `names`."""
@@ -461,7 +461,7 @@ class GaussianReference(Protocol):
     """A problem with a Gaussian distribution of positions for proposals: the prior's, where that is Gaussian."""
 
     def reference(self) -> Reference:
-        """That distribution, the same whenever it is asked for."""
+        """That distribution, the same at each call."""
 
 
 @runtime_checkable
@@ -539,7 +539,7 @@ class RemovableDomain(Protocol):
 
     @property
     def domain(self) -> Any:
-        """What can be left out: the domain without the prior's support."""
+        """The part of the domain that can be left out: the domain without the prior's support."""
 
     def without_domain(self) -> Problem:
         """The same problem, in the same coordinates, without it."""
@@ -550,10 +550,10 @@ class ExplainsFailures(Protocol):
     """A problem that knows what its failed solves said."""
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
-        """What the last failed solve of a fidelity said; None if none failed."""
+        """The message of the last failed solve of a fidelity; None if none failed."""
 
     def model_mistake(self, fidelity: str | None = None) -> Exception | None:
-        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        """The error to raise if every call of a fidelity's model has raised; None if one has returned."""
 
 
 @runtime_checkable
@@ -659,7 +659,7 @@ class SampledProblem(Protocol):
 
 @runtime_checkable
 class Problem(SampledProblem, Protocol):
-    """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
+    """The interface of a problem for samplers: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
 
     What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
     `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `NamesSeries`,

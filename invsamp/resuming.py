@@ -168,7 +168,7 @@ def _over(path: Path, plan: Plan) -> Run | None:
 
 
 def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
-    """The directory, unless another user has asked something else of the run since it was looked at."""
+    """The directory, unless another process has changed the run since it was read."""
     directory = RunDirectory.open(path)
     if directory.header.about != about:
         directory.close()
@@ -183,7 +183,7 @@ def _parts(
     posterior is given."""
     kept: Record | None = None
     used = states.decode(payload)["sampler"] if sampler is None else sampler
-    again = f"Say iv.resume(directory, posterior{', sampler=sampler' if used is None else ''})"
+    again = f"Call iv.resume(directory, posterior{(', sampler=sampler' if used is None else '')})"
     if posterior is None:
         try:
             posterior, pickled, kept = read_problem(path, header)
@@ -242,8 +242,8 @@ def _check_energies(engine: Engine, path: Path, about: Mapping[str, object], bef
     found = manifests.compare_energies(before["energies"], now["energies"])
     if found:
         raise ValueError(
-            f"posterior must be that of the run in {path}, and looks like it, but computes something else at "
-            f"the positions {before['position']}: " + "; ".join(found)
+            f"posterior must be that of the run in {path}, but although it looks the same, it has other "
+            f"values at the positions {before['position']}: " + "; ".join(found)
         )
     _warn_of_last_digits(about, before["energies"] != now["energies"])
 
@@ -254,7 +254,7 @@ def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
         message = coded(
-            "IV-RESUMED", f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
+            "IV-RESUMED", f"the next draws may differ from those of an uninterrupted run in their last digits: {why}"
         )
         warnings.warn(message, InvsampWarning, stacklevel=6)
 

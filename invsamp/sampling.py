@@ -1,4 +1,4 @@
-"""`sample`: pose, warm up, run, and hand back a `Run`."""
+"""`sample`: prepare, warm up, sample, and return a `Run`."""
 
 from __future__ import annotations
 
@@ -235,9 +235,9 @@ def _refuse_for_emulator(others: Mapping[str, object]) -> None:
     for name, value in others.items():
         if value is not None:
             raise ValueError(
-                f"{name} must be left out where the forward model has no derivatives and no sampler is given, got "
-                f"{value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler that follows no "
-                "gradients, such as iv.pcn(), takes it"
+                f"{name} must be left out where the forward model has no derivatives and no sampler is given, "
+                f"got {value!r}: the posterior is then that of an emulator (invsamp.emulate). A sampler "
+                "without gradients, such as iv.pcn(), accepts it"
             )
 
 
@@ -284,7 +284,7 @@ def plan(
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
-    """What to sample as a problem; `ValueError` if it is none."""
+    """The argument as a problem; `ValueError` if it cannot be sampled."""
     if isinstance(problem, Problem):
         return problem
     if isinstance(problem, Potential):
@@ -293,7 +293,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
 
 
 def _no_problem(name: str, value: object) -> ValueError:
-    """What to raise for what cannot be sampled."""
+    """The error for an argument that cannot be sampled."""
     said = ""
     if is_torch_module(value):
         said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"

@@ -64,8 +64,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-NO-VARIANCE": Entry(
         "The variance does not exist",
-        "The density falls so slowly, with a tail index below 2, that the variance is infinite: mean and standard "
-        "deviation of the draws mean nothing.",
+        "The density falls so slowly, with a tail index below 2, that the variance is infinite. Mean and "
+        "standard deviation of the draws are meaningless.",
         "Report medians and quantiles, or give the parameter a prior with lighter tails.",
     ),
     "IV-CHAINS": Entry(
@@ -128,11 +128,11 @@ CODES: dict[str, Entry] = {
     "IV-INCOMPLETE": Entry(
         "A part of the result could not be made",
         "A function of the posterior or a part of the sampler failed after the last step. The draws are complete.",
-        "Mend the function, and read the draws from the run.",
+        "Correct the function, and read the draws from the run.",
     ),
     "IV-LOST": Entry(
         "A file of the run is damaged",
-        "A file in the directory of the run is missing, truncated or changed. What it held is left out.",
+        "A file in the directory of the run is missing, truncated or changed. Its contents are left out.",
         "Restore the file from a copy, or sample again.",
     ),
     "IV-RESUMED": Entry(
@@ -219,7 +219,7 @@ CODES: dict[str, Entry] = {
     # ladders, exchange and fidelities
     "IV-SWAP": Entry(
         "Neighboring temperatures hardly swap",
-        "Their energies hardly overlap, no swap was tried, or the noise of energies rejects almost all.",
+        "Their energies hardly overlap, no swap was attempted, or the noise of energies rejects almost all.",
         "Put a temperature between them, or lower the noise of the energies.",
     ),
     "IV-SWAP-BIAS": Entry(
@@ -265,13 +265,14 @@ CODES: dict[str, Entry] = {
     ),
     "IV-COORDINATES": Entry(
         "The transport map does not fit",
-        "At some draws the target is far from normal in the coordinates of the map, as where it bends otherwise than "
-        "the map does. Chains turn back there, all alike: draws may miss regions without a sign in R-hat.",
+        "At some draws the target is far from normal in the coordinates of the map. Chains turn back there, "
+        "so draws may miss regions, and R-hat does not show it.",
         "Reparametrize, or compare with preconditioner='dense'.",
     ),
     "IV-GRADIENT-NOISE": Entry(
         "Gradient noise exceeds the injected noise",
-        "The noise of minibatch gradients cannot be taken out of a step, so that draws are too wide.",
+        "The noise of minibatch gradients exceeds the injected noise of a step and cannot be subtracted, so "
+        "draws are too wide.",
         "Reduce step_size, or take larger minibatches.",
     ),
     "IV-VARIANCE-MODEL": Entry(

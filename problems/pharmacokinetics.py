@@ -109,7 +109,7 @@ def population(seed: int = 0, *, centered: bool | None = None) -> Posterior:
 
 
 def injection(seed: int = 0) -> Array:
-    """What is measured in the blood of one patient, (32, 1), in mg; noise is Gaussian."""
+    """The measurements in the blood of one patient, (32, 1), in mg; noise is Gaussian."""
     rng = np.random.default_rng(integer("seed", seed, least=0))
     clean = _observed_injection()(np.array([[INJECTION[name] for name in ("out", "to_tissue", "back", "lag", "dose")]]))
     return (clean[0] + INJECTION["sd"] * rng.standard_normal(clean.shape[1]))[:, None]

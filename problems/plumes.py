@@ -86,7 +86,7 @@ class Concentration:
 
 
 def readings(seed: int = 1, noise: float = NOISE) -> Array:
-    """What is measured, (64, 10), with Gaussian noise of an sd."""
+    """The measurements, (64, 10), with Gaussian noise of an sd."""
     sd = real("noise", noise, above=0)
     clean = Concentration()(np.array([list(TRUTH.values())]))[0]
     rng = np.random.default_rng(integer("seed", seed, least=0))

@@ -91,7 +91,7 @@ def _grown(slow: Array, fast: Array, t: Array) -> tuple[Array, Array, Array]:
 
 
 def readings(seed: int = 1, noise: float = NOISE) -> Array:
-    """What is measured, (64, 6), with Gaussian noise of an sd."""
+    """The measurements, (64, 6), with Gaussian noise of an sd."""
     sd = real("noise", noise, above=0)
     clean = Absorbance()(np.array([list(TRUTH.values())]))[0]
     rng = np.random.default_rng(integer("seed", seed, least=0))
@@ -117,7 +117,7 @@ def slow_or_fast(seed: int = 1, noise: float = NOISE, *, fast_first: bool = Fals
 
 
 class Known(NamedTuple):
-    """What is known of the posterior by quadrature."""
+    """Quantities of the posterior by quadrature."""
 
     fast_first: float  # probability of k1 > k2
     mean: Array  # (3,), of the logarithms

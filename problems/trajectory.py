@@ -69,7 +69,7 @@ def simulate(
     solution = model.solve(values, array("initial", initial, (len(model.states),)), times)
     if solution.status[0] != 0:
         said = model.failure(solution, float(times[-1]))
-        raise ValueError(f"parameters must have a trajectory over times, got {dict(parameters)}: {said}")
+        raise ValueError(f"parameters must have a solution at all times, got {dict(parameters)}: {said}")
     clean = solution.states[0]
     derivatives = np.array([model.rhs(t, x, values[0]) for t, x in zip(times.tolist(), clean.tolist(), strict=True)])
     if noise_sd is None:
@@ -84,7 +84,7 @@ def simulate(
 
 
 def as_trajectory(observed: Trajectory) -> Trajectory:
-    """What is to be fitted; `ValueError` if it is no `Trajectory`."""
+    """The argument as a `Trajectory` to fit; `ValueError` if it is none."""
     found: Trajectory = instance("observed", observed, Trajectory, "a Trajectory, as data() makes it")
     return found
 

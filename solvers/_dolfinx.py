@@ -1,4 +1,4 @@
-"""What the package uses of dolfinx, under names that hold for the versions 0.5, 0.9 and 0.11 alike.
+"""The part of dolfinx that the package uses, under names that hold for the versions 0.5, 0.9 and 0.11 alike.
 
 The one place that knows how versions differ. dolfinx, PETSc and mpi4py are imported by the first call, not before.
 """

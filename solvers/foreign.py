@@ -34,5 +34,5 @@ Term = Any
 OfState = Callable[[Term, Term, Term], Term]
 #: Of any arguments.
 Called = Callable[..., Any]
-#: Whatever a function of the user's returns before it is looked at.
+#: The result of a user's function before it is checked.
 Given = Any

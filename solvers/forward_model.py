@@ -1,4 +1,4 @@
-"""What forward models of several solvers share: checks of a batch, and its cost."""
+"""Functions that forward models of several solvers share: checks of a batch, and its cost."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def checked_tangent(tangent: Tangent, shape: tuple[int, int]) -> Tangent:
 
 
 def tangent_of(y: Array, jacobian: Array) -> Tangent:
-    """The products of Jacobians (batch, m, p) that are at hand."""
+    """The products of given Jacobians (batch, m, p)."""
     return y, lambda directions: directions @ jacobian.transpose(0, 2, 1), lambda cotangents: cotangents @ jacobian
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from numba import njit
+from numba.core import event
 
 import invsamp
 from invsamp import code_cache
@@ -146,3 +149,42 @@ def test_for_real_on_a_file_system_that_is_read_only(home, tmp_path):
     found, _, *said = lines("    import os, warnings\n" + WORK + COMPILE, *command)
     assert found == str(home / f"invsamp-{os.getuid()}" / "numba")
     assert "compiled code is stored in" in said[0]
+
+
+class Watch(event.Listener):
+    """Whether the garbage collector is on at the beginning of what is compiled, and after it."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, event):
+        self.seen.append(gc.isenabled())
+
+    def on_end(self, event):
+        pass
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_garbage_collector_pauses_while_something_is_compiled_and_is_left_as_it_was(on):
+    inner = njit(lambda x: x + 1.0)
+    outer = njit(lambda x: inner(x))
+    watch = Watch()
+    event.register("numba:compile", watch)
+    try:
+        gc.enable() if on else gc.disable()
+        outer(1.0)
+        after = gc.isenabled()
+        with code_cache.without_collector(), code_cache.without_collector():
+            assert not gc.isenabled()
+        assert gc.isenabled() == on
+    finally:
+        gc.enable()
+        event.unregister("numba:compile", watch)
+    assert watch.seen == [False, False] and after == on
+
+
+def test_the_collector_goes_on_after_what_does_not_compile():
+    refused = njit(lambda x: x.no_such_attribute)
+    with pytest.raises(Exception, match="no_such_attribute"):
+        refused(1.0)
+    assert gc.isenabled()

@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_information_in_words_and_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(run)]) == 0
     words = capsys.readouterr().out
-    assert "20 of 20 draws" in words and "parameters: x, y" in words and "solves of model: " in words
+    assert "20 of 20 draws per chain" in words and "parameters: x, y" in words and "solves of model: " in words
     assert iv.load(run).verdict in words
     assert main(["info", str(run), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -66,7 +66,7 @@ def test_a_run_that_was_stopped_in_warm_up_says_so(
     folder = copied(run, tmp_path / "stopped", (run / PICKLE).read_bytes(), step=7, segments=())
     assert main(["info", str(folder)]) == 0
     told = capsys.readouterr().out
-    assert "in warm-up, at step 7 of 20; stopped: `invsamp resume" in told and "no draws so far" in told
+    assert "in warm-up, at step 7 of 20; stopped, continue with `invsamp resume" in told and "no draws yet" in told
     assert main(["info", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["draws"] == 0
 
@@ -81,10 +81,10 @@ def test_a_run_that_was_killed_after_a_short_warm_up_is_not_in_warm_up(
     pickled = (run / PICKLE).read_bytes()
     assert main(["info", str(copied(run, tmp_path / "drawing", pickled, **changed))]) == 0
     told = capsys.readouterr().out
-    assert "state: 20 of 40 draws; stopped: " in told and "in warm-up" not in told
+    assert "state: 20 of 40 draws per chain; stopped, " in told and "in warm-up" not in told
     assert "the run is not finished: it holds 20 of 40 draws" in told
     assert main(["info", str(copied(run, tmp_path / "before", pickled, **changed, segments=()))]) == 0
-    assert "state: 0 of 40 draws; stopped: " in capsys.readouterr().out
+    assert "state: 0 of 40 draws per chain; stopped, " in capsys.readouterr().out
     warming = changed | {"report": header.report | {"warmup": 20, "warming": True, "stopped": "the mesh is gone"}}
     assert main(["info", str(copied(run, tmp_path / "warming", pickled, **warming, segments=()))]) == 0
     told = capsys.readouterr().out
@@ -97,13 +97,32 @@ def test_what_a_script_defines_is_asked_of_the_script(
     folder = copied(run, tmp_path / "posed", b"c__main__\nhunting\n.", step=30)
     assert main(["resume", str(folder), "--yes"]) == 1
     told = capsys.readouterr()
-    assert "the script that posed it defines (hunting)" in told.err and "iv.resume(" in told.err and not told.out
+    assert (
+        "definitions of the script that made its posterior (hunting)" in told.err
+        and "iv.resume(" in told.err
+        and not told.out
+    )
     header, payload = read_state(folder)
     write_state(folder, replace(header, segments=()), payload)
     assert main(["info", str(folder)]) == 0
     told = capsys.readouterr().out
-    assert "stopped: iv.resume(" in told
-    assert "posterior: pickled, but needs what the script that posed it defines (hunting)" in told
+    assert "stopped, continue with iv.resume(" in told
+    assert "posterior: pickled, but needs definitions of the script that made it (hunting)" in told
+
+
+@pytest.mark.parametrize("name", ["info", "summary", "plot", "report", "resume", "simulations", "doctor"])
+def test_help_has_examples_that_parse_and_the_exit_status(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    words = capsys.readouterr().out
+    examples = [line.split()[1:] for line in words.splitlines() if line.startswith(f"  invsamp {name}")]
+    assert len(examples) >= 2 and commands.STATUS in words
+    for example in examples:
+        assert commands._parser().parse_args(example).command == name
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--unknown"])
+    assert ended.value.code == 2
 
 
 def test_a_saved_file_is_a_run_too(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +195,7 @@ def test_resume_asks_before_it_runs_anything(
     assert iv.load(run).theta.shape[1] == 30
     shown = capsys.readouterr()
     assert shown.out.count("R-hat is above") == 1
-    assert shown.err == "invsamp resume: not resumed; nothing was run\n"  # no bar where there is no terminal
+    assert shown.err == "invsamp resume: not resumed; nothing was executed\n"  # no bar where there is no terminal
     assert main(["resume", str(run), "--draws", "40", "--yes"]) == 0
     assert iv.load(run).theta.shape[1] == 40
 
@@ -207,10 +226,10 @@ def test_simulations_are_listed_and_written_to_files(tmp_path: Path, capsys: pyt
     words = capsys.readouterr().out
     assert words.count("2 simulations, 1 failed, 2 outputs, 2 s in all") == 3 and "1 failed: exit status 3" in words
     assert main(["simulations", str(folder), "--csv", str(tmp_path / "runs.csv")]) == 1
-    assert "several databases, name one of them" in capsys.readouterr().err
+    assert "FOLDER must be one database, got several in" in capsys.readouterr().err
     fine = str(folder / "fine")
     assert main(["simulations", fine, "--csv", str(tmp_path / "runs.csv")]) == 1
-    assert "simulations of the versions ['1', '2']: --label names one" in capsys.readouterr().err
+    assert "--label must be one of the versions ['1', '2'] in" in capsys.readouterr().err
     files = ["--csv", str(tmp_path / "runs.csv"), "--netcdf", str(tmp_path / "runs.nc")]
     assert main(["simulations", fine, "--label", "2", *files]) == 0
     assert (tmp_path / "runs.csv").read_text().splitlines()[1] == "0.0,1.0,1.0,2.0,False,,2.0,2"

@@ -131,6 +131,15 @@ def test_importing_the_package_imports_no_solver_and_no_problem() -> None:
     assert result.stdout.split() == []
 
 
+def test_importing_what_solves_odes_imports_no_slow_part_of_scipy() -> None:
+    """A second of a processor, most of it, before a script begins: they are imported where they are used."""
+    slow = tuple(f"scipy.{part}" for part in ("integrate", "interpolate", "optimize", "spatial", "stats"))
+    code = f"import sys, invsamp.solvers.ode; print(*(m for m in sys.modules if m in {slow}))"
+    result = run(sys.executable, "-c", code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == []
+
+
 def test_changelog_starts_with_this_version() -> None:
     headings = [line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## [")]
     released = [heading for heading in headings if "Unreleased" not in heading]

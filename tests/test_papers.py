@@ -49,39 +49,42 @@ def test_what_is_approximate_says_so_when_printed(name):
 def test_why_it_is():
     for sampler, reasons in (
         (iv.mala(), ()),
-        (iv.samplers.sgld(0.1), ("steps that nothing refuses",)),
+        (iv.samplers.sgld(0.1), ("steps without an acceptance step",)),
         (iv.samplers.svgd(0.1), ()),  # it says so itself
         (
             iv.samplers.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
-            ("steps that nothing refuses", "a target that is learned for ever", "the published weights"),
+            ("steps without an acceptance step", "a target that is adapted during sampling", "the published weights"),
         ),
         (iv.samplers.contour_exchange(), ()),
         (iv.samplers.parallel_tempering((1, 2, 4), scheme=iv.swaps.deo(window=8)), ("gates of windows",)),
         (iv.samplers.parallel_tempering((1, 2), swap=iv.swaps.metropolis()), ()),  # of exact energies
         (
             iv.resgld((1, 2), 0.1, estimator=iv.estimators.noisy(0.0, 1.0), swap=iv.swaps.metropolis()),
-            ("steps that nothing refuses",),
+            ("steps without an acceptance step",),
         ),
         (iv.samplers.parallel_tempering((1, 2), boundary="project"), ("moves at bounds that are not reflected",)),
         (
             iv.resgld(
                 (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5), swap_energies="exact"
             ),
-            ("steps that nothing refuses",),
+            ("steps without an acceptance step",),
         ),
         (
             iv.resgld((1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.noise_penalty(5)),
-            ("steps that nothing refuses", "swaps with the correction factor 5"),
+            ("steps without an acceptance step", "swaps with the correction factor 5"),
         ),
         (
             iv.resgld(
                 (1, 2), 0.1, estimator=iv.estimators.minibatch(4), swap=iv.swaps.metropolis(assume_unbiased=True)
             ),
-            ("steps that nothing refuses", "swaps that know of no noise", "swaps that take fidelities for equal"),
+            ("steps without an acceptance step", "swaps that ignore noise", "swaps that treat fidelities as equal"),
         ),
         (
             iv.samplers.vr_resgld((1, 2), 0.1, size=4),
-            ("steps that nothing refuses", "one variance of a noise that grows with the distance from its snapshot"),
+            (
+                "steps without an acceptance step",
+                "one variance of a noise that grows with the distance from its snapshot",
+            ),
         ),
     ):
         assert sampler.approximations == reasons
@@ -196,7 +199,7 @@ FITTING = (
 )
 #: What rows refuse, in whose words.
 WITHOUT_WALLS = dict.fromkeys(
-    ("thesis: DEO*-SGD", "thesis: pSGLD", "thesis: SVGD", "thesis: SGD"), "is for problems without a domain, got "
+    ("thesis: DEO*-SGD", "thesis: pSGLD", "thesis: SVGD", "thesis: SGD"), "needs a problem without a domain, got "
 )
 OF_ONE_FIDELITY = {"f-reSGLD: m-reSGLD": "needs rungs whose energies have the same mean, got the fidelities"}
 FLAT = iv.Prior(x=iv.Normal(0, 1), y=iv.Normal(0, 1))

@@ -103,7 +103,9 @@ def test_what_ends_a_run_says_how_to_go_on(tmp_path, error, capsys):
     with pytest.raises(error, match="no license") as caught:
         iv.sample(posed(wrong), SAMPLER, **SETTINGS, directory=tmp_path / "run", segment=3)
     (note,) = caught.value.__notes__
-    assert "with 6 draws per chain" in note and note.endswith(f"Go on with invsamp.resume({str(tmp_path / 'run')!r})")
+    assert "with 6 draws per chain" in note and note.endswith(
+        f"Continue it with invsamp.resume({str(tmp_path / 'run')!r})"
+    )
     assert (note in capsys.readouterr().err) == (error is SystemExit)
     assert "lock" not in os.listdir(tmp_path / "run")
     whole = iv.sample(posed(), SAMPLER, **SETTINGS)
@@ -245,7 +247,7 @@ def test_for_real_on_a_file_system_that_is_read_only(tmp_path):
 
 def test_a_run_does_not_begin_where_there_is_something(tmp_path):
     stopped(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: go on with it by iv\.resume\("):
+    with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: continue it by iv\.resume\("):
         iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
@@ -295,7 +297,7 @@ def test_a_model_that_prints_the_same_and_computes_something_else_is_refused(tmp
 
     named_alike.__qualname__ = square.__qualname__
     stopped(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"computes something else at .* the energy of fidelity 'model' was .*, is"):
+    with pytest.raises(ValueError, match=r"it has other values at .* the energy of fidelity 'model' was .*, is"):
         resume(tmp_path / "run", posed(named_alike), progress=False)
 
 

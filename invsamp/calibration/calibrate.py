@@ -116,7 +116,7 @@ def calibrate(
     >>> result.ranks.shape  # replicates; parameter, energy, misfit
     (4, 3)
     """
-    instance("posterior", posterior, Posterior, "a Posterior: of a density by itself no data can be drawn")
+    instance("posterior", posterior, Posterior, "a Posterior: no data can be drawn from a density alone")
     optional(instance, "sampler", sampler, Sampler, "a Sampler, as the presets return it")
     count, ranks = integer("replicates", replicates, least=1), integer("ranks", ranks, least=1)
     false_alarm = real("false_alarm", false_alarm, above=0, below=1)
@@ -173,8 +173,8 @@ def _replicated(
         content = pickle.dumps(settings, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise ValueError(
-            "executor needs a posterior and a sampler that can be pickled, to be sent to its workers: functions at the "
-            f"top of a module, say ({type(error).__name__}: {error})"
+            "executor needs a posterior and a sampler that can be pickled and sent to its workers, such as "
+            f"functions at the top of a module ({type(error).__name__}: {error})"
         ) from error
     futures = {executor.submit(_replicated_there, content, number): number for number in numbers}
     try:

@@ -46,6 +46,6 @@ def plotted(
             axes.set_xlabel("rank of the truth, as a share", color=INK, fontsize=9)
     if ax is None:
         worst = f"; the {len(labels)} of {of} quantities that depart most" if len(labels) < of else ""
-        held = f"bands hold all quantities at once, but for one calibration in {1.0 / false_alarm:,.0f}"
+        held = f"in one calibration in {1.0 / false_alarm:,.0f} of a correct sampler, a quantity leaves its band"
         figure.supxlabel(f"{held}{worst}", fontsize=8, color=INK)
     return figure

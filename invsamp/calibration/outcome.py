@@ -1,4 +1,4 @@
-"""What a calibration found: ranks, whether they are uniform, and the words for it."""
+"""The result of a calibration: ranks, whether they are uniform, and the description of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Calibration:
         Least effective sample size of each run; where it is below ``draws``, ranks depart from uniform ones for want of
         draws alone.
     failed : dict of int to str
-        Why other replicates came to nothing.
+        Reasons why other replicates failed.
     warned : dict of int to list of str
         What runs warned of.
     false_alarm : float
@@ -129,7 +129,7 @@ class Calibration:
             known = list(self.labels)
             chosen = [known.index(arguments.one_of("names", n, known)) for n in arguments.names("names", names)]
             if len(chosen) > MOST_PANELS:
-                raise ValueError(f"names must be {MOST_PANELS} at most, got {len(chosen)}")
+                raise ValueError(f"names must hold at most {MOST_PANELS} names, got {len(chosen)}")
         labels, limit = [self.labels[k] for k in chosen], self.false_alarm / len(self.labels)
         ranks, p_values = self.ranks[:, chosen], self.p_values[chosen]
         return plotted(labels, ranks, self.draws, p_values, self.bands(), limit, self.false_alarm, len(self.labels), ax)
@@ -190,11 +190,12 @@ class Calibration:
         notes = []
         if self.failed:
             named = "; ".join(f"{number}: {why}" for number, why in list(self.failed.items())[:NAMED])
-            notes.append(f"{len(self.failed)} replicates failed, and the verdict is of the others alone. {named}")
+            notes.append(f"{len(self.failed)} replicates failed, and the result is that of the others alone. {named}")
         if self.short:
             notes.append(
-                f"{len(self.short)} runs have fewer than {self.draws} effective draws, least {self.ess.min():.0f}: "
-                "a departure by itself. More draws, or fewer ranks"
+                f"{len(self.short)} runs have fewer than {self.draws} effective draws, the least "
+                f"{self.ess.min():.0f}. This alone makes ranks depart from uniform. Use more draws, or fewer "
+                "ranks"
             )
         if self.warned:
             kinds = Counter(code_of(text) or text.split(":")[0] for texts in self.warned.values() for text in texts)

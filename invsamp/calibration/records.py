@@ -1,4 +1,4 @@
-"""A calibration in a directory: a file for each replicate, and one that says of what."""
+"""A calibration in a directory: a file for each replicate, and one that describes the calibration."""
 
 from __future__ import annotations
 

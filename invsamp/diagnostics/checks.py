@@ -194,7 +194,7 @@ def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
 
 
 def notes(summary: pd.DataFrame, report: Report) -> list[str]:
-    """What a reader of the summary should know, and is no fault of the draws.
+    """Notes for readers of the summary that are no fault of the draws.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def iid_floor(
     rng: np.random.Generator | int | None = None,
     pseudo_count: float = PSEUDO_COUNT,
 ) -> Array:
-    """What `divergence_on_grid` gives for ``n`` independent draws from the truth itself.
+    """The value of `divergence_on_grid` for ``n`` independent draws from the truth itself.
 
     About (K - 1) / (2 n) for K cells that are all well filled; more where many are not.
 

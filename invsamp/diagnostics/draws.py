@@ -15,7 +15,7 @@ from invsamp.diagnostics import convergence, weights
 from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.protocols import Array
 
-#: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
+#: Draws that are taken together, of as many parameters as have them: as fit into a processor's cache.
 _AT_ONCE = 2**16
 
 

@@ -181,5 +181,5 @@ def swap_rates(report: Report) -> Array:
 
 
 def target_labels(report: Report) -> list[str]:
-    """What each rung samples, from cold to hot, as "T = 4"; empty where a run does not say."""
+    """The target of each rung, from cold to hot, as "T = 4"; empty where a run does not state it."""
     return list(report.get("targets") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]

@@ -44,7 +44,7 @@ def by_rung(report: Report, entries: Sequence[Entry | None] | None) -> Iterator[
 
 
 def pair_of(report: Report, pair: int) -> str:
-    """What messages call two neighboring rungs."""
+    """The name of two neighboring rungs in messages."""
     return f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)}"
 
 

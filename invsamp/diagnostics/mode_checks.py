@@ -48,7 +48,7 @@ def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[st
             coded(
                 "IV-DIVERGED",
                 f"{modes['endless']} of {modes['descents']} optimizations diverged"
-                + (f", as {listed(away)} ran away" if away else "")
+                + (f", in the direction of {listed(away)}" if away else "")
                 + ". The posterior may be improper, or unbounded as a scale parameter tends to 0. Give it a proper "
                 + f"prior. {_other_form(report)}",
             )
@@ -115,7 +115,7 @@ def _visit_warnings(modes: FoundModes) -> list[str]:
 
 
 def likely_causes(report: Report, apart: Collection[str]) -> str:
-    """What would keep chains apart in the parameters of these names, as far as the run knows."""
+    """Causes that may keep chains apart in the parameters of these names, as far as the run knows."""
     modes = report.get("modes")
     astray = report.get("led_astray") is not None  # then the lowest minimum gives no information
     causes = _unbounded(modes, apart) if modes and not astray else []
@@ -131,8 +131,9 @@ def likely_causes(report: Report, apart: Collection[str]) -> str:
     descents = (report.get("descents") or [None])[0]
     if descents is not None and descents["unfinished"]:
         causes.append(
-            f"optimizations of {descents['unfinished']} chains did not converge: the density may be unbounded "
-            "(improper: give what runs away a proper prior, or bounds), or their starts, or a gradient, may be wrong"
+            f"optimizations of {descents['unfinished']} chains did not converge. The density may be unbounded "
+            "(an improper posterior: give the diverging parameters a proper prior, or bounds), or the starts "
+            "or a gradient may be wrong"
         )
     if any(code_of(line) == "IV-GRADIENT" for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")
@@ -169,7 +170,7 @@ def form_causes(report: Report) -> list[str]:
 
 
 def _other_form(report: Report) -> str:
-    """What to change in a hierarchy, by who chose the forms of its parameters."""
+    """The remedy for a hierarchy, by who chose the forms of its parameters."""
     forms = report.get("centering") or {}
     if not forms:
         return (
@@ -202,13 +203,13 @@ def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
     found = []
     if flat:
         found.append(
-            f"the energy is flat along {listed(flat)} at its minimum: without a prior or bounds there, the posterior "
-            "is improper, and there is nothing to sample"
+            f"the energy is flat along {listed(flat)} at its minimum. Without a prior or bounds there, the "
+            "posterior is improper and cannot be sampled"
         )
     if went:
         found.append(
-            f"draws went {max(went.values()):.1g} times as far as starts are spread, along {listed(list(went))}: the "
-            "posterior is improper there, with nothing to sample, unless it is as wide as that. Give it a proper "
+            f"draws moved {max(went.values()):.1g} times the spread of their starts, along "
+            f"{listed(list(went))}. The posterior is improper there, unless it is that wide. Give it a proper "
             "prior, or bounds"
         )
     return found

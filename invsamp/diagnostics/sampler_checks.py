@@ -47,9 +47,7 @@ def _swap_warnings(report: Report) -> list[str]:
         attempts, accepts = int(report["swap_attempts"][pair]), int(report["swap_accepts"][pair])
         where = pair_of(report, pair)
         if attempts == 0 and not _connected(report, pair):
-            found.append(
-                coded("IV-SWAP", f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
-            )
+            found.append(coded("IV-SWAP", f"no swap was attempted between {where}. Raise the swap fraction or draws."))
         elif _same_target(report, pair) and (low := _rarely_exchanged(report, pair)):
             which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
             found.append(

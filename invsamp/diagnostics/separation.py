@@ -1,4 +1,4 @@
-"""Modes that draws show by themselves: where one parameter keeps to two sides of a gap, and how chains share them."""
+"""Modes that draws show by themselves: one parameter lies on two sides of a gap, in shares that differ by chain."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def quantiles(values: Array, weight: Array | None, probabilities: npt.ArrayLike)
 
 
 def effective(weight: Array) -> float:
-    """Number of equally weighted independent draws that are worth as much, at most: (sum w)^2 / sum w^2."""
+    """Effective sample size: the number of equally weighted draws of the same error, at most: (sum w)^2 / sum w^2."""
     total, squares = float(weight.sum()), float((weight**2).sum())
     return total**2 / squares if squares > 0.0 else 0.0
 

@@ -257,7 +257,7 @@ class _Penalized:
 def _without_domain(problem: Problem, boundary: Boundary) -> Problem:
     if not isinstance(problem, RemovableDomain):
         raise ValueError(
-            f"boundary {str(boundary)!r} needs a problem that can do without its domain (without_domain()), "
-            f"got {type(problem).__name__}"
+            f"boundary {str(boundary)!r} needs a problem that can be evaluated outside its domain "
+            f"(without_domain()), got {type(problem).__name__}"
         )
     return problem.without_domain()

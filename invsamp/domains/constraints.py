@@ -74,7 +74,7 @@ class Constraint:
         try:
             return HalfSpaces(normals, [offset for _, offset in self.rows])
         except ValueError:
-            raise ValueError(f"constraint {self} leaves no room: no parameters satisfy it") from None
+            raise ValueError(f"constraint {self} must allow some parameters, but no parameters satisfy it") from None
 
     def _column(self, label: str, columns: Mapping[str, tuple[int, ...]]) -> int:
         if label not in columns:

@@ -138,8 +138,8 @@ class Product(ReflectingDomain):
     def _indexed(self) -> list[tuple[tuple[int, ...], ReflectingDomain]]:
         if not self.bound:
             raise ValueError(
-                f"a Product by names has no columns of its own: give it to a Posterior or a Target with these names, "
-                f"got {[key for key, _ in self.blocks]}"
+                "a Product by names needs a problem that has these names: give it to a Posterior or a "
+                f"Target, got {[key for key, _ in self.blocks]}"
             )
         return self.blocks  # type: ignore[return-value]
 

@@ -27,7 +27,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Certificate:
-    r"""What simulations at draws of an emulated posterior say.
+    r"""The result of simulations at draws of an emulated posterior.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Certificate:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the emulator, in words."""
+        """Faults of the emulator, in words."""
         found = []
         if self.failed:
             found.append(
@@ -121,7 +121,7 @@ class Certificate:
         )
 
     def _tail_in_words(self) -> str:
-        """What Pareto k says of the largest weights."""
+        """Pareto k of the largest weights, in words."""
         if np.isnan(self.pareto_k):
             return "Pareto k is not needed, as all weights are nearly equal or few"
         large = f"a few draws carry the weighted means where it is above {MOST_SHAPE}"

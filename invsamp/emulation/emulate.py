@@ -132,17 +132,17 @@ def emulate(
     budget = integer("simulations", simulations, least=1)
     if budget < LEAST * unknown:
         raise ValueError(
-            f"simulations must be at least {LEAST} for each of the {unknown} unknown inputs, {LEAST * unknown}, got "
-            f"{budget}: with fewer an emulator is no better than a guess"
+            f"simulations must be at least {LEAST} for each of the {unknown} unknown inputs, "
+            f"{LEAST * unknown}, got {budget}: an emulator of fewer is not accurate"
         )
     batch, descents = integer("batch", batch, least=4), integer("descents", descents, least=1)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
     executor = executor_of("executor", executor)
     if executor is None and (comm := world()) is not None:
         raise RuntimeError(
-            f"emulate drives simulations from one process, got {comm.size} that MPI started. Let the others run "
-            "simulations: mpiexec -n 32 python -m mpi4py.futures script.py, with executor="
-            "mpi4py.futures.MPIPoolExecutor()"
+            f"emulate must run in one process, got {comm.size} that MPI started. Let the others run "
+            "simulations: mpiexec -n 32 python -m mpi4py.futures script.py, with "
+            "executor=mpi4py.futures.MPIPoolExecutor()"
         )
     seed = optional(integer, "seed", seed, least=0)
     path = None if directory is None else as_path(directory)
@@ -207,7 +207,7 @@ def _emulated(
 
 
 def _kept(simulations: Simulations, path: Path | None) -> str:
-    """What is left of an emulation that was stopped, and how to go on."""
+    """The state of an emulation that was stopped, and how to continue it."""
     model = simulations.model.model
     if not isinstance(model, StoredModel):
         return "stopped: nothing is kept. With directory= the simulations would be"

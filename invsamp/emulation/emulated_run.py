@@ -27,8 +27,8 @@ from invsamp.samplers.surrogate import surrogate_exchange
 #: Steps in which the step size on the emulator is found.
 WARMUP_STEPS = 200
 _WHY = (
-    "the outputs of the simulator are emulated, from {} simulations, of which {} failed: it needs no derivatives. The "
-    "draws are approximate, run.certify() checks them"
+    "the outputs of the simulator are emulated, from {} simulations, of which {} failed, so no derivatives "
+    "are needed. The draws are approximate; run.certify() checks them"
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class EmulatedRun(Run):
 
     @property
     def posterior(self) -> EmulatedPosterior:
-        """What was sampled."""
+        """The emulated posterior that was sampled."""
         return self._emulated.fitted.posterior
 
     @property

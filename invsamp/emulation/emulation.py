@@ -26,7 +26,7 @@ NEGLIGIBLE = 1e-5
 
 
 class Emulated(NamedTuple):
-    """What came of an emulation.
+    """The result of an emulation.
 
     Attributes
     ----------

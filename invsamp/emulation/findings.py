@@ -1,4 +1,4 @@
-"""What an emulation reports, and what it warns of."""
+"""The report and the warnings of an emulation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
         "simulations": simulations.made,
         "budget": simulations.budget,
         "purposes": dict(Counter(simulations.purposes)),
-        "failed": int((~simulations.succeeded).sum()),
+        "failed": int((~simulations.succeeded)[len(simulations) - simulations.made :].sum()),
         "waves": simulations.waves,
         "simulation_seconds": simulations.seconds,
         "overhead_seconds": emulated.seconds,
@@ -65,14 +65,14 @@ def _told(one: Round, held: float) -> dict[str, object]:
 
 
 def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
-    """What is not to be trusted, in words."""
+    """Reasons not to trust the emulation, in words."""
     search, found = emulated.search, []
     if emulated.unmet:
         found.append(
             coded(
                 "IV-EMULATION",
-                f"the emulation has spent its budget of {simulations.budget} simulations before its stopping rule was "
-                f"met: {'; '.join(emulated.unmet)}. Give it more, simulations={3 * simulations.budget // 2} "
+                f"the emulation spent its budget of {simulations.budget} simulations before its stopping rule "
+                f"was met: {'; '.join(emulated.unmet)}. Allow more, simulations={3 * simulations.budget // 2} "
                 "(evaluations= of iv.sample)",
             )
         )
@@ -80,17 +80,18 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
         found.append(
             coded(
                 "IV-EMULATION-MODES",
-                f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by one of "
-                f"{search.descents} descents alone: there may be others that none has found. descents="
-                f"{2 * search.descents} looks for more",
+                f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by only "
+                f"one of {search.descents} optimizations, so others may be missing. Search with more, "
+                f"descents={2 * search.descents}",
             )
         )
     if search.given_up > search.descents // 2:
         found.append(
             coded(
                 "IV-EMULATION-MODES",
-                f"{search.given_up} of {search.descents} descents did not come to a minimum with the others: they were "
-                "far above, or came to the end of the budget. descents= makes more",
+                f"{search.given_up} of {search.descents} optimizations were stopped before they converged: "
+                "their energies were far above the others, or the budget was spent. Search with more, "
+                "descents=",
             )
         )
     if (
@@ -101,8 +102,8 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
         found.append(
             coded(
                 "IV-EMULATION",
-                f"the emulator's errors were {ratio:.1f} times as large as it says in the last round: run.certify() "
-                "checks it",
+                f"the emulator's errors were {ratio:.1f} times as large as predicted in the last round. Check "
+                "the draws with run.certify()",
             )
         )
     failed = sum(one.failed for one in emulated.rounds)
@@ -112,8 +113,9 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
         found.append(
             coded(
                 "IV-SIMULATOR",
-                f"{failed} of the {of} simulations at posterior draws failed: where the simulator fails, there is no "
-                f"posterior mass, and the border is not known well. run.certify() says how much that matters. {last}",
+                f"{failed} of the {of} simulations at posterior draws failed. The posterior has no mass where "
+                "the simulator fails, and the boundary of that region is uncertain. run.certify() measures "
+                f"the effect. {last}",
             )
         )
     if simulations.incomplete:
@@ -129,15 +131,16 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
         found.append(
             coded(
                 "IV-SIMULATOR",
-                f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} sds of "
-                "the noise of the data. The emulator averages over that; a check by single simulations cannot",
+                f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} "
+                "sds of the noise of the data. The emulator averages over this noise; a check by single "
+                "simulations does not",
             )
         )
     return found
 
 
 def of_draws(emulated: Emulated, run: Run) -> list[str]:
-    """What is wrong with the draws that are reported, in words."""
+    """Faults of the reported draws, in words."""
     posterior, found = emulated.fitted.posterior, []
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     some = position[:: max(1, len(position) // 2000)]
@@ -146,8 +149,8 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
         found.append(
             coded(
                 "IV-EMULATION",
-                f"draws whose energy the emulator does not know change a mean or an sd by {unsure:.2g}, not at most "
-                f"{APART}: the emulation needs more simulations; run.certify() says how much that matters",
+                f"draws at which the emulator is uncertain change a mean or an sd by {unsure:.2g}, more than "
+                f"{APART}. Allow more simulations; run.certify() measures the effect",
             )
         )
     if emulated.rounds:
@@ -158,9 +161,9 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
             found.append(
                 coded(
                     "IV-EMULATION",
-                    f"the draws are not those of the last round: a mean differs by {means:.2g} sds and the log of an "
-                    f"sd by {sds:.2g}. The last simulations have changed the posterior, or chains have missed a part "
-                    "of it; run.certify() checks the draws",
+                    f"the draws differ from those of the last round: a mean by {means:.2g} sds and the log of "
+                    f"an sd by {sds:.2g}. The last simulations changed the posterior, or chains missed a part "
+                    "of it. Check the draws with run.certify()",
                 )
             )
     return found

@@ -36,7 +36,7 @@ class Bar:
             self._bar.set_postfix_str(f"at most {-(-simulations.budget // batch)} waves of {batch}")
 
     def say(self, line: str) -> None:
-        """What the emulation has come to."""
+        """Progress of the emulation."""
         _LOG.info("emulation: %s", line)
         self._bar.set_postfix_str(line)
 

@@ -26,7 +26,7 @@ UNSURE = 1.0
 
 
 class Round(NamedTuple):
-    """What a round found.
+    """The result of a round.
 
     Attributes
     ----------
@@ -128,7 +128,8 @@ class Rounds:
         emulated, sd = fitted.potential.energy(position), fitted.posterior.misfit_errors(position)
         outputs = self._runs.run(position, "emulator")
         truth = energies(self._runs.posterior, position, outputs)
-        good = np.isfinite(truth)
+        succeeded = np.isfinite(truth)
+        good = succeeded & ~self._runs.held  # what the emulator has learned from is not predicted
         error = np.where(good, truth - emulated, 0.0)
         draws, others = np.arange(len(position)) < half, np.arange(len(position)) >= half
         # a region that the emulator alone takes for the posterior's counts, and so does one that it has missed
@@ -144,7 +145,7 @@ class Rounds:
             error[draws & good],
             float(np.abs(error[within]).max(initial=0.0)),
             float(ratio),
-            int((draws & ~good).sum()),
+            int((draws & ~succeeded).sum()),
             fitted.population.draws.mean(axis=0),
             fitted.population.draws.std(axis=0),
             fitted.population.settled,

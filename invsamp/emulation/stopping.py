@@ -38,7 +38,7 @@ def held_out(rounds: Sequence[Round], noise: float) -> float:
 
 
 def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
-    """What of the rule is not met, in words; empty: stop."""
+    """Parts of the rule that are not met, in words; empty: stop."""
     if not rounds:
         return ["no round was made"]
     last = rounds[-1]
@@ -55,8 +55,8 @@ def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
         found.append(f"the emulator's own sd of the misfit is {last.predicted:.2g}, not at most {PREDICTED}")
     if last.unsure > UNKNOWN:
         found.append(
-            f"draws whose energy the emulator does not know change a mean or an sd by {last.unsure:.2g}, not at most "
-            f"{UNKNOWN}"
+            f"draws at which the emulator is uncertain change a mean or an sd by {last.unsure:.2g}, not at "
+            f"most {UNKNOWN}"
         )
     if last.wide > WIDE + 2.0 * noise:
         found.append(f"an energy within the posterior's mass is off by {last.wide:.2g}, not at most {WIDE}")

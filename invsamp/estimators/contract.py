@@ -65,9 +65,9 @@ class Remembering(Protocol):
     """A bound estimator that keeps something for each chain: plain arrays by name, whose first axis is the chains.
 
     Its `estimate` gets one argument more, the memory of the chains whose positions it is given, row for row. It changes
-    after steps only, never by being asked, so that nothing depends on who asks when. It is saved and resumed with the
-    run. ``moves``: it belongs to the position, and goes with it at swaps between rungs of one fidelity and equal
-    estimators; where it cannot, it is made anew.
+    after steps only, never by a request, so results do not depend on the order of requests. It is saved and resumed
+    with the run. ``moves``: it belongs to the position, and moves with it at swaps between rungs of one fidelity and
+    equal estimators; where it cannot, it is made anew.
     """
 
     moves: bool

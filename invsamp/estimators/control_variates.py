@@ -70,7 +70,7 @@ def control_variate(
     Raises
     ------
     ValueError
-        As `minibatch`, if ``refresh`` is below 1, or the order is unknown or does not go with ``adaptive``.
+        As `minibatch`, if ``refresh`` is below 1, or the order is unknown or not allowed with ``adaptive``.
 
     References
     ----------

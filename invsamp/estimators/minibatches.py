@@ -90,6 +90,18 @@ class Minibatch:
 
 
 class BoundMinibatch:
+    """A minibatch estimator joined to one fidelity: it draws the batches and asks for their terms.
+
+    Parameters
+    ----------
+    settings : Minibatch
+    source : Source
+    data : int
+        Number of data terms of the fidelity.
+    structure : Structure or None
+        Form of the gradient's sample variance; None: none is estimated.
+    """
+
     exact = exact_energy = False
 
     def __init__(self, settings: Minibatch, source: Source, data: int, structure: Structure | None) -> None:

@@ -1,4 +1,4 @@
-"""Evaluating: what samplers ask for, and who answers."""
+"""Evaluation: the requests of samplers, and the evaluators that answer them."""
 
 from invsamp.evaluate.batched import together
 from invsamp.evaluate.contract import Evaluator, EvaluatorError

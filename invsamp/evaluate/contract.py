@@ -73,7 +73,7 @@ class LooksAhead(Protocol):
         """A step of draws begins; ``capture`` gives the requests of this step and of those after it."""
 
     def report(self) -> Plain:
-        """What came of it."""
+        """Counts of speculative evaluation."""
 
 
 class RunEvaluator:
@@ -150,7 +150,7 @@ class Checked(RunEvaluator):
         except ValueError:
             raise
         except Exception as error:
-            raise EvaluatorError(f"{self!r} failed as it was opened: {type(error).__name__}: {error}") from error
+            raise EvaluatorError(f"{self!r} failed when it was opened: {type(error).__name__}: {error}") from error
 
     def correct(self, correction: object) -> None:
         """Hand over the potentials again: one of them was renewed."""
@@ -268,7 +268,7 @@ class Checked(RunEvaluator):
         return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
 
 
-_LATE = "what it is asked for now", "what it was asked for the time before"
+_LATE = "the answer to this request", "the answer to the last request"
 _NAMES = (
     *("energies", "gradients", "variances of energies", "variances of gradients"),
     *("prior energies", "gradients of prior energies"),

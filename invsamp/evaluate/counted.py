@@ -26,7 +26,7 @@ from invsamp.protocols import (
 
 
 class Counts(NamedTuple):
-    """What the evaluations of a potential came to."""
+    """Counts of the evaluations of a potential."""
 
     evaluations: int = 0
     seconds: float = 0.0
@@ -79,7 +79,7 @@ class CountedPotential:
 
     @property
     def counts(self) -> Counts:
-        """What all evaluations so far came to."""
+        """Counts of all evaluations so far."""
         return Counts(self.evaluations, self.seconds, self.failed, self.calls, self.products)
 
     @counts.setter

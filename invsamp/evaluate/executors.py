@@ -19,14 +19,14 @@ from invsamp.evaluate.solving import separable, solve
 from invsamp.evaluate.speculation import FutureRequests, Speculation
 from invsamp.protocols import Plain, Potential
 
-#: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
+#: Seconds of a request below which it is not sent to a worker: the messages take as long.
 WORTH = 5e-4
 #: Seconds of a row from which on workers that would wait evaluate ahead: following a run ahead takes about as long.
 WORTH_SPECULATION = 5e-3
 #: What ends a worker.
 BROKEN = (
-    "A worker ends so where memory runs out, compiled code crashes or a model calls os._exit. In "
-    "invsamp.parallel.isolated a forward model that does so costs only its row"
+    "A worker ends like this where memory runs out, compiled code crashes or a model calls os._exit. With "
+    "invsamp.parallel.isolated only the row that caused it fails"
 )
 
 
@@ -56,10 +56,10 @@ def executed(
     workers : int, optional
         How many it has. Default: as it says itself, or else as many as there are rows.
     time_limit : float, > 0, optional
-        Seconds that the answers to all that is asked for at a time may take. If they take longer, as with a solve that
+        Limit, in seconds, for the answers to the requests of one step. If they take longer, as with a solve that
         never ends, the run ends with an `EvaluatorError`, and returns the draws that were made. A single solve is
-        ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: who shuts a
-        pool down may still wait for it. Default: they are waited for.
+        ended after a time, and counted as failed, by `invsamp.parallel.isolated`. A worker is not killed: shutting a
+        pool down may still wait for it. Default: no limit.
     speculate : bool
         Whether workers that would wait evaluate positions that the run will probably ask for
         (`run.report["processes"]["speculation"]` says how many it did ask for). It takes effect in draws, with more
@@ -125,8 +125,8 @@ class Executed:
             self._pickled = pickle.dumps(dict(potentials), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
             raise ValueError(
-                "executor needs a posterior that can be pickled, to be sent to its workers: functions at the top of a "
-                f"module, say ({type(error).__name__}: {error})"
+                "executor needs a posterior that can be pickled and sent to its workers, such as functions "
+                f"at the top of a module ({type(error).__name__}: {error})"
             ) from error
         self._key = hashlib.sha256(self._pickled).hexdigest()
         if self._speculation is not None:
@@ -193,7 +193,7 @@ class Executed:
             raise type(error)(f"{error} {BROKEN}") from error
 
     def report(self) -> Plain:
-        """What was evaluated ahead."""
+        """Counts of rows that were evaluated ahead."""
         return {} if self._speculation is None else {"speculation": self._speculation.report()}
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class Executed:
         return self._seconds.get(kind_of(request), math.inf) * len(request.position)
 
     def _solved(self, request: Request) -> Estimate:
-        """What is solved here, and timed."""
+        """Requests that are solved in this process, and timed."""
         kind, began = kind_of(request), time.perf_counter()
         found = solve(self._potentials[request.fidelity], request)
         seconds = (time.perf_counter() - began) / max(1, len(request.position))

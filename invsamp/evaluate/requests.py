@@ -7,7 +7,7 @@ sent a tuple of estimates in their order:
         coarse, fine = yield Request("coarse", position), Request("fine", position)
         return fine.energy - coarse.energy
 
-So no method knows who evaluates, where, or together with what.
+So no method depends on where, and together with what, it is evaluated.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Estimate(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Array | None, ...]:
-        """What a model gives: all but the last two."""
+        """The parts of an estimate that a model gives: all but the last two."""
         return self[:6]
 
     @property
@@ -161,7 +161,7 @@ class Queue(Protocol):
 
 
 def answered(asking: EvaluationRequests[Result], answer: Answer) -> Result:
-    """What comes of it if every request is answered at once."""
+    """The result of a generator of requests if each is answered at once."""
     send = asking.send
     try:
         requests = send(None)  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def watched(asking: EvaluationRequests[Result], see: Callable[[Sequence[Request]
 
 
 def gathered(askings: Sequence[EvaluationRequests[Result]]) -> EvaluationRequests[list[Result]]:
-    """What comes of several, whose requests are asked at the same time: those that want more go on together."""
+    """The results of several generators whose requests are made together. Those with more requests continue."""
     if len(askings) == 1:
         return [(yield from askings[0])]
     results: dict[int, Result] = {}
@@ -302,7 +302,7 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
 
 
 def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
-    """The same of terms whose gradients are summed: nothing is said of the gradient's variance."""
+    """The same for terms whose gradients are summed, without the gradient's variance."""
     energies, size = terms.energies, batch.members.shape[1]
     total, variance = energies.sum(axis=1), np.zeros(len(energies))
     if size > 1:
@@ -314,7 +314,7 @@ def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
 
 
 def _variance_scale(batch: Batch) -> float:
-    """What the variance of a sum over all is to that within a batch."""
+    """Ratio of the variance of an estimated sum to that within a batch."""
     size = batch.members.shape[1]
     return batch.total**2 / size * (1.0 - size / batch.total)
 
@@ -334,7 +334,7 @@ def moduli(values: Array) -> float:
 def guarded(found: Estimate) -> Estimate:
     """Energies +inf, gradients and variances 0 where any of them is not finite.
 
-    The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
+    The prior's own energy and gradient stay where they are finite: a failed solve does not affect them.
 
     Raises
     ------

@@ -39,7 +39,7 @@ from invsamp.protocols import (
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
-    """What a potential gives for a request: energies are +inf, and gradients 0, where anything is not finite.
+    """The answer of a potential to a request; where anything is not finite, energies are +inf and gradients 0.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def solve(potential: Potential, request: Request) -> Estimate:
 
 
 def solver(potential: Potential) -> Callable[[Request], Estimate]:
-    """What answers requests by a potential, in arrays of its own.
+    """An answer to requests by a potential, in arrays of its own.
 
     A potential may write into what it is given, and use the memory of what it returns again. The copy of a position
     lies in memory as a part of the chains would: sums of the potential's must not depend on it.

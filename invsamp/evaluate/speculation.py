@@ -31,7 +31,7 @@ class _Sent(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A row that the run may come to."""
+    """A row that the run may request."""
 
     probability: float
     step: int  # of those to come
@@ -195,7 +195,7 @@ class Speculation:
                 self._put(place.key, place.request, place.first)
 
     def _drop(self, alive: set[Key]) -> None:
-        """What the run does not come to any more."""
+        """Rows that the run will not request any more."""
         for key in [key for key, sent in self._pending.items() if key not in alive and sent.future.cancel()]:
             del self._pending[key]
         for key in self._known.keys() - alive:

@@ -1,4 +1,4 @@
-"""A comparison of fidelities in words: tables, and which swap rule and temperature suit the coarse levels."""
+"""A comparison of fidelities as text: tables, and recommended swap rules and temperatures of coarse levels."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
     found = []
     if level.gradient_cosine < ASTRAY:
         found.append(
-            f"{level.name}: its gradient points elsewhere (cosine {level.gradient_cosine:.2f}). It may carry a hot "
-            "rung, but not stand in for the finest gradient."
+            f"{level.name}: its gradient has another direction (cosine {level.gradient_cosine:.2f}). It may "
+            "serve a hot rung, but not replace the finest gradient."
         )
     if level.relative_cost >= 1.0:
-        found.append(f"{level.name}: costs no less than {finest.name}. Leave it out.")
+        found.append(f"{level.name}: costs at least as much as {finest.name}. Leave it out.")
     if np.isnan(rates).all():
         found.append(
             f"{level.name}: the states do not show at which temperature to run it. Give the Run of a short pilot with "
@@ -90,14 +90,15 @@ def _of_pair(pair: Pair) -> list[str]:
     if math.isnan(pair.first_stage):
         scarce, count = min(((cold, pair.cold_effective), (hot, pair.hot_effective)), key=lambda side: side[1])
         return [
-            f"{where}: the states are worth {count:.0f} draws of {scarce}, too few to forecast swaps. Give the Run of "
-            "a short pilot on this ladder."
+            f"{where}: the states have an effective sample size of {count:.0f} at {scarce}, too few to "
+            "forecast swaps. Give the Run of a short pilot on this ladder."
         ]
     found = [_rule(pair, where)]
     if pair.noise_sd > SWAP_NOISE_LIMIT:
         found.append(
-            f"{where}: the noise of the energies has sqrt v = {pair.noise_sd:.1f} in the log ratio, and its penalty "
-            "leaves hardly a swap. Use exact energies, or larger batches, for this rung's swaps."
+            f"{where}: the noise of the energies has sqrt v = {pair.noise_sd:.1f} in the log ratio, and with "
+            "its penalty almost no swap is accepted. Use exact energies, or larger batches, for this rung's "
+            "swaps."
         )
     elif pair.swap_rate < SWAP_RATE_LIMIT:
         found.append(f"{where}: only {pair.swap_rate:.1%} of the swaps would be accepted. Put a rung between.")

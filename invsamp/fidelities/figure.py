@@ -94,7 +94,7 @@ def _difference(figure: Figure, axes: Axes, comparison: Compared, level: int, co
 
 
 def _costs(axes: Axes, comparison: Compared) -> None:
-    """Relative cost of a solve beside what its gradient is worth."""
+    """Relative cost of a solve, and the cosine of its gradient with the finest."""
     levels = comparison.levels
     places = np.arange(len(levels))
     values = np.array([level.relative_cost for level in levels])
@@ -114,7 +114,7 @@ def _costs(axes: Axes, comparison: Compared) -> None:
         axes.locator_params(axis="x", nbins=5)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("of the finest", color=INK, fontsize=9)
-    title(axes, "cost, and what it buys")
+    title(axes, "cost and expected swaps")
 
 
 def _end_label(axes: Axes, length: float, height: float, text: str) -> None:

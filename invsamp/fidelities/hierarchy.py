@@ -140,7 +140,7 @@ def _best_probabilities(errors: Array, costs: Array, noise: float) -> tuple[Arra
 
 
 def _decreasing_ratios(gains: Array, costs: Array, least: float) -> Array:
-    """Gains over costs; a level that is worth less than the next one is taken together with it.
+    """Gains over costs; a level with a smaller ratio than the next one is merged with it.
 
     Two levels of one probability are solved as one: the finer alone, so that it is its cost that counts.
     """

@@ -1,4 +1,4 @@
-"""Two rungs of a ladder, any levels at any temperatures: what swaps between them are worth."""
+"""Two rungs of a ladder, any levels at any temperatures: acceptance and cost of swaps between them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pair:
         Effective number of states that are draws of the rung, after reweighting; 0 where a few of them decide.
     discrepancy_sd : float
         Sd of the log ratio of delayed acceptance's second stage, where the first has accepted: how far the fidelities
-        disagree about what the swap is worth.
+        disagree about the log ratio of the swap.
     noise_sd : float
         :math:`\\sqrt v`, the sd of the estimators' noise in the log ratio of `product_target`, which is penalized.
     first_stage, second_stage, swap_rate : float

@@ -12,7 +12,7 @@ from invsamp.diagnostics.weights import resampled
 from invsamp.fidelities.reweighting import worth
 from invsamp.protocols import Array
 
-#: Effective draws of each rung below which nothing is said about it.
+#: Effective draws of each rung below which there is no forecast for it.
 LEAST_EFFECTIVE = 20.0
 #: Draws of each rung of which all pairs are looked at.
 MOST_DRAWS = 400

@@ -39,7 +39,7 @@ class Profile:
     best : float
         The parameter where the energy is least.
     failed : tuple of float
-        Values at which no fit was had.
+        Values at which no fit converged.
     """
 
     branches: tuple[Branch, ...]
@@ -87,7 +87,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Profiles:
-    """What `profile` found; prints as a table, ``profiles[name]`` is one parameter's.
+    """The result of `profile`; prints as a table, ``profiles[name]`` is one parameter's.
 
     Attributes
     ----------
@@ -156,14 +156,17 @@ class Profiles:
     def _notes(self) -> list[str]:
         if self.lower <= 0.01:
             return []
-        return [f"a fit is lower than the start by {self.lower:.3g}: it was no maximum. Give maximize() more starts"]
+        return [
+            f"a fit has an energy lower than the start by {self.lower:.3g}, so the start was no maximum. Give "
+            "maximize() more starts"
+        ]
 
     def __str__(self) -> str:
         lines = [self._headline()]
         for name, found in self.intervals().items():
             lines.append(f"{name}: {self.profiles[name].best:.5g}, {' and '.join(_words(one) for one in found)}")
             if count := len(self.profiles[name].failed):
-                lines.append(f"  at {count} values no fit was had, the first at {self.profiles[name].failed[0]:.5g}")
+                lines.append(f"  at {count} values no fit converged, the first at {self.profiles[name].failed[0]:.5g}")
         return "\n".join([*lines, *self._notes()])
 
 
@@ -265,14 +268,14 @@ def _profile(branches: tuple[Branch, ...], failed: tuple[float, ...], k: int) ->
 
 
 def _words(found: Interval) -> str:
-    words = {"wall": "at a wall", "open": "no end found", "failed": "fits failed there", "reached": ""}
+    words = {"wall": "at a bound", "open": "no end found", "failed": "fits failed there", "reached": ""}
     sides = (("below", found.low_end), ("above", found.high_end))
     ends = ", ".join(f"{side} {words[end]}" for side, end in sides if words[end])
     return f"from {found.low:.5g} to {found.high:.5g}" + (f" ({ends})" if ends else "")
 
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
-    """The posterior with bounds in place of logits, along which a likelihood may fall for ever, and its modes."""
+    """The posterior with bounds in place of logits, along which a likelihood may fall forever, and its modes."""
     walled = posterior.with_bounds()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes

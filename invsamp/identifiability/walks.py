@@ -26,7 +26,7 @@ BEYOND = 1.05
 MOST_POINTS, HALVINGS = 60, 10
 #: Energy that each fit leaves to gain.
 TOLERANCE = 1e-4
-#: Scales from the best point at which a side without end is left.
+#: Scales from the best point at which an unbounded side is given up.
 FARTHEST = 1e4
 #: A walk passes through a mode if it comes so near, in sds of the mode's Gaussian.
 NEAR = 0.5
@@ -91,7 +91,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class Walks:
-    """What walks along profiles need, whatever the parameter.
+    """Everything that walks along profiles share, for any parameter.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ class StanProblem(UnconstrainedProblem):
         super().__init__(blocks, potential, self._natural, self._unnatural, self._starts, "StanProblem")
 
     def described(self) -> Plain:
-        """What a run that goes on recognizes it by."""
+        """Facts by which a resumed run recognizes the model."""
         return {"model": getattr(self.model, "name", lambda: "a Stan model")()}
 
     def _value(self, x: Array) -> float:

@@ -89,7 +89,7 @@ class UnconstrainedProblem:
 
     @property
     def support(self) -> Domain:
-        """What bounds theta is left to the model."""
+        """No domain: bounds of theta are left to the model."""
         return Unbounded()
 
     @property

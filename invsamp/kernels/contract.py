@@ -297,7 +297,7 @@ def where_solved(rung: ActiveRung, there: Point, here: Point) -> tuple[Point, Ma
 
 
 def acceptance_statistics(info: Info) -> Array | None:
-    """Acceptance statistics (chains,) by which warm-up adapts the step size; None of a step that says nothing of it."""
+    """Acceptance statistics (chains,) by which warm-up adapts the step size; None for a step without them."""
     if info.acceptance is not None or info.log_ratio is None:
         return info.acceptance
     return np.exp(np.minimum(info.log_ratio, 0.0))

@@ -40,8 +40,8 @@ class CrankNicolson(KernelDefaults):
     Parameters
     ----------
     every : int
-        It moves at one step in so many, and rests at the others, which take no solve: on a rung that lives by swaps, so
-        that no chain stands for ever.
+        It moves at one step in so many, and rests at the others, which take no solve. This is for a rung that depends
+        on swaps, so that no chain gets stuck.
     reference : ModeReference, optional
         A mode's Gaussian of low rank, ``modes.reference``, in the place of the prior's: generalized pCN. For a target
         that takes the prior and the misfit a and b times it is adapted, see `invsamp.kernels.gaussian_reference`.
@@ -106,7 +106,7 @@ class CrankNicolson(KernelDefaults):
         log_ratio[outside] = -np.inf
         log_ratio[np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio - penalty
-        # without the penalty, which no shorter step would lower: warm-up would shorten it for ever
+        # without the penalty, which no shorter step would lower: warm-up would shorten it without end
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
 
 

@@ -29,8 +29,8 @@ HIGHEST = 1e10
 class DelayedAcceptance(Wrapping):
     r"""A kernel whose moves a coarse fidelity screens, so that the fine one is asked about those alone that pass.
 
-    The kernel makes ``steps`` steps on the target of the coarse energies :math:`v_c`. They are reversible, so that what
-    they have come to is a proposal for the target of the fine energies v, accepted with probability
+    The kernel makes ``steps`` steps on the target of the coarse energies :math:`v_c`. They are reversible, so that the
+    last state is a proposal for the target of the fine energies v, accepted with probability
 
     .. math:: \min\bigl(1, e^{v(x) - v(x') + v_c(x') - v_c(x)}\bigr).
 

@@ -30,8 +30,8 @@ class DeoSgd(Baseline):
               - v_p^+ e^{\gamma (A_p - S)}\bigr), \quad v_p = \eta_{p+1} - \eta_p, \quad
               C \leftarrow C + \gamma (\bar A - S), \quad \gamma_k = 50 / (k^{.8} + 500).
 
-    It adapts for ever, no density is kept by its swaps, and its hot processes have no temperature but their gradients'
-    noise.
+    Its adaptation never ends, its swaps leave no density invariant, and its hot processes have no temperature but their
+    gradients' noise.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class DeoSgd(Baseline):
             "rate": np.zeros((chains, p)),
             "buffer": np.full(chains, self.buffer),
             "free": np.ones((chains, p - 1), dtype=bool),
-            "replica": np.tile(np.arange(p), (chains, 1)),  # who is at each process
+            "replica": np.tile(np.arange(p), (chains, 1)),  # the replica at each process
             "end": np.where(np.arange(p) == 0, 0, -1) + np.zeros((chains, 1), dtype=np.int64),  # by walker
             "crossings": np.zeros((chains, p), dtype=np.int64),
         }
@@ -169,14 +169,14 @@ class DeoSgd(Baseline):
         return {"rate": new, "buffer": memory["buffer"] + gain * away.mean(axis=1)}
 
     def _traveled(self, memory: Memory, order: npt.NDArray[np.intp]) -> Memory:
-        """Who is where, and how often each went from one end to the other, counted from the first one."""
+        """The replica at each process, and its number of crossings from one end to the other, from the first one on."""
         rows, last = np.arange(len(order)), self.processes - 1
         replica = memory["replica"][rows[:, None], order]
         end, crossings = memory["end"].copy(), memory["crossings"].copy()
         for at in (0, last):
             who, side = replica[:, at], int(at == last)
             before = end[rows, who]
-            # a trip begins at the first process: who comes from elsewhere has made none yet
+            # a trip begins at the first process: replicas from elsewhere have made none yet
             crossed = (before >= 0) & (before != side)
             crossings[rows, who] += crossed
             end[rows, who] = np.where(crossed | (side == 0), side, before)

@@ -46,8 +46,9 @@ class DifferentialEvolution(KernelDefaults):
 
     Notes
     -----
-    In the source the archive grows for ever, which makes the chains an adaptive sampler, and no jumps are shortened. A
-    small absolute noise is added to a jump there. Here jumps are longer or shorter by up to a fifth, of any scale.
+    In the source the archive grows without a limit, which makes the chains an adaptive sampler, and no jumps are
+    shortened. A small absolute noise is added to a jump there. Here jumps are longer or shorter by up to a fifth, of
+    any scale.
 
     References
     ----------

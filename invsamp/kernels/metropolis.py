@@ -34,7 +34,7 @@ def proposed(
     ndarray, shape (k,)
         Log ratios.
     ndarray of bool, shape (k,)
-        Who moved.
+        Chains that moved.
     """
     inside = rung.contains(end) & np.isfinite(log_factor)
     log_ratio = np.full(len(rows), -np.inf)

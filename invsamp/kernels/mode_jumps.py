@@ -32,7 +32,7 @@ class ModeJumps(Wrapping):
     .. math:: x' = m_j + L_j L_i^{-1} (x - m_i),
 
     accepted with probability :math:`\min(1, e^{v(x) - v(x')}\, r_j(x')\, |L_j| / (r_i(x)\, |L_i|))`. The target is
-    exact whatever the modes' Gaussians are worth: where they are bad, jumps are refused. One more evaluation for each
+    exact for any Gaussians: where they approximate the modes badly, jumps are rejected. One more evaluation for each
     step.
 
     Parameters
@@ -62,7 +62,7 @@ class ModeJumps(Wrapping):
     def __post_init__(self) -> None:
         instance("kernel", self.kernel, Kernel, "a Kernel, such as Microcanonical()")
         if not self.kernel.adjusted:
-            raise ValueError(f"kernel must be adjusted, as jumps are accepted or refused, got {self.kernel}")
+            raise ValueError(f"kernel must be adjusted, as jumps have an acceptance step, got {self.kernel}")
         centers = array("centers", self.centers, ("k", "d"))
         if len(centers) < 2:
             raise ValueError(f"centers must be of at least two modes, got {len(centers)}")

@@ -36,7 +36,7 @@ class Momentum(KernelDefaults):
 
     and it is stable for :math:`\eta \lambda < 2 (2 - \alpha)`. At :math:`\alpha = 1` it is SGLD.
 
-    A wall turns u. Where a move is refused (no path was found, or the solve at its end failed), the chain stays and
+    A bound reflects u. Where a move is refused (no path was found, or the solve at its end failed), the chain stays and
     u is reversed: staying with u unchanged would not keep volume.
 
     The stored momentum is :math:`r = u / \sqrt{\eta}`, whose distribution N(0, I) depends neither on the step size nor

@@ -45,8 +45,8 @@ class Paths(KernelDefaults, ABC):
     :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Straight moves have :math:`\epsilon = \sqrt{2 \eta}`;
     rotations (`invsamp.kernels.rotations`) have an angle. A path's length :math:`n \epsilon` is spread evenly over
     (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
-    left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
-    domain gives up on, is refused.
+    left out by resonance. A bound reflects the velocity as it reflects the move. A path is rejected if
+    a solve on it fails, or if it cannot be reflected within the domain.
 
     Where the energy jumps within a step, by more than its slopes at both ends can explain (`CLIFF`), or ends, as solves
     fail, there is a cliff. No shorter step would take a path over it, so what such a path shows of the step size

@@ -35,7 +35,7 @@ class SpreadSchedule(Protocol):
 
 @stored_dataclass
 class Constant:
-    """One step size for ever."""
+    """One step size for all steps."""
 
     step_size: float
 

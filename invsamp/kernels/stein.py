@@ -22,7 +22,7 @@ class Stein(Baseline):
               \qquad k(x, y) = e^{-|x - y|^2 / h},
 
     :math:`h = \mathrm{med}^2 / \log n` of the distances. All chains of the rung are the n particles, which go to a
-    fixed point: draws of one chain do not mix, and say nothing of errors.
+    fixed point: draws of one chain do not mix, and give no errors.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Why a sampler's draws are not exactly those of its targets: what its print and its report say of it."""
+"""Why a sampler's draws are not exactly those of its targets: the description in its print and its report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def approximations(
 ) -> tuple[str, ...]:
     """Reasons, each once; none of a sampler that is exact.
 
-    ``energies``: those of swaps, as of `invsamp.ladder.Swap`. Baselines of the literature say so themselves. What is
-    only nearly right on a hot rung is so on the cold one, with which it swaps.
+    ``energies``: those of swaps, as of `invsamp.ladder.Swap`. Baselines of the literature have their own description. A
+    bias on a hot rung reaches the cold one, with which it swaps.
     """
     found = [reason for rung in rungs for reason in _of_rung(rung)]
     if len(rungs) > 1:
@@ -33,11 +33,11 @@ def approximations(
 
 def _of_rung(rung: Rung) -> Iterator[str]:
     if not rung.kernel.adjusted and not isinstance(rung.kernel, Baseline):
-        yield "steps that nothing refuses"
+        yield "steps without an acceptance step"
     target = rung.target
     if isinstance(target, Contour):
         if target.learning is not None and target.learning.forever:
-            yield "a target that is learned for ever"
+            yield "a target that is adapted during sampling"
         if target.weighting == "published":
             yield "the published weights"
 
@@ -46,9 +46,9 @@ def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, 
     noisy = [rung for rung in rungs if energies != "exact" and not gives_energies(rung.estimator)]
     if rule is not None and rule.factor != 1.0 and noisy:
         factor = rule.factor
-        yield "swaps that know of no noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"
+        yield "swaps that ignore noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"
     if isinstance(rule, OwnEnergies | MultiVariance) and rule.assume_unbiased:
-        yield "swaps that take fidelities for equal"
+        yield "swaps that treat fidelities as equal"
     running = [rung.estimator for rung in noisy if isinstance(rung.energy_variance, RunningAverage)]
     if any(isinstance(estimator, ControlVariate) and estimator.order == "constant" for estimator in running):
         yield "one variance of a noise that grows with the distance from its snapshot"

@@ -21,7 +21,7 @@ LENGTHS = (1.0, 3.0, 9.0)
 
 @stored_dataclass
 class Automatic(Sampler):
-    """What `invsamp.sample` does where no sampler is given: see there.
+    """The default of `invsamp.sample` where no sampler is given: see there.
 
     What it is at a time is one of its `stages`: one kernel with longer and longer paths, and a ladder from prior to
     posterior that warm-up finds.

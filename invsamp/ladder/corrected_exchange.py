@@ -63,9 +63,12 @@ class CorrectedExchange(Sampler):
         )
 
     def __str__(self) -> str:
-        often = "as often as pays" if self.exchange_interval is None else f"every {self.exchange_interval} steps"
+        often = "as often as is useful" if self.exchange_interval is None else f"every {self.exchange_interval} steps"
         moved = "what suits it" if self.alone is None else str(self.alone)
-        return f"a coarse model, corrected by {self.pairs} pairs, moved by {moved}; the fine one decides {often}"
+        return (
+            f"a coarse model, corrected by {self.pairs} pairs, moved by {moved}; the fine model accepts or "
+            f"rejects {often}"
+        )
 
 
 def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:

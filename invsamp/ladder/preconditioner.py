@@ -67,7 +67,7 @@ class LearnedMap:
             )
 
 
-#: What a run may be asked for, once "auto" has come to one of these.
+#: The forms of a run's preconditioner, once "auto" is resolved.
 Preconditioner = str | Given | LearnedMap | None
 
 

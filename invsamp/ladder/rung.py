@@ -26,7 +26,7 @@ from invsamp.variances.models import Known, VarianceModel, known
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
 BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
-#: Words for fidelities by their place, as levels below the finest; the coarsest is as far below as there are any.
+#: Names of fidelities by their place, as levels below the finest; the coarsest is as far below as there are any.
 PLACES = {"finest": 0, "coarsest": 1000}
 #: What parts are, in messages.
 ESTIMATOR = "an estimator, such as exact()"
@@ -38,7 +38,7 @@ class GradientNoise:
     r"""Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
 
     The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
-    friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
+    friction :math:`\alpha`). The measure is chosen in warm-up, from the states visited in its last part, and
     is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
     the target becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
 

@@ -53,8 +53,7 @@ class Swap:
     fraction : float in (0, 1], optional
         Probability of an attempt after a step. The default is 1 for pairs of one fidelity whose energies are exact and
         known, so that a swap is free. They make three rounds of attempts, of even and odd pairs in turn, after each
-        step (five in a ladder of two rungs that rejects fewer than 35%). The default is a tenth for pairs whose swaps
-        cost solves.
+        step. The default is a tenth for pairs whose swaps cost solves.
     every : int, optional
         In place of that tenth: pairs whose swaps cost solves attempt one after every so many steps. Those whose swaps
         are free follow the default.
@@ -192,7 +191,7 @@ class Sampler:
             )
 
     def preconditioner_at(self, dimension: int) -> Preconditioner:
-        """The preconditioner of that many parameters: what "auto" comes to.
+        """The preconditioner of that many parameters, with "auto" resolved.
 
         Raises
         ------
@@ -221,7 +220,7 @@ class Sampler:
         return self.described(f"auto (dense up to {MOST_DENSE} parameters)")
 
     def described(self, auto: str) -> str:
-        """Its parts in words, with what is said of a preconditioner "auto"."""
+        """Its parts in words, with the description of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
         targets = dict.fromkeys(

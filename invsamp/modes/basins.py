@@ -1,4 +1,4 @@
-"""Minima that descents have come to, each with its Gaussian: points that have come to lie in one are led no further."""
+"""Known minima, each with its Gaussian: the optimization of a point ends where it lies in one of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from invsamp.modes.curvature import covariance_of
 from invsamp.modes.tolerances import TOLERANCE, UNIT
 from invsamp.protocols import Array
 
-#: Evaluations that a point which lies in a basin would still take, about: what a Hessian is worth to each that moves.
+#: Evaluations that a point which lies in a basin would still take, about: the saving by a Hessian for each that moves.
 STILL = 20
 #: Basins that an end of a descent is compared with by a Newton step, at most.
 MOST_TRIED = 3

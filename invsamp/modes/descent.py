@@ -30,7 +30,7 @@ NEWTON = 4
 
 
 class Descent(NamedTuple):
-    """Where the points have come to."""
+    """The final points."""
 
     position: Array  # (n, d)
     energy: Array  # (n,)
@@ -50,7 +50,7 @@ class DescentResult(NamedTuple):
 
     energies: Array  # (chains,) of its target, where each chain's own has ended
     moved: int  # chains that begin at another one's minimum, as their own lies far above
-    unfinished: int  # descents that did not come to an end
+    unfinished: int  # optimizations that did not converge
     best: Array  # (d,) the lowest point
     gradient: Array  # (d,) of its target's energy, there
 
@@ -69,7 +69,7 @@ def descend(
 
     Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learned of the
     curvature far up may hide what is left to gain. A step ends where the domain's bounds turn it, and is taken if the
-    energy falls by enough; energies that are not finite are too high. Against a wall it ends near the minimum only.
+    energy falls by enough; energies that are not finite are too high. At a bound it ends near the minimum only.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def descend(
         Evaluations of one point.
     basins : Basins, optional
         Of this energy, where a point has come to its end once it lies in one: at that one's minimum. What descents
-        find is added, where it is worth its Hessian; the scale is of shape (d,) then.
+        find is added, where its Hessian pays off; the scale is of shape (d,) then.
 
     Returns
     -------
@@ -188,7 +188,7 @@ class _SecantPoints(Points):
         self.evaluations[rows] += 1
         wanted = self.energy[rows] + ENOUGH * self._share[rows] * self._slope[rows]
         down = found.energy <= wanted  # not where it is NaN
-        # a wall that turns a step must not move what stays
+        # a bound that reflects a step must not move other points
         down &= ((there == self.position[rows]) | (self._scale[rows] > 0.0)).all(axis=1)
         self._shorten(rows[~down], found.energy[~down])
         rows, there = rows[down], there[down]

@@ -19,9 +19,9 @@ from invsamp.modes.products import Place, source_of
 from invsamp.modes.tolerances import TOLERANCE
 from invsamp.protocols import Array, GaussianReference, Problem, Reference
 
-#: Unknowns from which on a problem is taken for one of a field; and the share of them whose prior has to be Gaussian.
+#: Unknowns from which on a problem is treated as one of a field; and the share of them whose prior has to be Gaussian.
 FEWEST, SHARE = 80, 0.9
-#: Descents that have to come to one minimum where there may be more.
+#: Optimizations that have to reach one minimum where there may be more.
 AGREED = 2
 
 
@@ -77,7 +77,7 @@ def search_field(
     tolerance : float
         Energy that is left to gain in the finest, at most.
     agreed : int
-        There are no more descents where so many, and no others, have come to one minimum.
+        No more optimizations are started where so many, and no others, have reached one minimum.
     """
     sources = [source_of(potential, reference, domain) for potential in potentials]
     modes: list[FieldMode] = []

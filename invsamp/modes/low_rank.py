@@ -26,8 +26,8 @@ from invsamp.modes.products import BLOCK, Products
 from invsamp.modes.tolerances import NEGLIGIBLE, TOLERANCE
 from invsamp.protocols import Array, Reference
 
-#: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence. Where all are at
-#: hand, only those below `invsamp.modes.tolerances.NEGLIGIBLE` are: what is kept is cheap beside a solve.
+#: Eigenvalues of smaller size are left out: each is less than half of it in the log of the evidence. Where all are
+#: known, only those below `invsamp.modes.tolerances.NEGLIGIBLE` are: keeping the others costs little beside a solve.
 LEFT_OUT = 0.5 * TOLERANCE
 #: Residual of an eigenpair, over 1 plus its eigenvalue, at which it is known.
 KNOWN = 0.01

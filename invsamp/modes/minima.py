@@ -36,7 +36,7 @@ class Minima(NamedTuple):
     covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or no one asked
     extents: Array  # (k, d, d): the same, but with the mass within bounds; a rough one where that has no end
     known: npt.NDArray[np.bool_]  # (k,) whether that is their mass, by a Gaussian or one that bounds cut
-    on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
+    on_wall: npt.NDArray[np.bool_]  # (k,) whether a bound, or a cliff, cuts the Gaussian
     counts: npt.NDArray[np.int64]  # (k,) descents that ended there
 
     @property
@@ -102,7 +102,7 @@ def confirmed(objective: Objective, found: Minima, rise: float) -> EvaluationReq
 
 
 def lone(found: Minima, end: Descent, worse: float) -> int:
-    """How many descents came to an end of their own, to which no other came.
+    """Number of optimizations that ended at a minimum that no other reached.
 
     Ends that `distinct` left out as ``worse``, and minima without a Gaussian, are distinguished by their energies
     alone.
@@ -130,7 +130,7 @@ def distinct(
     ----------
     objective : Objective
     end : Descent
-        Those that have not come to an end are left out.
+        Those that have not converged are left out.
     worse : float
         Ends that lie so much above the lowest are left out, too.
     gaussian : bool

@@ -75,7 +75,7 @@ class Modes:
     at_bounds : tuple of tuple of str
         The unknowns of each mode that lie at bounds.
     left_out : int
-        Starts that came to points far less likely, from which the likelihood was not maximized.
+        Starts that ended at points far less likely, from which the likelihood was not maximized.
     products : dict of str to int
         By fidelity, products of the Jacobian with vectors, by factors that evaluations have kept: each takes a tangent
         and an adjoint solve, or an adjoint one alone. Empty of a model without tangents, whose products take gradients.
@@ -130,8 +130,8 @@ class Modes:
         found = None if self.gaussians is None else self.gaussians[best]
         if found is None or self.prior is None:
             raise ValueError(
-                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: let "
-                "invsamp.maximize(problem, rank=...) say how many directions to keep"
+                "reference must be modes with Hessians of low rank about a Gaussian prior, got dense ones: "
+                "give invsamp.maximize(problem, rank=...) the number of directions to keep"
             )
         return ModeReference(found.mean, self.prior.mean, found.metric)
 
@@ -148,7 +148,7 @@ class Modes:
     def unseen(self) -> float:
         """About the share of all starts that lead to modes which are not among these.
 
-        That of the starts which came to theirs alone: Good (1953, Biometrika 40), eq. (9).
+        That of the starts whose mode no other reached: Good (1953, Biometrika 40), eq. (9).
         """
         return float(np.count_nonzero(self.counts == 1) / max(1, int(self.counts.sum())))
 
@@ -232,13 +232,14 @@ class Modes:
             )
         if starts > 1 and self.unseen > UNSEEN:
             lines.append(
-                f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
-                f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
+                f"{round(self.unseen * starts)} of {starts} starts reached a mode that no other start "
+                f"reached. So about {100.0 * self.unseen:.0f}% of all starts lead to modes that are not among "
+                "these; give more starts="
             )
         if self.of == "likelihood" and starts + self.left_out > 1 and self.counts[0] == 1:
-            lines.append("one start alone came to the first: it may not be the best; give more starts=")
+            lines.append("only one start reached the first mode, so there may be a better one; give more starts=")
         if self.left_out:
-            lines.append(f"{self.left_out} more starts came to points that are far less likely, and are left out")
+            lines.append(f"{self.left_out} more starts ended at points that are far less likely, and are left out")
         if self.unsolved:
             lines.append(
                 f"{self.unsolved} more starts could not be solved: narrow the prior or the domain to where the model "
@@ -246,12 +247,12 @@ class Modes:
             )
         if self.unfinished:
             lines.append(
-                f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
+                f"{self.unfinished} optimizations did not converge: allow more evaluations, or the density is unbounded"
             )
         return lines
 
     def _mode(self, k: int) -> str:
-        """Its height, how many starts came to it, and its parameters."""
+        """Its height, the number of starts that reached it, and its parameters."""
         shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
         values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
         values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
@@ -264,7 +265,7 @@ class Modes:
         """What its covariance lacks."""
         if self.on_wall[k]:
             bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
-            return ", against a wall" + (f" ({bounds})" if bounds else "")
+            return ", at a bound" + (f" ({bounds})" if bounds else "")
         if self.of == "posterior" and np.isnan(self.log_evidence[k]):
             return ", flat in some direction (improper, unless a prior or bounds limit it)"
         return ""
@@ -287,7 +288,7 @@ class Modes:
         below, above = float(gammainc(shape, half)), float(gammaincc(shape, half))
         said = "as it should be"
         if above < UNLIKELY:
-            said = "more than noise explains: the model misses something, or the noise is larger than stated"
+            said = "more than noise explains: the model is incomplete, or the noise is larger than stated"
         elif below < UNLIKELY:
             said = "less than noise should leave: the noise is smaller than stated, or data are not independent"
         return (
@@ -303,6 +304,6 @@ def heaviest(argument: str, modes: Modes) -> int:
     known = np.isfinite(modes.log_evidence)
     if not known.any():
         raise ValueError(
-            f"{argument} must be modes of which one has a Gaussian, got none: they lie against bounds, or are flat"
+            f"{argument} must be modes of which one has a Gaussian, got none: they lie at bounds, or are flat"
         )
     return int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))

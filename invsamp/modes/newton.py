@@ -13,7 +13,7 @@ predicted gain of the last step over that of the first one. This is a forcing te
 (1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17), with energies in place of
 gradients.
 
-A descent also ends where it has come to a mode that is known (`KnownMode`).
+An optimization also ends at a known mode (`KnownMode`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Points:
     scale : ndarray, shape (d,) or (n, d)
         Of each coordinate; those of scale 0 stay as they are.
     tolerance : float
-        A point has come to its end where less energy is left to gain, about.
+        A point has converged where less energy is left to gain, about.
     """
 
     def __init__(self, position: Array, found: Estimate, scale: Array, tolerance: float) -> None:
@@ -48,7 +48,7 @@ class Points:
         raise NotImplementedError
 
     def end_within(self, rows: Rows, basins: Basins) -> Rows:
-        """Those of the rows that lie in basins, which have come to their minima."""
+        """Those of the rows that lie in basins, and so have converged."""
         found = basins.within(self.position[rows], self.energy[rows], self.gradient[rows])
         for row, basin in zip(rows, found, strict=True):
             if basin is not None:
@@ -61,5 +61,5 @@ class Points:
         self.end(np.array([row]))
 
     def end(self, rows: Rows) -> None:
-        """These have come to their ends."""
+        """Mark these as converged."""
         self.moving[rows], self.converged[rows] = False, True

@@ -42,7 +42,7 @@ class Products(Protocol):
         """Before the first product."""
 
     def of(self, vectors: Array, curvatures: Array | None = None) -> EvaluationRequests[Array | None]:
-        """Of vectors (d, k); None across a wall, or where a solve failed.
+        """Of vectors (d, k); None across a bound, or where a solve failed.
 
         ``curvatures`` (k,): of these, where they are known.
         """

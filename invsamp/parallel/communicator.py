@@ -94,16 +94,17 @@ def _world(count: int) -> Communicator:
         from mpi4py import MPI
     except ImportError as error:
         raise RuntimeError(
-            f"this is one of {count} processes that an MPI launcher started, but mpi4py is not there to let them know "
-            f"each other ({error}). Install it for the same MPI library as the launcher's: pip install invsamp[mpi]"
+            f"this is one of {count} processes that an MPI launcher started, but mpi4py cannot be imported, "
+            f"so they cannot communicate ({error}). Install it for the same MPI library as the launcher's: "
+            "pip install invsamp[mpi]"
         ) from error
     comm = MPI.COMM_WORLD
     if comm.size < count and comm.size == 1:
         library = MPI.Get_library_version().splitlines()[0].rstrip("\0 ,")
         raise RuntimeError(
-            f"the launcher started {count} processes, but each of them is alone: mpi4py is built for {library}, and "
-            "the launcher belongs to another MPI library. Each would make the whole run by itself. Start the script "
-            "by the mpiexec of that library"
+            f"the launcher started {count} processes, but they cannot communicate: mpi4py is built for "
+            f"{library}, and the launcher belongs to another MPI library. Each would make the whole run by "
+            "itself. Start the script by the mpiexec of that library"
         )
     if comm.size > 1:
         _end_together(comm)

@@ -1,4 +1,4 @@
-"""Whether all processes of a run were given the same: one that has other data would spoil it without a word."""
+"""Whether all processes of a run were given the same: one that has other data would spoil it silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from invsamp.parallel.messages import Communicator, Patience
 from invsamp.protocols import Array, Plain, Potential
 from invsamp.storage.manifest import compare_energies, describe, differences, energies_at
 
-#: Seconds after which a process that waits for the others to begin says so.
+#: Seconds after which a process that waits for the others to begin reports it.
 NOTICE = 30.0
 
 
@@ -61,13 +61,13 @@ def _unequal(comm: Communicator, what: str, found: list[str]) -> ValueError | No
         if lines:
             return ValueError(
                 f"{what} must be the same on all processes; from rank 0 to rank {rank}: {'; '.join(lines)}. "
-                "What is drawn at random wants a fixed seed, or to be drawn by one process and broadcast"
+                "Random quantities need a fixed seed, or have to be drawn by one process and broadcast"
             )
     return None
 
 
 def _wait_for_all(comm: Communicator) -> None:
-    """Wait until all have come; a script in which some never do would hang without a word."""
+    """Wait until all processes have arrived; a script in which some never do would hang silently."""
     begin, noticed, here = time.monotonic(), False, comm.Ibarrier()
 
     def look() -> bool:
@@ -75,8 +75,8 @@ def _wait_for_all(comm: Communicator) -> None:
         if not noticed and time.monotonic() - begin > NOTICE:
             noticed = True
             sys.stderr.write(
-                f"rank {comm.rank} of {comm.size} waits for the others: all of them have to sample together. For a run "
-                "of one process alone say comm=MPI.COMM_SELF\n"
+                f"rank {comm.rank} of {comm.size} waits for the others: all of them have to sample together. "
+                "For a run of one process alone give comm=MPI.COMM_SELF\\n"
             )
             sys.stderr.flush()
         return bool(here.Test())

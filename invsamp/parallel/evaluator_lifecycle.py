@@ -1,4 +1,4 @@
-"""Who evaluates for a run, from its first solve to its last."""
+"""The evaluator of a run, from its first solve to its last."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ def evaluated(engine: Engine, evaluator: RunEvaluator, work: Callable[[], Result
         try:
             evaluator.close()
         except Exception as error:  # all draws are made
-            warn(f"{evaluator!r} failed as it was closed: {type(error).__name__}: {error}", stacklevel=3)
+            warn(f"{evaluator!r} failed when it was closed: {type(error).__name__}: {error}", stacklevel=3)

@@ -1,4 +1,4 @@
-"""Who is to solve what: by what it cost before."""
+"""The assignment of requests to processes, by their earlier costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Plan = Mapping[int, list[Task]]
 
 
 class Planner:
-    """What requests cost, as far as that is known, and who is to have them.
+    """Costs of requests, as far as they are known, and their assignment to processes.
 
     Joint solves go to groups of processes, each of which has to take part. Other requests are split by rows where rows
     have bits of their own. The most expensive are assigned first, each to the process with the least load, by the
@@ -77,7 +77,7 @@ class Planner:
         return "by rows" if any(self.splits[kind] for kind in self.splits if kind[0] == fidelity) else "whole"
 
     def plan(self, tasks: Sequence[Task], load: Sequence[float]) -> Plan:
-        """Who has which; joint ones come first, in one order, so that no group waits for another.
+        """The assignment; joint requests come first, in one order, so that no group waits for another.
 
         ``load``: seconds for which each process has something to do already.
         """
@@ -105,7 +105,7 @@ class Planner:
 
 
 def _spread(load: list[float], rows: int, seconds: float) -> dict[int, slice]:
-    """Rows one by one to who has least to do, each process's in one piece; ``load`` grows by what they take."""
+    """Rows one by one to the process with the least work, each process's in one piece; ``load`` grows by their cost."""
     queue = [(busy, rank) for rank, busy in enumerate(load)]
     heapq.heapify(queue)
     share = [0] * len(load)

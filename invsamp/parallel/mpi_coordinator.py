@@ -28,7 +28,7 @@ WORK, ANSWER, SIGNAL = 30_000, 30_001, 30_002
 
 
 class Coordinator:
-    """What hands out requests to all processes, itself included, and puts together what comes back.
+    """Distributes requests to all processes, itself included, and assembles the answers that come back.
 
     A process is sent no more before it has answered: while it sends a large answer, it takes nothing in.
 
@@ -127,7 +127,7 @@ class Coordinator:
         return self._signal
 
     def report(self) -> Plain:
-        """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
+        """Number of processes, fidelities that are split or solved jointly, and waiting times."""
         whole = max(time.perf_counter() - self._began, 1e-9)
         waiting = [self._patience.seconds, *(whole - busy for busy in self._busy[1:])]
         return {
@@ -195,7 +195,7 @@ class Coordinator:
             raise self._error
 
     def _hand_out(self) -> None:
-        """Tasks to who can have done them first; those for whoever is still at work wait for that."""
+        """Tasks to the process that can finish them first; those for a busy process wait for it."""
         plan: Plan = {0: self._waiting}
         if self._planner.worth([task.what for task in self._waiting]):
             if not self._due:

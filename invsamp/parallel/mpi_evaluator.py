@@ -99,7 +99,7 @@ class Ranks(RunEvaluator):
         return None if self.local else self._coordinator.signaled(last=self._engine.done == self._engine.steps)
 
     def report(self) -> Plain:
-        """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
+        """Number of processes, fidelities that are split or solved jointly, and waiting times."""
         return super().report() if self.local else self._coordinator.report()
 
     def drive(self, work: Callable[[], Result]) -> Result:
@@ -192,8 +192,9 @@ def communicator(problem: Problem, comm: Communicator | None = None) -> Communic
             comm = own
         elif not _same_processes(own, comm):
             raise ValueError(
-                f"comm must be that of the forward models: {name!r} was made for {own.size} processes, and the run has "
-                f"{comm.size}. Give comm= the model's own, or let the run make it by invsamp.parallel.distributed"
+                f"comm must be that of the forward models: {name!r} was made for {own.size} processes, and "
+                f"the run has {comm.size}. Give the model's own communicator as comm=, or make it by "
+                "invsamp.parallel.distributed"
             )
     return comm if comm is not None and comm.size > 1 else None
 

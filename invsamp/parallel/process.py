@@ -32,8 +32,8 @@ START_LIMIT = 600.0
 LONGEST_WAIT = 3600.0
 #: What a script has to do.
 GUARD = (
-    "a script that uses worker processes is imported by each of them, so it has to be a file, and what it does has to "
-    'stand under `if __name__ == "__main__":`'
+    "a script that uses worker processes is imported by each of them. So it has to be a file, with its "
+    'actions under `if __name__ == "__main__":`'
 )
 
 

@@ -62,7 +62,7 @@ def solved(
     tasks: Sequence[Task],
     first: bool = True,
 ) -> Reply:
-    """The results of some tasks in their order; a mistake of a model's is handed on, failed solves are no mistake.
+    """The results of some tasks in their order; an error in a model is raised; a failed solve is none.
 
     Of a joint solve only the first process of a group replies. An exception in one ends all processes: others may wait
     for this one within the solve. ``explained`` gives the message of the last failed solve.

@@ -40,8 +40,8 @@ GRACE = 5.0
 STALE = 1e-3
 #: What is wrong with a model that cannot be unpickled.
 IMPORTABLE = (
-    "; what it consists of has to stand at the top of a module, or of the script's file, that a worker can import:"
-    " an interactive session has none"
+    "; its parts have to be defined at the top of a module, or of the script's file, that a worker can "
+    "import. This excludes interactive sessions"
 )
 
 Result = Array | tuple[Array, Array]
@@ -193,9 +193,10 @@ class _Rows:
             fresh = _only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product")
             if np.linalg.norm(product - fresh) > STALE * np.linalg.norm(fresh):
                 raise ModelError(
-                    "the vector-Jacobian product of linearize must stay right when the model is linearized at another "
-                    f"theta: at {theta.tolist()} it was {product.tolist()} then, and {fresh.tolist()} at first. It has "
-                    "to hold what it needs by itself: an attribute of the model is that of the last theta"
+                    "the vector-Jacobian product of linearize must stay right when the model is linearized "
+                    f"at another theta: at {theta.tolist()} it was {product.tolist()} then, and "
+                    f"{fresh.tolist()} at first. It must not depend on attributes of the model that the next "
+                    "call changes"
                 )
         return product
 

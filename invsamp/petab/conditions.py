@@ -21,7 +21,7 @@ from invsamp.solvers.ode.symbolic.sympy_functions import as_quantity
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds from some time on: values of the model's parameters, and values of states to begin with."""
+    """Values of the model's parameters from a time on, and initial values of states."""
 
     given: Mapping[str, float | str]
     initial: Mapping[str, Expression]
@@ -49,7 +49,7 @@ def experiments(tables: Tables, settings: Mapping[str, object]) -> tuple[Experim
 
 
 def setting(tables: Tables, model: SbmlModel, cells: Mapping[str, Value], where: str) -> Setting:
-    """What the changes of an experiment say of the model."""
+    """The settings of the model in an experiment."""
     if unknown := sorted(name for name in cells if name not in {*model.parameters, *model.states}):
         raise Unsupported(f"conditions that set {unknown} are not supported: neither constants nor states of the model")
     given: dict[str, float | str] = {}

@@ -35,7 +35,7 @@ def read_tables(path: str | Path) -> Tables:
     yaml = needed("yaml")
     instance("path", path, (str, Path), "the path of a PEtab problem")
     if not Path(path).is_file():
-        raise ValueError(f"path must be the YAML file of a PEtab problem, got {str(path)!r}, which is not there")
+        raise ValueError(f"path must be the YAML file of a PEtab problem, got {str(path)!r}, which does not exist")
     content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(content, dict) or "format_version" not in content:
         raise ValueError(f"path must be the YAML file of a PEtab problem with a format_version, got {str(path)!r}")

@@ -49,7 +49,7 @@ class Observable:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is done to the model: values of constants and states, by name.
+    """Changes of the model: values of constants and states, by name.
 
     Attributes
     ----------

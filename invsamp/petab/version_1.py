@@ -138,7 +138,7 @@ def _measurement(
 
 
 def _overrides(cell: object) -> tuple[float | str, ...]:
-    """What a cell of values between semicolons has."""
+    """The values of a cell, between semicolons."""
     if _empty(cell):
         return ()
     return tuple(_known(part.strip()) for part in str(cell).split(";"))

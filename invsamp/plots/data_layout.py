@@ -83,7 +83,7 @@ class Layout:
         return given
 
     def label(self, x: npt.ArrayLike | None) -> str:
-        """What the horizontal axis is, where no one says it."""
+        """Label of the horizontal axis, where none is given."""
         if x is not None:
             return "x"
         return self.along if self.times is not None else "sensor" if self.sensors and self.count == 1 else "datum"
@@ -112,7 +112,7 @@ class Layout:
 
 
 def layout_of(run: Run) -> Layout:
-    """That of the data of a run, by what its posterior said of them.
+    """The layout of the data of a run, as its posterior described them.
 
     Raises
     ------
@@ -157,8 +157,8 @@ def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Layou
     if "posterior_predictive" not in run.data:
         if posterior is None:
             raise ValueError(
-                "posterior must be given, or run.posterior_predictive(posterior) called before, and the run saved for "
-                "whoever loads it: got None"
+                "posterior must be given, or run.posterior_predictive(posterior) be called before (and "
+                "before Run.save, for a run that is loaded), got None"
             )
         run.posterior_predictive(posterior)
     elif posterior is not None:

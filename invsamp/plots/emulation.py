@@ -23,7 +23,7 @@ _PAIRS = 6
 
 
 class EmulatedRun(Protocol):
-    """What the figure needs of a run."""
+    """A run, as far as the figure needs it."""
 
     @property
     def report(self) -> Any:
@@ -184,4 +184,4 @@ def _where(figure: Figure, axes: Axes, run: EmulatedRun) -> None:
     figure.colorbar(points, ax=axes, label="emulator's sd of the misfit")
     axes.set_xlabel(run.labels[first])
     axes.set_ylabel(run.labels[second])
-    title(clean(axes), "Where the emulator is least sure")
+    title(clean(axes), "Where the emulator is most uncertain")

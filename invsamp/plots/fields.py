@@ -19,7 +19,7 @@ from invsamp.protocols import Array
 
 
 class Draws(Protocol):
-    """What is drawn of a field."""
+    """The quantities of a field that are drawn."""
 
     points: Array
     cells: npt.NDArray[np.integer]

@@ -41,7 +41,7 @@ MOST_PANELS = 8
 
 
 class Run(Protocol):
-    """What figures need of an `invsamp.Run`, which offers each of them as a method of its own."""
+    """An `invsamp.Run`, as far as figures need it. A run offers each of them as a method of its own."""
 
     @property
     def data(self) -> InferenceData:

@@ -1,4 +1,4 @@
-"""What the data say of combinations of parameters: stiff directions, and sloppy ones."""
+"""Information of the data on combinations of parameters: stiff directions, and sloppy ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def plot_identifiability(run: Run, names: Sequence[str] | None = None) -> Figure
     loadings.tick_params(labelsize=8 if count <= 12 else 6, length=0)
     loadings.set_xlabel("direction", color=INK, fontsize=9)
     loadings.spines[:].set_visible(False)
-    title(loadings, "what a prior sd along it moves, in prior sds")
+    title(loadings, "effect of one prior sd along it, in prior sds")
     figure.colorbar(image, ax=loadings, shrink=0.85).ax.tick_params(labelsize=7)
     _cloud(sloppy, found, count - 1, count - 2)
     _cloud(stiff, found, count - 1, 0)

@@ -40,7 +40,8 @@ def plot_informed_directions(run: Run, *, ax: Axes | None = None) -> Figure:
     values = (checked_run(run).report.get("reference_eigenvalues") or [None])[0]
     if not values:
         raise ValueError(
-            "run must be of a kernel about the Gaussian of a mode, as that of a Gaussian field, got one without"
+            "run must be that of a kernel with the Gaussian of a mode as its reference, as for a Gaussian "
+            "field, got one without"
         )
     if ax is None:
         figure = new_figure(6.4, 3.6)

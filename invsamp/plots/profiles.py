@@ -37,7 +37,7 @@ _LEAST_DRAWS = 30
 
 
 class Curve(Protocol):
-    """What the figure needs of one branch of a profile."""
+    """One branch of a profile, as far as the figure needs it."""
 
     @property
     def values(self) -> Array:
@@ -49,7 +49,7 @@ class Curve(Protocol):
 
 
 class Profiled(Protocol):
-    """What the figure needs of one parameter's profile."""
+    """One parameter's profile, as far as the figure needs it."""
 
     @property
     def branches(self) -> Sequence[Curve]:
@@ -65,7 +65,7 @@ class Profiled(Protocol):
 
 @runtime_checkable
 class ProfiledAll(Protocol):
-    """What the figure needs of the profiles of several parameters."""
+    """Profiles of several parameters, as far as the figure needs them."""
 
     @property
     def profiles(self) -> Mapping[str, Profiled]:
@@ -73,7 +73,7 @@ class ProfiledAll(Protocol):
 
     @property
     def of(self) -> str:
-        """What they are profiles of."""
+        """The density of which they are profiles, "posterior" or "likelihood"."""
 
 
 def plot_profiles(

@@ -1,4 +1,4 @@
-"""What the model leaves of the data: residuals, their autocorrelation, their quantiles."""
+"""Residuals of the data, their autocorrelation, and their quantiles."""
 
 from __future__ import annotations
 

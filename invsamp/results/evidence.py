@@ -40,12 +40,12 @@ def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvi
         )
     if not all(report.get("exact_energies") or [False]):
         raise ValueError(
-            "log_evidence needs exact energies, got draws that hold noisy ones: the mean of exp(-misfit) is another "
-            "then. Use parallel_tempering, or estimator=exact()"
+            "log_evidence needs exact energies, got draws that hold noisy ones, which bias the mean of "
+            "exp(-misfit). Use parallel_tempering, or estimator=exact()"
         )
     found = [misfit(k) for k in range(len(betas))]
     if any(one is None for one in found):
-        raise ValueError(f"log_evidence needs the misfits of all rungs, which the run does not hold. {WHAT_TO_DO}")
+        raise ValueError(f"log_evidence needs the misfits of all rungs, which the run has not stored. {WHAT_TO_DO}")
     return log_evidence(betas, np.stack(found), report.get("ensemble_size", 1))  # type: ignore[arg-type]
 
 

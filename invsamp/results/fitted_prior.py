@@ -153,7 +153,7 @@ def run_as_prior(run: DrawsOfRun, names: Sequence[str] | None, seed: int) -> Fit
     limits: Plain = posed.get("limits") or {}
     if bound := [name for name in chosen if name in limits and limits[name] is None]:
         raise ValueError(
-            f"as_prior has no coordinates for {bound}, whose entries constrain each other: leave them out by names="
+            f"as_prior does not support {bound}, whose entries constrain each other: leave them out by names="
         )
     free = {name: ([-np.inf] * math.prod(shape), [np.inf] * math.prod(shape)) for name, shape in shapes.items()}
     ends = [np.concatenate([np.asarray((limits.get(name) or free[name])[k], float) for name in chosen]) for k in (0, 1)]

@@ -40,7 +40,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
         return _recorded(engine, draws, faults.added_to(report), moments, thinned)
     theta = faults.tried("the conversion to natural parameters", lambda: _natural(problem, positions), lambda: None)
     if theta is None:
-        faults.messages[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
+        faults.messages[-1] += ". The draws are in the sampler's own coordinates, as the parameter 'position'"
         return _plain("position", positions, draws.statistics, report, faults)
 
     def whole() -> Run:
@@ -53,7 +53,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
 
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:
-        faults.messages[-1] += ". The draws are here all the same, as the parameter 'theta'"
+        faults.messages[-1] += ". The draws are complete, as the parameter 'theta'"
         return _plain("theta", theta, {}, _planned(engine), faults)
     return run
 
@@ -63,7 +63,7 @@ def announce(run: Run, stacklevel: int) -> None:
     faults = _Faults()
     messages = faults.tried("the diagnostics", run.warnings, lambda: list(run.report.get("warnings", [])))
     for fault in faults.messages:
-        messages.append(f"{fault}. Nothing was judged: run.warnings() tries again")
+        messages.append(f"{fault}. No checks were made: run.warnings() tries again")
     for message in messages:
         warn(message, stacklevel + 1)
 

@@ -108,9 +108,11 @@ def verdict(messages: Sequence[str]) -> str:
 
 
 def _meaning(messages: Sequence[str]) -> list[str]:
-    """Where it is said what the codes mean."""
+    """A line that says where codes are explained."""
     codes = [code for message in messages if (code := code_of(message)) is not None]
-    return [f'what a code means: print(iv.diagnostics.explain("{codes[0]}")), or the page "Warnings"'] if codes else []
+    return (
+        [f'explanation of a code: print(iv.diagnostics.explain("{codes[0]}")), or the page "Warnings"'] if codes else []
+    )
 
 
 def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
@@ -118,7 +120,7 @@ def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
     found = []
     for name, (at, below) in list((modes or {}).items())[:SEPARATIONS]:
         shares = " ".join(f"{share:.2f}" for share in below[:CHAINS]) + (" ..." if len(below) > CHAINS else "")
-        found.append(f"{name} keeps to two sides of {at:.3g}; below, by chain: {shares}")
+        found.append(f"{name} stays on two sides of {at:.3g}; share below, by chain: {shares}")
     return found
 
 

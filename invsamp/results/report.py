@@ -1,4 +1,4 @@
-"""A run as one self-contained page: whether to trust it, what was posed and chosen, what came out, what it cost."""
+"""A run as one self-contained page: warnings, problem, sampler, results and cost."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def page(run: Reported, posterior: Posterior | None = None, title: str = "Report
     parts = [
         f"<h1>{escape(title)}</h1>",
         _verdict(messages),
-        _section("What was posed", _posed(report, run.shapes)),
-        _section("What was chosen, and how it moved", _chosen(report)),
+        _section("Problem", _posed(report, run.shapes)),
+        _section("Sampler, and its moves", _chosen(report)),
         _section("Parameters", _parameters(run)),
         _section("Figures", _figures(run, posterior)),
-        _section("What it cost", _costs(report)),
+        _section("Cost", _costs(report)),
         *_meanings(messages),
         _footer(report),
     ]
@@ -119,7 +119,7 @@ def _meanings(messages: Sequence[str]) -> list[str]:
         f"<p><b>What to do.</b> {escape(CODES[code].remedy)}</p>"
         for code in codes
     ]
-    return [_section("What the warnings mean", "\n".join(parts))] if parts else []
+    return [_section("Explanation of the warnings", "\n".join(parts))] if parts else []
 
 
 def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
@@ -248,7 +248,7 @@ def _costs(report: Report) -> str:
     if budget := report.get("budget"):
         found.append(f"<p>The budget was {budget['evaluations']:,} evaluations.</p>")
     if report.get("failure_message"):
-        found.append(f"<p>The last failed solve said: {escape(str(report['failure_message']))}</p>")
+        found.append(f"<p>The last failed solve reported: {escape(str(report['failure_message']))}</p>")
     if report.get("seconds") is not None:
         found.append(f"<p>{report['seconds']:.3g} seconds in all.</p>")
     return "\n".join(found) or "<p>Nothing was counted.</p>"

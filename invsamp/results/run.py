@@ -369,7 +369,7 @@ class Run(Pictures):
     def report_html(
         self, path: str | os.PathLike[str], posterior: Posterior | None = None, title: str = "Report of a run"
     ) -> None:
-        """Write one self-contained HTML page: whether to trust the run, what was posed and chosen, results and costs.
+        """Write one self-contained HTML page: warnings, problem, sampler, results and cost.
 
         Parameters
         ----------

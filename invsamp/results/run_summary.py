@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _JUDGED = 100_000
 #: But no fewer than this of each chain.
 _JUDGED_OF_CHAIN = 1000
-#: Parameters that are looked at for modes.
+#: Parameters that are searched for modes.
 _SEPARATED = 500
 #: Entries of a block from which on so many of them, evenly spread, are judged and printed.
 _LARGE, _OF_LARGE = 2000, 50
@@ -103,7 +103,7 @@ class RunSummary:
         return mean, sd
 
     def separations(self) -> dict[str, Separation]:
-        """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
+        """Parameters whose draws lie on two sides of a gap, the first hundreds of them, by label."""
         source = self._source
         if source.weights() is not None:
             return {}

@@ -91,7 +91,7 @@ def contour_exchange(
     steps, levels, _ = columns(2, step_size, levels, exact())
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
     if not moves.adjusted:
-        raise ValueError(f"kernel must accept or refuse its steps, so that the target is exact, got {moves}")
+        raise ValueError(f"kernel must have an acceptance step, so that the target is exact, got {moves}")
     cold = Rung(tempered(1.0), levels[0], kernel=adjusted, step_size=steps[0])
     walking = Rung(target, levels[1], kernel=moves, step_size=steps[1])
     options["scheme"] = sweep() if options["scheme"] is None else options["scheme"]

@@ -45,7 +45,7 @@ def sgld(step_size: float | Schedule | None = None, **options: Unpack[NoisyRungO
     --------
     >>> import invsamp as iv
     >>> print(iv.samplers.sgld(0.01, estimator=iv.estimators.minibatch(10)))
-    Langevin, preconditioner None; Minibatch(size=10); approximate: steps that nothing refuses
+    Langevin, preconditioner None; Minibatch(size=10); approximate: steps without an acceptance step
     """
     return _noisy(Langevin(), step_size, options)
 
@@ -81,7 +81,7 @@ def cyclic_sgld(
     --------
     >>> import invsamp as iv
     >>> print(iv.samplers.cyclic_sgld(0.1, cycles=10))
-    Langevin, preconditioner None; approximate: steps that nothing refuses
+    Langevin, preconditioner None; approximate: steps without an acceptance step
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
     return _noisy(plain_kernel(friction), schedule, options)
@@ -112,7 +112,7 @@ def sghmc(
     --------
     >>> import invsamp as iv
     >>> print(iv.samplers.sghmc(0.05, friction=0.2))
-    Langevin with momentum (friction 0.2), preconditioner None; approximate: steps that nothing refuses
+    Langevin with momentum (friction 0.2), preconditioner None; approximate: steps without an acceptance step
     """
     return _noisy(Momentum(friction), step_size, options)
 

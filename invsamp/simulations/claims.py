@@ -1,4 +1,4 @@
-"""Who runs which simulation: a claim locks one byte of a file, and the system releases it when its holder dies."""
+"""Claims on simulations: each locks one byte of a file, and the system releases it when its holder dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from invsamp.warning_codes import InvsampWarning
 NAME = "claims"
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-#: Seconds between two looks at a claim that another user holds: at first, and at the longest.
+#: Seconds between two polls of a claim that another user holds: the first, and the longest.
 PATIENCE = 0.01, 0.5
 
 

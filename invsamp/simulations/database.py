@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 class Found(NamedTuple):
-    """What a database has for some theta (batch, p).
+    """The entries of a database for some theta (batch, p).
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class SimulationDatabase:
         return self._width
 
     def lookup(self, theta: npt.ArrayLike) -> Found:
-        """What is known of theta (batch, p), equal to the bit; of repeated simulations the first that succeeded."""
+        """Entries for theta (batch, p), equal to the bit; for repeated simulations the first that succeeded."""
         points = self._points(theta)
         keys = [key_of(row) for row in points]
         if any(key not in self._first for key in keys):

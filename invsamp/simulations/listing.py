@@ -1,4 +1,4 @@
-"""What a folder of simulations holds, in words."""
+"""A folder of simulations, described as text."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class RecordReader:
                 record = from_line(line)
                 if record is None:
                     warnings.warn(
-                        f"{self._folder / name} is damaged before byte {begin}: one simulation there is left out, and "
-                        "will be run again if it is needed",
+                        f"{self._folder / name} is damaged before byte {begin}: one simulation there is left "
+                        "out, and is repeated if it is needed",
                         InvsampWarning,
                         stacklevel=2,
                     )

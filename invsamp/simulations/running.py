@@ -1,4 +1,4 @@
-"""Simulations of the rows of theta, each handed over as soon as it is finished."""
+"""Simulations of the rows of theta, each returned as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from invsamp.errors import ModelError, WrongShapeError
 from invsamp.protocols import Array, FinishedRun, RunsRows
 from invsamp.simulations.rows import not_finite
 
-#: Seconds between two looks at jobs that do not report when they are done: the first, and the longest.
+#: Seconds between two polls of jobs that do not report their end: the first, and the longest.
 PATIENCE = 0.01, 2.0
 
 
 def executor_of(name: str, value: Any) -> Any:
-    """What runs simulations elsewhere: an object with ``submit`` or ``map``; None for none.
+    """Runs simulations elsewhere, by an object with ``submit`` or ``map``; None for none.
 
     Raises
     ------

@@ -77,8 +77,9 @@ def stored(
     function("model", model, "of theta (batch, p)")
     if callable(getattr(model, "linearize", None)) and no_derivatives(model) is None:
         raise ValueError(
-            f"model must have no derivatives, which a database does not keep, got {model!r}. For finite differences "
-            "store the function: iv.finite_differences(iv.simulations.stored(function, folder, names=names))"
+            f"model must have no derivatives, which a database does not store, got {model!r}. For finite "
+            "differences store the function: iv.finite_differences(iv.simulations.stored(function, folder, "
+            "names=names))"
         )
     own = getattr(model, "version", None)
     label = (own if isinstance(own, str) else "") if version is None else text("version", version)
@@ -111,7 +112,7 @@ class StoredModel:
         return f"stored({self.model!r}{label})"  # not the folder, which may be moved
 
     def __getattr__(self, name: str) -> Any:
-        """What the model says of itself."""
+        """Attributes that the model states."""
         if name.startswith("_") or name in ("model", "linearize", "jacobian", "rows", "finished"):
             raise AttributeError(name)
         return getattr(self.model, name)
@@ -124,7 +125,7 @@ class StoredModel:
 
     @property
     def message(self) -> str | None:
-        """What the last failure said."""
+        """The message of the last failure."""
         return self._message
 
     def __call__(self, theta: Array) -> Array:
@@ -204,5 +205,5 @@ class StoredModel:
 
 
 def _known_seconds(run: FinishedRun) -> float | None:
-    """What a run took; None of a job that ended without a result."""
+    """Seconds of a run; None for a job that ended without a result."""
     return None if np.isnan(run.seconds) else run.seconds

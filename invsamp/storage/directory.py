@@ -275,8 +275,8 @@ def check_segments(path: Path, header: Header) -> None:
     """`ValueError` unless all segments of a run are whole; those that are not are named."""
     if faults := [f for entry in header.segments if (f := segments.fault(path, entry))]:
         raise ValueError(
-            f"the run cannot go on to the same draws: {'; '.join(faults)}. "
-            f"iv.load({str(path)!r}) reads the draws of the other segments"
+            f"the run cannot be continued with the same draws: {'; '.join(faults)}. iv.load({str(path)!r}) "
+            "reads the draws of the other segments"
         )
 
 
@@ -306,8 +306,8 @@ def _check_free(path: Path) -> None:
         raise ValueError(f"directory must be a new or an empty folder, got the file {path}")
     if (path / STATE).exists():
         raise ValueError(
-            f"directory must be a new or an empty folder, got {path}, which holds a run: "
-            f"go on with it by iv.resume({str(path)!r}), or read it by iv.load({str(path)!r})"
+            f"directory must be a new or an empty folder, got {path}, which holds a run: continue it by "
+            f"iv.resume({str(path)!r}), or read it by iv.load({str(path)!r})"
         )
     others = sorted(p.name for p in path.iterdir() if not _ours(p.name))
     if others:

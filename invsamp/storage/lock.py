@@ -79,7 +79,7 @@ class Lock:
                 descriptor = open_plain(self._path, os.O_RDWR | os.O_CREAT)
             try:
                 if os.fstat(descriptor).st_nlink > 1:
-                    raise ValueError(f"{self._path} is a second name of another file, which would be written over")
+                    raise ValueError(f"{self._path} is a hard link to another file, which would be overwritten")
                 self._lock(descriptor)
                 if self._is_current(descriptor):
                     self._sign(descriptor)

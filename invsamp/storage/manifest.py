@@ -53,7 +53,7 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
 
 
 def posed(problem: Problem) -> Plain:
-    """What was posed, for people: short texts of prior, noise and models, by name, the data's shape and its columns."""
+    """Description of a problem: short texts of prior, noise and models, by name, the data's shape and its columns."""
     told = dict(problem.described()) if isinstance(problem, Described) else {}
     data = told.pop("data", None)
     found: Plain = {"kind": type(problem).__name__, "domain": _brief(problem.support)}

@@ -129,7 +129,7 @@ def require_h5py() -> InferenceData:
     """The module h5py; `RuntimeError` where dolfinx was imported first."""
     if h5py is None:
         raise RuntimeError(
-            "runs cannot be saved or loaded in this process, because dolfinx was imported before h5py. "
-            "Put `import invsamp` above `import dolfinx`"
+            "runs cannot be saved or loaded in this process, because dolfinx was imported before h5py. Write "
+            "`import invsamp` above `import dolfinx`"
         )
     return h5py

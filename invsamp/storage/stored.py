@@ -44,7 +44,7 @@ class StoredDraws:
         except ValueError as error:
             entries, faults = segments.found(path)
             header, made = Header(segments=tuple(entries)), 0
-            lost = [f"{error}. The counts of the run are lost with it, and so is the way to resume it", *faults]
+            lost = [f"{error}. The counts of the run are lost, and it cannot be resumed", *faults]
         if not header.segments:
             reason = header.report.get("stopped") or "there was no checkpoint with draws so far"
             why = "; ".join(lost) or reason

@@ -1,4 +1,4 @@
-"""Which coarse fidelities an exchange has, and how often they meet: at least cost of an effective draw."""
+"""The coarse fidelities of an exchange, and the intervals of their exchanges, at least cost of an effective draw."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from scipy.special import ndtr
 from invsamp.protocols import Array
 from invsamp.surrogates.costs import Costs
 
-#: Numbers of coarse steps between two exchanges that are weighed against each other, and of meetings of two levels
-#: between two meetings of the ones above.
+#: Candidates: numbers of coarse steps between two exchanges, and of exchanges of two levels between two of the levels
+#: above.
 OFTEN, MEETINGS = (1, 2, 5, 10, 20, 50, 100), (1, 2, 5, 10)
-#: What a gradient costs beside an energy alone.
+#: Cost of an energy with its gradient, relative to an energy alone.
 GRADIENT = 2.0
-#: Chances below which nothing arrives.
+#: Probabilities of acceptance below which they count as 0.
 LEAST = 1e-6
 #: A level between others is kept where it saves so much of the cost.
 SAVES = 0.1
-#: Fewer fine solves are worth so much more of everything else, as a share of the least cost.
+#: Additional cost, as a share of the least cost, that is accepted for fewer fine solves.
 SPARING = 0.25
 
 
 class CoarseSide(NamedTuple):
-    """What moves: ``steps`` of it are worth an independent draw, and a step takes so many coarse ``gradients``."""
+    """The moves of the coarse rung: ``steps`` for one effective draw, and coarse ``gradients`` for each step."""
 
     steps: float
     gradients: float
 
 
 class Chain(NamedTuple):
-    """Coarse fidelities of an exchange, from the coarsest on, and how often they meet."""
+    """Coarse fidelities of an exchange, from the coarsest on, and the intervals of their exchanges."""
 
     levels: tuple[str, ...]
-    every: int  # coarse steps from one meeting to the next
-    often: int  # meetings of two levels between two of the ones above
+    every: int  # coarse steps from one exchange to the next
+    often: int  # exchanges of two levels between two of the levels above
     least: float  # acceptance between two neighbors
     fine_solves: float  # that an effective draw should take
     cost: float  # of all solves of an effective draw, in fine energies
@@ -60,9 +60,9 @@ def chosen(
     r"""The chain of least cost from the coarsest of ``levels``, which moves, to the finest; and that without others.
 
     A coarse rung forgets :math:`q = 1 - \rho^k` in k steps, with :math:`\rho = (\tau - 1) / (\tau + 1)` as of an
-    autoregression. A rung that has met it m times, each time accepted with probability a, has been renewed with
-    probability :math:`1 - (1 - a q)^m`, and so on upwards. An exchange of the fine rung, accepted with a, brings it a
-    draw of its own with p = a times that: it is worth :math:`p / (2 - p)` of a draw.
+    autoregression. After m exchanges with it, each accepted with probability a, a rung has been renewed with
+    probability :math:`1 - (1 - a q)^m`, and so on upwards. An exchange of the fine rung, accepted with a, gives it an
+    independent draw with p = a times that. Its effective sample size is :math:`p / (2 - p)`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def chosen(
 
 
 def _best(levels: tuple[str, ...], accepted: Sequence[float], side: CoarseSide, prices: Sequence[float]) -> Chain:
-    """The best numbers of steps and meetings, of exchanges that are accepted so often, from the coarsest on."""
+    """The best numbers of steps and exchanges, for these probabilities of acceptance, from the coarsest on."""
     kept = max(0.0, 1.0 - 2.0 / (side.steps + 1.0)) if math.isfinite(side.steps) else 1.0
     least = min(accepted)
     found = [Chain(levels, OFTEN[-1], 1, least, math.inf, math.inf)]

@@ -49,7 +49,7 @@ class Enhanced(NamedTuple):
         predicted: npt.NDArray[np.bool_] = np.asarray(np.isfinite(corrected).any(axis=0))
         data = np.ravel(posterior.data)[predicted]
         if not np.isfinite(data).all():
-            raise ValueError("enhanced needs data that are all there, got some that are missing")
+            raise ValueError("enhanced needs complete data, got some that are missing")
         sds = np.broadcast_to(scale, posterior.data.shape).ravel()[predicted].astype(float)
         left = (fine - corrected)[:, predicted] / sds
         whole = np.eye(len(sds)) + np.cov(left, rowvar=False).reshape(len(sds), len(sds))

@@ -49,8 +49,8 @@ class LevelCorrection:
         Standard deviation of the fine energy less the corrected one's over pairs that were held out; the kinds that
         were not asked for, or that do not fit the model, are not among them.
     efficiency : float in (0, 1]
-        Of importance weights of the corrected target's draws for the fine one, over the same pairs: the share of
-        independent draws of the coarse posterior that are worth a draw of the fine one.
+        Of importance weights of the corrected target's draws for the fine one, over the same pairs: their
+        effective sample size per draw.
     pairs : int
         Pairs of solves that were used.
     failed : int
@@ -93,7 +93,7 @@ class LevelCorrection:
         if self.failed:
             words += f", {self.failed} failed"
         if self.kind == "affine" and self.pairs < self.outputs + 1:
-            words += f", fewer pairs than its {self.outputs} outputs need: the map is held near an offset"
+            words += f", fewer pairs than its {self.outputs} outputs need: the map is shrunk toward an offset"
         return words
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class LevelCorrection:
             return words
         limits = [f"the sd is above {GATE_SD:g}"] * (self.sd[self.kind] > GATE_SD)
         limits += [f"it is less than {GATE_RATIO:g} times cheaper"] * (self.relative_cost < GATE_RATIO)
-        return f"{words}; not worth an exchange: {' and '.join(limits)}"
+        return f"{words}; too inaccurate or too expensive for exchanges: {' and '.join(limits)}"
 
 
 def cheaper(ratio: float) -> str:

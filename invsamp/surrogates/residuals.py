@@ -102,7 +102,7 @@ class Surrogate(ModelAround):
     @property
     def _found(self) -> Fitted | None:
         if self.found is None and self.coarse is None:
-            raise ModelError("the surrogate has not been fitted: model.fit(theta, observations)")
+            raise ModelError("the surrogate has not been fitted: call model.fit(theta, observations) first")
         return self.found
 
 

@@ -29,7 +29,7 @@ from invsamp.swaps.discrepancy import Discrepancy
 
 
 class Weights(NamedTuple):
-    """What is taken of the value that the colder rung's target gives an energy, and of the hotter one's."""
+    """Factors of an energy in the values of the colder rung's target and of the hotter one's."""
 
     cold: float = 0.0
     hot: float = 0.0
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
 @runtime_checkable
 class SwapRule(Protocol):
-    """What every rule offers."""
+    """The interface of every rule."""
 
     @property
     def factor(self) -> float:

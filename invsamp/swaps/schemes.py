@@ -12,7 +12,7 @@ import numpy as np
 from invsamp.arguments import integer, store
 from invsamp.stored import stored_dataclass
 
-#: Rungs that meet, the colder first.
+#: Rungs that attempt a swap, the colder first.
 Meeting = tuple[int, int]
 
 
@@ -37,7 +37,7 @@ class SwapScheme(Protocol):
 
     @property
     def reach(self) -> int | None:
-        """Largest distance j - i of two rungs i < j that may meet: 1 for neighbors only, None for any two rungs."""
+        """Largest distance j - i of two rungs i < j that may swap: 1 for neighbors only, None for any two rungs."""
         return 1
 
     @property
@@ -47,7 +47,7 @@ class SwapScheme(Protocol):
 
     @abstractmethod
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
-        """Pairs (i, j), i < j, that meet at attempt number ``attempt``, in turn where they share a rung."""
+        """Pairs (i, j), i < j, of attempt number ``attempt``, in turn where they share a rung."""
 
 
 @stored_dataclass
@@ -112,7 +112,7 @@ class DeterministicEvenOdd(SwapScheme):
 
 @stored_dataclass
 class Upwards(SwapScheme):
-    """The first ``count`` pairs, one at a time: a pair meets once in ``often`` + 1 meetings of those below it.
+    """The first ``count`` pairs, one at a time: a pair has one attempt for ``often`` + 1 of those below it.
 
     Of rungs on more and more expensive models, so that the cheap ones have come to something new by then.
     """
@@ -125,7 +125,7 @@ class Upwards(SwapScheme):
 
     @property
     def period(self) -> int:
-        """Attempts from one meeting of the first pair to the next."""
+        """Attempts from one of the first pair to its next."""
         return (self.often + 1) ** (self.count - 1)
 
     def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
@@ -164,7 +164,7 @@ def sweep() -> SwapScheme:
     """ADJ as a sweep: all pairs of neighbors in turn, from the cold end, at each attempt.
 
     A walker that goes up with the sweep goes on for as long as it is accepted. At equal rejections it makes twice the
-    round trips of `deo` per attempt, whose meetings may be solved at the same time, as these may not.
+    round trips of `deo` per attempt. The attempts of `deo` may be solved at the same time, these may not.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def deo(window: int = 1) -> SwapScheme:
         W: a parity has W attempts in a row, and in these a pair swaps once at most. **Above 1 the draws are
         biased** where moves are slow: whether a pair has swapped depends on the state, and so does who is still free
         to. (A mode's weight of .600 becomes .582, .560, .535, .518 at W 2, 4, 8, 12, and .507 where windows of 8 end.)
-        Several meetings after each step make as many round trips and are exact. For the published comparison;
+        Several attempts after each step make as many round trips and are exact. For the published comparison;
         `invsamp.diagnostics.index_process.best_window` has the best W.
 
     Raises
@@ -227,7 +227,7 @@ def deo(window: int = 1) -> SwapScheme:
 
 
 def pairs_within(reach: int | None, rungs: int) -> list[Meeting]:
-    """All pairs of rungs that may meet: neighbors from cold to hot, then pairs farther apart."""
+    """All pairs of rungs that may swap: neighbors from cold to hot, then pairs farther apart."""
     most = rungs - 1 if reach is None else min(reach, rungs - 1)
     apart = [(i, j) for i, j in itertools.combinations(range(rungs), 2) if 1 < j - i <= most]
     return [*itertools.pairwise(range(rungs)), *apart]

@@ -299,7 +299,7 @@ class Contour:
         return memory["knots"], log_psi[:, :-1] if self.placed == "ends" else log_psi
 
     def _searching(self, memory: Memory) -> float:
-        """Temperature at which energies are looked at before there are knots."""
+        """Temperature at which energies are sampled before there are knots."""
         return self.max_temperature if memory["hot"] else self.temperature
 
     def _searched(self, memory: Memory, energy: Array, iteration: int, warming: bool) -> Memory:

@@ -165,8 +165,8 @@ def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
     if isinstance(target, Cold):
         return coded(
             "IV-TARGET",
-            f"the draws are those of a cold posterior, T = {target.temperature:.3g}: narrower than the posterior. What "
-            "they predict may be good, their spread is not what the data leave open",
+            f"the draws are those of a cold posterior, T = {target.temperature:.3g}, narrower than the "
+            "posterior. Predictions may be good, but their spread understates the posterior's uncertainty",
         )
     if isinstance(target, Annealed):
         first, last = target.at(max(0, iteration - steps)), target.at(max(0, iteration - 1))

@@ -36,7 +36,7 @@ class ModuleFunction:
     def __init__(self, module: Torch, dtype: object, device: object) -> None:
         lazy = [name for name, part in module.named_parameters() if is_lazy(part)]
         if lazy:
-            raise ValueError(f"module must hold numbers, got {lazy} that wait for inputs: call module(inputs) once")
+            raise ValueError(f"module must hold numbers, got {lazy} without values: call module(inputs) once")
         self._share_settings(module)
         empty = [name for name, part in module.named_parameters() if part.is_meta]
         if empty:
@@ -111,19 +111,19 @@ class ModuleFunction:
             alone = self._module(*(part[:fewer] for part in some))
         if not torch.allclose(first[:fewer], alone, rtol=1e-3, atol=1e-4, equal_nan=True):
             raise ValueError(
-                "module must take each datum by itself, got outputs of a row that depend on the other rows (batch "
-                "normalization in training mode): call module.eval()"
+                "module must treat each datum by itself, got outputs of a row that depend on the other rows "
+                "(batch normalization in training mode): call module.eval()"
             )
         return first
 
     def tried(self, name: str, x: tuple[Tensor, ...]) -> Tensor:
-        """What the module says of the first inputs, called ``name``; `ValueError` if it does not take them."""
+        """The module's outputs for the first inputs, called ``name``; `ValueError` if it does not accept them."""
         try:
             with torch.no_grad():
                 return self._module(*(part[:TRIED] for part in x))
         except Exception as error:  # whatever a module of the user's raises
             whole = any(part.dtype == torch.int64 for part in x)
-            hint = " (whole numbers stay whole: give x.astype('float32') unless it wants such)" if whole else ""
+            hint = " (integers stay integers: give x.astype('float32') unless the module expects them)" if whole else ""
             raise ValueError(
                 f"{name} must be such as the module takes{hint}, got {[tuple(part.shape) for part in x]} and "
                 f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What a module says of some inputs, as a function of its parameters."""
+"""A module's outputs for some inputs, as a function of its parameters."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class ModulePosterior:
 
     @property
     def domain(self) -> Domain:
-        """What can be left out of it: all."""
+        """The whole domain can be left out."""
         return self.sampling_domain
 
     @cached_property
@@ -194,7 +194,7 @@ class ModulePosterior:
         return self._inside(rng, n, self._starts)
 
     def outputs(self, x: Tensor, *, block: int = 1000) -> Outputs:
-        """What the module says of inputs, as a function of theta: to be recorded, ``record={"logits": ...}``.
+        """The module's outputs for some inputs, as a function of theta: to be recorded, ``record={"logits": ...}``.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ class ModulePotential:
 
     @property
     def derivative_error(self) -> float:
-        """What single precision leaves of a derivative."""
+        """Relative error of a derivative in single precision."""
         return 0.0 if self._module.dtype == torch.float64 else 1e-3
 
     @property

@@ -1,4 +1,4 @@
-"""What a person gives, as tensors of one device and precision."""
+"""Arguments as tensors of one device and precision."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FAMILIES = ("linear", "triangular", "triangular with Student margins", "radial")
 BETTER = 0.8
 #: J of linear coordinates up to which nothing is to be gained: paths are as long as in a Gaussian there.
 GAUSSIAN = 0.1
-#: Draws that a fit looks at, evenly spread.
+#: Draws that a fit uses, evenly spread.
 _DRAWS = 2000
 #: Degrees of freedom that are tried for a radial map.
 _FREEDOMS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)

@@ -14,7 +14,7 @@ from invsamp.transport.triangular import Places, Triangular
 
 #: Gauss-Newton steps at most, and the decrease of J below which they end.
 _STEPS, _SETTLED = 8, 1e-4
-#: Numbers in the draws that are looked at, and the fewest draws.
+#: Numbers in the draws that are used, and the fewest draws.
 _NUMBERS, _FEWEST = 4000, 120
 _DIFFERENCE = 1e-5
 #: What residuals that are not finite count as.

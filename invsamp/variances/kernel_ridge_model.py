@@ -71,7 +71,7 @@ class KernelRidge:
     def predict(self, state: KernelRidgeState, position: Array) -> Array:
         """Variances (n, *shape): the regression, or the pooled average of the pilot while it is not complete."""
         if not len(state.degrees_of_freedom):
-            raise RuntimeError("kernel_ridge has seen no sample variance yet: call update before predict")
+            raise RuntimeError("kernel_ridge has no sample variance yet: call update before predict")
         if state.fit is None:
             pooled = np.average(state.variances, axis=0, weights=state.degrees_of_freedom)
             return np.repeat(pooled[None], len(position), axis=0)

@@ -146,7 +146,7 @@ class RunningAverage:
     def predict(self, state: RunningAverageState, position: Array) -> Array:
         """The average, repeated to (n, *shape)."""
         if state.weight == 0.0:
-            raise RuntimeError("running_average has seen no sample variance yet: call update before predict")
+            raise RuntimeError("running_average has no sample variance yet: call update before predict")
         return np.repeat(state.mean[None], len(position), axis=0)
 
     def wants_samples(self, state: RunningAverageState, position: Array) -> Mask:

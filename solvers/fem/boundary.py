@@ -1,4 +1,4 @@
-"""What is known, or unknown, at the boundary: values or fluxes, by part."""
+"""Conditions at the boundary: known or unknown values or fluxes, by part."""
 
 from __future__ import annotations
 

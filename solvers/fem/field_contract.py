@@ -1,4 +1,4 @@
-"""What a field with unknowns must offer, and what all families of fields share."""
+"""The interface of fields with unknowns, and the base class of all families of fields."""
 
 from __future__ import annotations
 

@@ -62,12 +62,12 @@ class Mesh:
         flat = np.abs(spanned) <= 1e-14 * longest**dimension
         if flat.any():
             cell = int(np.flatnonzero(flat)[0])
-            raise ValueError(f"cells must have an area, got {points[cells[cell]].tolist()} as number {cell}")
+            raise ValueError(f"cells must have a positive area, got {points[cells[cell]].tolist()} as cell {cell}")
         if corners == 4 and dimension == 2:
             _check_parallelograms(points, cells, longest)
         unused = np.setdiff1d(np.arange(len(points)), cells)
         if unused.size:
-            raise ValueError(f"every point must belong to a cell, got {points[unused[0]].tolist()} alone")
+            raise ValueError(f"every point must belong to a cell, got {points[unused[0]].tolist()} in none")
         turned = [0, *range(corners - 1, 0, -1)] if dimension == 2 else [*range(corners - 2), corners - 1, corners - 2]
         cells[spanned < 0] = cells[spanned < 0][:, turned]
         regions = {
@@ -97,7 +97,7 @@ class Mesh:
 
     @property
     def kind(self) -> str:
-        """What the cells are: "intervals", "triangles", "parallelograms" or "tetrahedra"."""
+        """The kind of cells: "intervals", "triangles", "parallelograms" or "tetrahedra"."""
         if not cell_geometry.is_simplex(self.points, self.cells):
             return "parallelograms"
         return {1: "intervals", 2: "triangles", 3: "tetrahedra"}[self.points.shape[1]]
@@ -323,8 +323,8 @@ def _check_parallelograms(points: Array, cells: Numbers, longest: Array) -> None
     if bad.any():
         cell = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            "cells of four corners must be parallelograms, in the order in which one goes round, got "
-            f"{points[cells[cell]].tolist()} as number {cell}"
+            "cells of four corners must be parallelograms, with corners in order along the boundary, got "
+            f"{points[cells[cell]].tolist()} as cell {cell}"
         )
 
 

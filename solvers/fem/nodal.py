@@ -83,5 +83,5 @@ class Nodal:
             return point_rows(mesh, points, "points")
         except ValueError as error:
             raise ValueError(
-                f"the field {self.parameter!r} must be on a mesh that covers where it is used: {error}"
+                f"the field {self.parameter!r} must be on a mesh that covers all points of its use: {error}"
             ) from None

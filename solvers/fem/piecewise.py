@@ -129,7 +129,7 @@ class PerBlock:
 def _mask(region: Part, points: Array, in_region: InRegion | None) -> Mask:
     if isinstance(region, str):
         if in_region is None:
-            raise ValueError(f"region {region!r} is known by name to cells alone: give a predicate of points instead")
+            raise ValueError(f"regions at points must be predicates, got the name {region!r}, which only cells have")
         return in_region(region)
     mask = np.asarray(region(points))
     if mask.shape != (len(points),) or mask.dtype != bool:

@@ -1,4 +1,4 @@
-"""What is measured of a field: values at points, means over regions."""
+"""Observations of a field: values at points, means over regions."""
 
 from __future__ import annotations
 

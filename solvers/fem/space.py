@@ -156,7 +156,7 @@ class Sensors:
         return int(self.matrix.shape[0])
 
     def values(self, fields: Array) -> Array:
-        """What the sensors read of fields (n, k), shape (m, k), the same on every rank."""
+        """The readings of the sensors for fields (n, k), shape (m, k), the same on every rank."""
         return self.space.total(self.matrix @ fields)
 
     def transpose(self, cotangents: Array) -> Array:

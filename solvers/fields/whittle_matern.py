@@ -120,8 +120,8 @@ def matern(
     field = MaternField(mesh, known_range, spread, nu, _nodal("mean", mean, mesh), tensor, boundary, names)
     if "range" not in names and not field.at(**dict.fromkeys(names, 1.0)).power.good:
         raise ValueError(
-            f"range must give a precision matrix that is positive definite, got a singular one for range {range!r} on "
-            f"{mesh!r}: see that its units are those of the mesh"
+            "range must give a precision matrix that is positive definite, got a singular one for range "
+            f"{range!r} on {mesh!r}: check that its units are those of the mesh"
         )
     return field
 
@@ -198,7 +198,7 @@ class MaternField:
         return tuple(self.unknown[key] for key in ("range", "sd") if key in self.unknown)
 
     def coloring(self, values: Array) -> MaternColoring:
-        """What turns white noise into the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
+        """The map from white noise to the field, given ``values`` (k,) of `names`; see `invsamp.protocols.Coloring`."""
         given = dict(zip((key for key in ("range", "sd") if key in self.unknown), map(float, values), strict=True))
         if "range" in given:
             return MaternColoring(self._power(given["range"]), self._scale(given["range"]), self, given)
@@ -317,7 +317,8 @@ def _warn_of_width(known_range: float, mesh: Mesh) -> None:
     width = float((mesh.areas ** (1.0 / mesh.points.shape[1])).mean())
     if known_range < width:
         warnings.warn(
-            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly independent, "
-            "and the field has another covariance than asked for; take a finer mesh, or a longer range",
+            f"range {known_range:g} is below the mesh width, {width:.3g}: neighboring values are nearly "
+            "independent, and the field's covariance differs from the stated one; take a finer mesh, or a "
+            "longer range",
             stacklevel=3,
         )

@@ -1,7 +1,7 @@
 r"""Gradient matching: the parameters of an ODE from the derivative of its trajectory, by linear regression.
 
 Where the right-hand side is linear in its parameters, :math:`x' = f_0(t, x) + F(t, x)\, p`, states and derivatives at
-given times make linear equations for p. `match` poses them as a forward model. Under Gaussian noise of known standard
+given times make linear equations for p. `match` makes them a forward model. Under Gaussian noise of known standard
 deviation the likelihood is Gaussian in p, and all that the data say are p numbers and a triangular matrix.
 """
 

@@ -28,7 +28,7 @@ _DEPENDENT = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What `select` finds; printing it shows the equations.
+    """The result of `select`; printing it shows the equations.
 
     Attributes
     ----------

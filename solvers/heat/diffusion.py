@@ -104,7 +104,7 @@ class DiffusionEquation(ABC):
 
     @cached_property
     def discretization(self) -> Discretization:
-        """What is assembled and factored once."""
+        """The parts that are assembled and factored once."""
         space, placed, columns = self.space, self._placed, self.columns
         drivers = {
             kind: Driver(field, on_nodes(placed[kind], space), columns[kind])

@@ -165,4 +165,4 @@ class HeatEquation(DiffusionEquation):
         if (self.boundary == "exact") != self._manufactured:
             raise ValueError(f"boundary must be 'exact' for DecayingGaussian alone, got {self.boundary!r}")
         if self._manufactured and (self.source is not None or not is_number(self.conductivity)):
-            raise ValueError("source must be left out and conductivity be a number for DecayingGaussian")
+            raise ValueError("source must be left out, and conductivity be a number, for DecayingGaussian")

@@ -1,4 +1,4 @@
-"""What sensors read of a diffusion equation, as a forward model with exact gradients."""
+"""Sensors' readings of a diffusion equation, as a forward model with exact gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from invsamp.solvers.heat.solving import Solving
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What sensors read, as a forward model of the unknowns.
+    """Sensors' readings, as a forward model of the unknowns.
 
     Observations are ordered by time, then by sensor. The columns of theta are `parameters`, a vector-valued one taking
     one for each entry. A solve that fails gives a row of NaN.
@@ -110,7 +110,7 @@ class Observation:
 
     @property
     def work(self) -> float:
-        """What a row takes, counted: nodes times steps, or with weights a sum for each observation."""
+        """The work of a row, counted: nodes times steps, or with weights a sum for each observation."""
         if self.precomputed:
             return float(self.n_observations)
         space = self.equation.space
@@ -139,7 +139,7 @@ class Observation:
 
 
 class HeatObservation(Observation):
-    """What sensors read of the heat equation; made by `HeatEquation.observe`. See `Observation`."""
+    """Sensors' readings of the heat equation; made by `HeatEquation.observe`. See `Observation`."""
 
     @property
     def output_shape(self) -> tuple[int, int]:
@@ -171,7 +171,7 @@ class HeatObservation(Observation):
 
 
 class PoissonObservation(Observation):
-    """What sensors read of Poisson's equation; made by `PoissonEquation.observe`. See `Observation`."""
+    """Sensors' readings of Poisson's equation; made by `PoissonEquation.observe`. See `Observation`."""
 
     def solve(self, theta: Array) -> Array:
         """Solutions at this rank's nodes, shape (batch, n_nodes); NaN in the rows that failed."""

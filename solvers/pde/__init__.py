@@ -12,7 +12,7 @@ The modules are:
 - `derivatives`: those of UFL
 - `checks`: refused input
 
-dolfinx is imported when a problem is posed, not before.
+dolfinx is imported when a problem is made, not before.
 """
 
 from invsamp.solvers.pde.equation import NewtonSettings

@@ -1,4 +1,4 @@
-"""What a person may get wrong in UFL, said before anything is compiled: the compiler's own words name no cause."""
+"""Checks of a user's UFL before anything is compiled: the compiler's own messages name no cause."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _check_terminal(name: str, held: object, mesh: Domain) -> None:
             )
     domain = ufl.domain.extract_unique_domain(held)
     if domain is not None and domain != mesh.ufl_domain():
-        raise ValueError(f"{name} must hold what lives on the state's mesh, got {held} of another mesh")
+        raise ValueError(f"{name} must hold functions and constants on the state's mesh, got {held} of another mesh")
 
 
 def _check_linear(residual: object, arguments: object) -> None:

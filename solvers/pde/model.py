@@ -161,7 +161,7 @@ class PdeModel:
 
     @property
     def work(self) -> float:
-        """What a row takes, counted: degrees of freedom times steps in time."""
+        """The work of a row, counted: degrees of freedom times steps in time."""
         return float(self._dofs * self.problem.clock.steps)
 
     @cached_property

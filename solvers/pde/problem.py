@@ -1,4 +1,4 @@
-"""What stationary and time-dependent problems in UFL share: a residual for each step, and when the steps end."""
+"""The base of stationary and time-dependent problems in UFL: a residual for each step, and when the steps end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is observed of a state: its values at points, or functionals in UFL."""
+"""Observations of a state: its values at points, or functionals in UFL."""
 
 from __future__ import annotations
 

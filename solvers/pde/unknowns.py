@@ -1,4 +1,4 @@
-"""What the columns of theta stand for: constants, functions by their values, and functions by a parametrized field."""
+"""The columns of theta: constants, functions by their values, and functions by a parametrized field."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Unknowns:
         ends = np.cumsum([0] + [sum(part.sizes) for part in parts])
         self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
         self.dimension = int(ends[-1])
-        #: The values that constants and functions had when the problem was posed; zero for fields.
+        #: The values that constants and functions had when the problem was made; zero for fields.
         self.reference = np.concatenate([part.present() for part in parts])
 
     def write(self, theta: Array) -> None:

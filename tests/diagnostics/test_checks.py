@@ -100,7 +100,7 @@ def test_bent_coordinates_are_no_fault_where_chains_agree():
             "no path length passed its pilot run, as where curvature varies much (a funnel, a bent ridge); ",
         ),
         ({"decisions": ["a pilot run of 200 steps failed: back to ..."]}, "no path length passed its pilot run"),
-        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge: the density may"),
+        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "2 chains did not converge. The density may"),
         (
             {"warnings": ["IV-GRADIENT: the gradient of 'fine' is not that of its energy"]},
             "a gradient is not that of",
@@ -151,7 +151,10 @@ def test_warnings_about_the_draws(columns, parts):
     ("changes", "parts"),
     [
         ({"swap_accepts": [100, 9]}, ["rungs 1 and 2 (temperatures 3 and 9)", "9 of 500", "1.80%", "between them"]),
-        ({"swap_attempts": [0, 500], "swap_accepts": [0, 100]}, ["no swap was tried between rungs 0 and 1", "draws"]),
+        (
+            {"swap_attempts": [0, 500], "swap_accepts": [0, 100]},
+            ["no swap was attempted between rungs 0 and 1", "draws"],
+        ),
         ({"round_trips": 0}, ["no replica made a round trip", "swap fraction"]),
         # a broken pair explains the missing round trips: one message, not two
         ({"swap_accepts": [0, 100], "round_trips": 0}, ["0 of 500"]),

@@ -86,8 +86,8 @@ def test_what_is_no_inequality_is_refused(text: str, message: str) -> None:
         ("rho > 1", r"names 'rho', which is none of \['sigma', 'beta', 'k'"),
         ("k[2] > 1", r"names 'k\[2\]', which is none of"),
         ("k > 1", r"'k' has 2 entries: write k\[0\]"),
-        ("sigma > beta > sigma", "'sigma > beta > sigma' leaves no room"),
-        ("0 < sigma < -1", "leaves no room"),
+        ("sigma > beta > sigma", "'sigma > beta > sigma' must allow some parameters"),
+        ("0 < sigma < -1", "no parameters satisfy it"),
         ("rho * beta > 1", r"names 'rho', which is none of \['sigma', 'beta', 'k'"),
         ("k * beta > 1", r"'k' has 2 entries: write k\[0\]"),
     ],
@@ -129,7 +129,7 @@ def test_domain_arguments() -> None:
     for wrong in ("sigma", "", 5, Box):
         with pytest.raises(ValueError, match="domain must be a Domain, a constraint"):
             bound_domain(wrong, COLUMNS, D)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="constraint 'beta > 1' & 'beta < 0' leaves no room"):
+    with pytest.raises(ValueError, match="constraint 'beta > 1' & 'beta < 0' must allow some parameters"):
         bound_domain(["beta > 1", Box(-1.0, 1.0), constraint("beta < 0")], COLUMNS, D)
     with pytest.raises(ValueError, match="Box has 3 coordinates, but positions have 8"):
         bound_domain([Box([0] * 3, 1)], COLUMNS, D)

@@ -68,7 +68,7 @@ def test_names() -> None:
         Product({"c": Box(0, 1)}).bind(columns)
     with pytest.raises(ValueError, match="Box has 3 coordinates, but positions have 2"):
         Product({"k": Box([0] * 3, 1)}).bind(columns)
-    with pytest.raises(ValueError, match="a Product by names has no columns of its own"):
+    with pytest.raises(ValueError, match="a Product by names needs a problem that has these names"):
         named.contains(np.zeros((1, 6)))
 
 

@@ -16,7 +16,11 @@ import pytest
 import invsamp as iv
 from invsamp.emulation.emulated_run import EmulatedRun
 from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior
+from invsamp.emulation.emulator.outputs import output_scale
 from invsamp.emulation.findings import of_draws
+from invsamp.emulation.population import Mode
+from invsamp.emulation.rounds import Rounds
+from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.errors import WrongShapeError
 
 MATRIX = np.random.default_rng(3).standard_normal((8, 3))
@@ -104,7 +108,7 @@ def test_draws_that_are_not_those_of_the_last_round_are_reported(run: EmulatedRu
     moved = run.theta.copy()
     moved[0, :20] += 2.0  # as a chain does that is caught elsewhere for a while
     other = SimpleNamespace(theta=moved, summary=run.summary)
-    assert "not those of the last round" in " ".join(of_draws(run._emulated, other))
+    assert "the draws differ from those of the last round" in " ".join(of_draws(run._emulated, other))
 
 
 def test_an_emulator_that_has_learned_too_little_warns() -> None:
@@ -163,6 +167,48 @@ def test_learns_from_simulations_that_are_there(tmp_path: Path) -> None:
     purposes = second.report["emulation"]["purposes"]
     assert purposes["earlier"] == first.report["emulation"]["simulations"]
     assert len(model.rows) == second.report["emulation"]["simulations"]
+
+
+@pytest.mark.filterwarnings("ignore")  # sixteen simulations are few
+def test_failures_of_earlier_simulations_are_not_counted_again(tmp_path: Path) -> None:
+    model = Counted()
+
+    def failing(theta: np.ndarray) -> np.ndarray:
+        y = model(theta)
+        y[theta[:, 0] > 0.0] = np.nan
+        return y
+
+    first, again = (iv.emulate(posed(failing, simulations=tmp_path), 16, seed=seed, **DRAWS) for seed in (1, 2))
+    asked = again.simulations[again.simulations["purpose"] != "earlier"]
+    assert len(again.simulations) > len(asked) == again.report["emulation"]["simulations"] == 16
+    assert again.report["emulation"]["failed"] == (~asked["succeeded"]).sum() > 0
+    assert first.report["emulation"]["failed"] == (~first.simulations["succeeded"]).sum()
+
+
+@pytest.mark.filterwarnings("ignore")  # sixteen simulations are few
+def test_a_simulation_of_the_database_that_is_asked_for_counts_once(tmp_path: Path) -> None:
+    model = Counted()
+    first, again = (iv.emulate(posed(model, simulations=tmp_path), 16, seed=1, **DRAWS) for _ in range(2))
+    assert not again.simulations.duplicated(["x[0]", "x[1]", "x[2]"]).any()
+    assert len(again.simulations) < 32  # the same seed asks for the same points of the prior
+    asked = again.simulations["purpose"] != "earlier"
+    assert asked.sum() == again.report["emulation"]["simulations"] == 16
+    assert set(first.simulations["x[0]"]) <= set(again.simulations["x[0]"])
+    assert len(again.simulations) == len(set(model.rows)) == len(model.rows)
+
+
+def test_errors_are_of_simulations_that_the_emulator_has_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, rng = posed(Counted()), np.random.default_rng(0)
+    known = target.sample_prior(rng, 20)
+    simulations = Simulations(target, 100, earlier=(known, Counted()(known)))
+    scale = output_scale(simulations.noise, known, rng)
+    rounds = Rounds(simulations, scale, [Mode(np.zeros(3), np.eye(3))], 8, rng)
+    # of the batch's half of posterior draws two are among those that were there
+    batch = target.to_position(np.concatenate([known[:2], target.sample_prior(rng, 6)]))
+    monkeypatch.setattr(rounds, "_next", lambda fitted: batch)
+    made = rounds.advance(rounds.fit())
+    assert len(made.errors) == 2 and made.failed == 0
+    assert len(simulations) == 26 and simulations.made == 8
 
 
 @pytest.mark.slow

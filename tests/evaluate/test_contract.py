@@ -109,7 +109,7 @@ class TestOwn:
                 same = found and [len(f.energy) for f in found] == [len(r.position) for r in requests]
                 return found if same else self.last
 
-        message = "the queue must give what it is asked for now, got what it was asked for the time before"
+        message = "the queue must give the answer to this request, got the answer to the last request"
         with pytest.raises(EvaluatorError, match=message):
             iv.sample(POSTERIOR, iv.mala(), executor=Late(), check_gradient=False, **LENGTH)
 
@@ -209,10 +209,10 @@ class TestOwn:
 
         own = Bad()
         own.when = "open"
-        with pytest.raises(EvaluatorError, match="the queue failed as it was opened: OSError: no cluster"):
+        with pytest.raises(EvaluatorError, match="the queue failed when it was opened: OSError: no cluster"):
             iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
         own.when = "close"
-        with pytest.warns(UserWarning, match="the queue failed as it was closed: OSError: no cluster"):
+        with pytest.warns(UserWarning, match="the queue failed when it was closed: OSError: no cluster"):
             run = iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
         same(run, iv.sample(POSTERIOR, iv.mala(), **LENGTH))
 
@@ -268,7 +268,7 @@ class TestOwn:
         settings = LENGTH | {"draws": 100}
         with pytest.raises(EvaluatorError, match="the cluster is gone") as error:
             iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), directory=tmp_path / "run", segment=10, **settings)
-        assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        assert "Continue it with invsamp.resume" in error.value.__notes__[0]
         part = iv.load(tmp_path / "run")
         reason = part.warnings()[0]
         assert "the cluster is gone" in reason and f"holds the {part.theta.shape[1]} draws" in reason

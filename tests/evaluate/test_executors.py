@@ -185,7 +185,7 @@ class TestThatBreak:
         directory = tmp_path / "run"
         with pytest.raises(EvaluatorError, match=self.SAID) as error:
             self.sample(pool, tmp_path, 400, directory=directory, segment=10)
-        assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        assert "Continue it with invsamp.resume" in error.value.__notes__[0]
         assert iv.load(directory).report["draws"] > 0
         again = iv.resume(directory, iv.Target(Exiting(0, tmp_path)), progress=False)
         np.testing.assert_array_equal(again.theta, whole)

@@ -179,7 +179,7 @@ class TestAdvice:
 
     def test_noise_that_ends_all_swaps(self):
         found = compare(target(), normals(300), (1.0, 1.5), estimator=noisy(8.0))
-        assert any("hardly a swap" in sentence for sentence in found.advice)
+        assert any("almost no swap" in sentence for sentence in found.advice)
 
     def test_a_temperature_is_named(self, draw, within):
         """2 / (1 + 9) is a fifth."""

@@ -90,7 +90,7 @@ class TestWhatDataDoNotTell:
         assert interval[2:] == ("wall", "wall")
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
-        assert "(below at a wall, above at a wall)" in str(found)
+        assert "(below at a bound, above at a bound)" in str(found)
 
     def test_points_are_near_each_other_where_the_best_is_at_a_wall(self):
         """There is no Gaussian there that tells how long a first step may be."""
@@ -115,7 +115,7 @@ class TestWhatDataDoNotTell:
         found = iv.profile(product(4.0, failing=2.5), ["a"], seed=1)
         assert found["a"].branches[0].ends[1] == "failed"
         assert found["a"].values.max() < 2.5 < max(found["a"].failed)
-        assert "values no fit was had" in str(found)
+        assert "values no fit converged" in str(found)
 
 
 def well(outputs, data, sds, prior):
@@ -216,7 +216,7 @@ class TestSeveralModes:
         low, high = found.intervals()["x"]
         assert low[2:] == ("wall", "reached") and high[2:] == ("reached", "reached")
         assert low.low == pytest.approx(-5.05, abs=0.01)
-        assert "(below at a wall) and from" in str(found)
+        assert "(below at a bound) and from" in str(found)
 
 
 class TestArguments:

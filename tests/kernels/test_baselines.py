@@ -171,7 +171,7 @@ class TestAll:
 
     def test_refuse_a_domain(self, sampler):
         target = iv.Target(WAVES, domain=iv.Box([-1.0, -1.0], [1.0, 1.0]))
-        with pytest.raises(ValueError, match="is for problems without a domain, got Box"):
+        with pytest.raises(ValueError, match="needs a problem without a domain, got Box"):
             iv.sample(target, sampler, draws=1)
 
     def test_say_what_they_are(self, sampler):

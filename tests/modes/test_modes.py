@@ -204,10 +204,10 @@ class TestModes:
 
     def test_starts_that_came_to_a_mode_alone_are_told(self):
         modes = self.two()
-        assert modes.unseen == 0.0 and "to which no other came" not in str(modes)
+        assert modes.unseen == 0.0 and "that no other start reached" not in str(modes)
         few = replace(modes, counts=np.array([3, 1]))
         assert few.unseen == 0.25
-        assert "1 of 4 starts came to a mode to which no other came: about 25% of all starts lead to modes" in str(few)
+        assert "1 of 4 starts reached a mode that no other start reached. So about 25% of all starts" in str(few)
 
     def test_their_draws(self, agrees):
         draws = self.two().draws(20_000, seed=1)
@@ -251,12 +251,12 @@ class TestModes:
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
-        told = r"none of 3 optimizations converged within 100 evaluations, .*; what went farthest is slope\. "
+        told = r"none of 3 optimizations converged within 100 evaluations, .* went farthest are slope\. "
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
-        told = r"gradient of fidelity 'target' .*Descents follow gradients"
+        told = r"gradient of fidelity 'target' .*Optimizations follow gradients"
         uphill = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
         with pytest.warns(UserWarning, match=told):
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
@@ -274,7 +274,7 @@ class TestModes:
                 warnings.simplefilter("always")
                 modes = iv.maximize(posterior, 4, seed=1)
             assert np.isfinite(modes.log_evidence).all()
-            assert [("Descents follow gradients" in str(one.message)) for one in told] == [True] * wrong
+            assert [("Optimizations follow gradients" in str(one.message)) for one in told] == [True] * wrong
 
     def test_starts_that_cannot_be_solved_are_told_apart(self):
         def model(x):
@@ -289,7 +289,7 @@ class TestModes:
         modes = iv.maximize(posterior, starts=[[0.0], [0.2], [0.6], [2.0], [-1.0]], seed=1)
         assert (modes.counts.tolist(), modes.unsolved, modes.unfinished) == ([3], 2, 0)
         assert "2 more starts could not be solved: narrow the prior" in str(modes)
-        assert "did not end" not in str(modes)
+        assert "did not converge" not in str(modes)
 
     def test_a_gradient_that_is_not_finite_is_told_as_that(self):
         target = iv.Target(iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), np.full(x.shape, np.nan)), 2))
@@ -429,7 +429,7 @@ class TestLikelihood:
         assert (modes.of, modes.at_bounds, modes.counts.tolist()) == ("likelihood", (("slope",),), [16])
         told = str(modes).splitlines()
         assert told[0].startswith("1 maximum of the likelihood from 16 starts; evaluations: ")
-        assert told[1].startswith(f"log-likelihood {wanted:.5g}"[:-1]) and "against a wall (slope)" in told[1]
+        assert told[1].startswith(f"log-likelihood {wanted:.5g}"[:-1]) and "at a bound (slope)" in told[1]
         posterior_modes = iv.maximize(posterior, seed=1)
         assert posterior_modes.theta[0, 0] < level - 0.3  # its prior is strong
         assert posterior_modes.of == "posterior"
@@ -497,9 +497,9 @@ class TestLikelihood:
         assert all(modes.counts[0] > 1 for modes in best)
         assert any(modes.counts.sum() + modes.left_out > 4 for modes in best)
         assert all("far less likely, and are left out" in str(modes) for modes in best if modes.left_out)
-        assert not any("one start alone came to the first" in str(modes) for modes in found)
+        assert not any("only one start reached the first mode" in str(modes) for modes in found)
         alone = replace(best[0], counts=np.array([1]), left_out=3)
-        assert "one start alone came to the first: it may not be the best" in str(alone)
+        assert "only one start reached the first mode, so there may be a better one" in str(alone)
         assert all(modes.counts.sum() + modes.left_out == 4 for modes in found if modes.theta[0, 0] < 1.0)
         given = iv.maximize(posterior, starts=[[1.7], [-1.0]], of="likelihood", seed=1)
         assert given.counts.sum() + given.left_out == 2

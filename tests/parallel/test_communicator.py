@@ -24,7 +24,7 @@ class TestAlone:
         monkeypatch.setenv("PMI_SIZE", "2")
         monkeypatch.setitem(sys.modules, "mpi4py", None)
         communicator._world.cache_clear()
-        with pytest.raises(RuntimeError, match=r"one of 2 .* mpi4py is not there .*pip install invsamp\[mpi\]"):
+        with pytest.raises(RuntimeError, match=r"one of 2 .* mpi4py cannot be imported.*pip install invsamp\[mpi\]"):
             parallel.size()
 
 
@@ -41,7 +41,7 @@ class TestLaunched:
         """
         found = launch.python(code, check=False)
         assert found.returncode != 0
-        assert re.search(r"RuntimeError: the launcher started 2 processes, but each of them is alone", found.stderr)
+        assert re.search(r"RuntimeError: the launcher started 2 processes, but they cannot communicate", found.stderr)
 
     def test_a_launcher_that_tells_nothing(self):
         """Some set no variable that is known here; `python -m mpi4py` is enough of a sign."""

@@ -114,4 +114,4 @@ def test_of_an_interactive_session_cannot_know_what_was_defined_in_it():
     ended = launch.python(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {UNGUARDED!r}])")
     assert "ModelError" in ended.stderr.splitlines()[-1]
     assert "Can't get attribute 'Own'" in ended.stderr.splitlines()[-1]
-    assert "an interactive session has none" in ended.stderr.splitlines()[-1]
+    assert "This excludes interactive sessions" in ended.stderr.splitlines()[-1]

@@ -109,7 +109,7 @@ class TestPublished:
     def test_a_start_at_the_nominal_values(self):
         problem = published("Weber_BMC2015")
         posterior = problem.posterior
-        with pytest.raises(ValueError, match=r"start must lie within the ends of supports .*, got a22=0\.0001"):
+        with pytest.raises(ValueError, match=r"start must lie within the bounds of supports .*, got a22=0\.0001"):
             iv.sample(posterior, start=problem.nominal)
         assert problem.start["a12"] == pytest.approx(problem.nominal["a12"])
         assert problem.start["a22"] == pytest.approx(1e-4 * 10 ** (0.01 * 6))  # between 1e-4 and 100
@@ -402,7 +402,7 @@ class TestRefusals:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
             iv.petab.posterior(path)
-        with pytest.raises(ValueError, match=re.escape("which is not there")):
+        with pytest.raises(ValueError, match=re.escape("which does not exist")):
             iv.petab.posterior(tmp_path / "nowhere.yaml")
 
     def test_without_the_extra_it_says_what_to_install(self, monkeypatch):
@@ -429,5 +429,5 @@ def test_parameter_without_value_is_told(tmp_path):
     ).parent
     text = (path / "model.xml").read_text().replace("</listOfParameters>", parameter("k3") + "</listOfParameters>")
     (path / "model.xml").write_text(text)
-    with pytest.raises(ValueError, match=r"SBML must give values of what formulas use, got none of \['k3'\]"):
+    with pytest.raises(ValueError, match=r"SBML must give values of all names in formulas, got none of \['k3'\]"):
         iv.petab.posterior(path / "problem.yaml")

@@ -96,4 +96,4 @@ def test_a_run_prints_where_round_trips_lead_and_how_chains_share_the_modes(monk
     )
     text = repr(run)
     assert "round trips to the prior, drawn from directly" in text
-    assert "x keeps to two sides of" in text and "below, by chain: 0." in text
+    assert "x stays on two sides of" in text and "share below, by chain: 0." in text

@@ -147,7 +147,7 @@ def test_diagnostics_that_fail_take_no_run_of_a_directory_along(whole, tmp_path,
     run, said = sampled(tmp_path / "run")
     assert said == [
         "IV-INCOMPLETE: after the last step the diagnostics failed (ZeroDivisionError: division by zero). "
-        "Nothing was judged: run.warnings() tries again"
+        "No checks were made: run.warnings() tries again"
     ]
     np.testing.assert_array_equal(run.theta, whole.theta)
 

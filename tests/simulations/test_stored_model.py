@@ -162,7 +162,7 @@ class TestMistakes:
             model(THETA)
 
     def test_a_model_with_derivatives_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="model must have no derivatives, which a database does not keep"):
+        with pytest.raises(ValueError, match="model must have no derivatives, which a database does not store"):
             stored(iv.finite_differences(lambda theta: theta), tmp_path / "runs", names=NAMES)
         model = iv.finite_differences(stored(lambda theta: theta, tmp_path / "runs", names=NAMES))
         np.testing.assert_allclose(model.jacobian(THETA)[1], np.tile(np.eye(2), (6, 1, 1)), atol=1e-8)

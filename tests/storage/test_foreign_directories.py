@@ -70,7 +70,7 @@ def put(path, kind):
     path.unlink(missing_ok=True)
     if kind == "link":
         path.symlink_to(path.parent.parent / "own")
-    elif kind == "second name":
+    elif kind == "hard link":
         os.link(path.parent.parent / "own", path)
     elif kind == "endless":
         path.symlink_to("/dev/zero")
@@ -83,7 +83,7 @@ def put(path, kind):
 @pytest.mark.usefixtures("untouched")
 class TestWhatIsNoPlainFile:
     @pytest.mark.parametrize("attempt", [lambda f: ATTEMPTS["more"](f), Lock], ids=["more", "lock"])
-    @pytest.mark.parametrize("kind", ["link", "second name", "endless", "pipe", "folder"])
+    @pytest.mark.parametrize("kind", ["link", "hard link", "endless", "pipe", "folder"])
     def test_as_lock_is_refused(self, folder, kind, attempt):
         """What a link leads to was truncated."""
         put(folder / "lock", kind)

@@ -39,4 +39,4 @@ def test_invsamp_before_dolfinx_can_save(tmp_path):
 def test_dolfinx_before_invsamp_either_saves_or_says_what_to_do(tmp_path):
     pytest.importorskip("dolfinx")
     done = run_python("import dolfinx, invsamp" + SAVE.replace("PATH", str(tmp_path / "run.nc")))
-    assert done.stdout.strip() == "1" or "Put `import invsamp` above `import dolfinx`" in done.stderr, done.stderr
+    assert done.stdout.strip() == "1" or "Write `import invsamp` above `import dolfinx`" in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""Who meets whom."""
+"""Which rungs attempt a swap."""
 
 from __future__ import annotations
 

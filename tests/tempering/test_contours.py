@@ -402,7 +402,7 @@ class TestRefused:
             (lambda: iv.samplers.csgld(0.1, ENDS, weights="both"), "weights must be one of 'exact', 'published'"),
             (
                 lambda: iv.samplers.contour_exchange(kernel=iv.kernels.Langevin()),
-                "kernel must accept or refuse its steps",
+                "kernel must have an acceptance step",
             ),
             (
                 lambda: iv.samplers.contour_exchange(fidelities=("a",)),

@@ -206,7 +206,8 @@ def posing_calls() -> dict[str, Call]:
             },
         ),
         "Population": Call(
-            iv.Population, {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "own": ["a"]}
+            iv.Population,
+            {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "individual": ["a"]},
         ),
         "extending.FunctionPotential": Call(iv.extending.FunctionPotential, {"function": bowl, "dimension": 2}),
         "extending.SumPotential": Call(

@@ -453,7 +453,7 @@ class TestRefused:
             ({"data": (X, LABELS.astype(str))}, "targets must be a tensor or an array of numbers, got an array of <U"),
             ({"data": (X.astype(complex), LABELS)}, "inputs must be real numbers, got torch.complex128"),
             ({"data": (X[:0], LABELS[:0])}, r"as many inputs as targets, at least one, got \[0, 0\]"),
-            ({"data": (X.astype(int), LABELS)}, "inputs must be such as the module takes .whole numbers stay whole"),
+            ({"data": (X.astype(int), LABELS)}, "inputs must be such as the module takes .integers stay integers"),
             ({"module": network(1)}, "a logit for each class for categorical.*, got 1: two for two classes"),
             ({"module": nn.Sequential(network(), nn.Softmax(dim=1))}, "got probabilities: leave its softmax out"),
             ({"module": network().to("meta")}, "device must be one that holds numbers, got 'meta'"),
@@ -461,7 +461,7 @@ class TestRefused:
                 {"module": nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4, device="meta"))},
                 r"parameters on the meta device: \['1.weight', '1.bias'\]",
             ),
-            ({"module": nn.LazyLinear(4)}, r"got \['weight', 'bias'\] that wait for inputs: call module"),
+            ({"module": nn.LazyLinear(4)}, r"got \['weight', 'bias'\] without values: call module"),
             ({"device": "cuda:99"}, "device must be one that this machine has, got 'cuda:99': "),
             ({"data": (X, TARGETS), "likelihood": gaussian(1.0)}, r"targets must have the shape .* \(n, 4\), got"),
             (

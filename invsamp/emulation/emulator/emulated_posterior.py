@@ -23,7 +23,7 @@ EMULATOR = "emulator"
 
 @dataclass(frozen=True)
 class Emulator:
-    """What is known of a simulator's outputs.
+    """Knowledge of a simulator's outputs.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ class EmulatedLikelihood:
         return found
 
     def cotangent(self, theta: Array, y: Array) -> Array:
-        """What `accumulate` returns."""
+        """The result of `accumulate`."""
         return self.accumulate(theta, y, np.zeros(len(y)), np.zeros(theta.shape))
 
     def expected_misfit(self) -> ExpectedMisfit | None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from invsamp.protocols import Array
 
-#: Successes and failures that are taken for granted everywhere, in units of one simulation at the point itself.
+#: Prior numbers of successes and failures everywhere, in units of one simulation at the point itself.
 _PRIOR = 1e-2
 #: A region has to predict failures better than their share does by so much log-probability.
 _GAIN = 2.0

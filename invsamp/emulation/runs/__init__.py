@@ -1,1 +1,1 @@
-"""Simulations of one emulation: who runs them, what they were for, and what was asked for before a kill."""
+"""Simulations of one emulation: how they are run, their purposes, and the requests before a kill."""

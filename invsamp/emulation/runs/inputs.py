@@ -1,4 +1,4 @@
-"""What a simulator gets, as the emulator sees it: unconstrained coordinates."""
+"""Inputs of a simulator, as the emulator uses them: unconstrained coordinates."""
 
 from __future__ import annotations
 

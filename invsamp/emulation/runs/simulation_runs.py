@@ -33,16 +33,19 @@ class Simulations:
     journal : Journal, optional
         Of what was asked for before a kill.
     earlier : tuple of ndarray, shapes (k, p) and (k, m), optional
-        Natural values of the unknown inputs, and outputs, of simulations that were there before.
+        Natural values of the unknown inputs, and outputs, of simulations that were there before. One that is asked for
+        counts as asked for, and no more as earlier.
 
     Attributes
     ----------
     coordinates : ndarray, shape (n, p)
         Of the inputs of all simulations so far, earlier ones first.
     outputs : ndarray, shape (n, m)
-        NaN where a simulation failed.
+        In the same order; NaN where a simulation failed.
     purposes : list of str
         What each was for.
+    held : ndarray of bool, shape (k,)
+        Which of the last wave had been there before it.
     seconds : float
         Of all waves.
     failure : str or None
@@ -70,6 +73,8 @@ class Simulations:
         self.model, self.noise = posed.model, posed.noise
         self.coordinates = np.empty((0, self.inputs.coordinates.dimension))
         self.outputs = np.empty((0, self.model.observations))
+        self._natural = np.empty_like(self.coordinates)
+        self.held = np.empty(0, dtype=bool)
         self.purposes: list[str] = []
         self.waves, self.seconds = 0, 0.0
         self._errors = np.geterr()  # the simulator's floating-point errors are reported as the caller wants
@@ -119,11 +124,21 @@ class Simulations:
         self.seconds += time.monotonic() - began
         self.waves += 1
         self._look(natural, outputs)
+        self._take_over(natural)
         self._keep(natural, outputs, purpose)
         if self.trend is not None:
             self.trend.learn(position)
         self.watch(self)
         return self.outputs[len(self.outputs) - len(position) :]
+
+    def _take_over(self, natural: Array) -> None:
+        """Leave out the earlier ones among simulations (k, p) that are asked for, so that none counts twice."""
+        asked, there = ([row.tobytes() for row in rows] for rows in (natural, self._natural))
+        before, now = set(there), set(asked)
+        self.held = np.array([row in before for row in asked], dtype=bool)
+        left = [k for k, row in enumerate(there) if self.purposes[k] != "earlier" or row not in now]
+        self.coordinates, self.outputs = self.coordinates[left], self.outputs[left]
+        self._natural, self.purposes = self._natural[left], [self.purposes[k] for k in left]
 
     def _look(self, natural: Array, outputs: Array) -> None:
         """Keep in words where the last of some simulations (n, p) has failed, and how."""
@@ -142,6 +157,7 @@ class Simulations:
         outputs = np.where(np.isfinite(outputs).all(axis=1, keepdims=True), outputs, np.nan)
         self.coordinates = np.concatenate([self.coordinates, self.inputs.encode(natural)])
         self.outputs = np.concatenate([self.outputs, outputs])
+        self._natural = np.concatenate([self._natural, natural])
         self.purposes += [purpose] * len(natural)
 
 

@@ -1,4 +1,4 @@
-"""Who runs simulations for an emulation: the model itself, an executor, with a database or without."""
+"""Runs of simulations for an emulation: by the model itself, an executor, with a database or without."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outputs:
         return self.model(theta)
 
     def __getattr__(self, name: str) -> Any:
-        """What the model says of itself."""
+        """Attributes that the model states."""
         if name.startswith("_") or name in ("model", "linearize", "jacobian", "rows"):
             raise AttributeError(name)
         return getattr(self.model, name)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from invsamp.protocols import Array
 
-#: Mean squared distance, for each unknown, below which a point is taken for one of a mode's.
+#: Mean squared distance, for each unknown, below which a point counts as one of a mode's.
 MET = 6.0
 
 

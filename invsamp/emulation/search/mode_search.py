@@ -28,7 +28,7 @@ NEGLIGIBLE = 8.0
 
 
 class Search(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------

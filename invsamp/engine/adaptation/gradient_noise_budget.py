@@ -29,7 +29,7 @@ KEPT = 300
 
 
 class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every")):
-    """Watches a rung in warm-up and settles its budget."""
+    """Observes a rung in warm-up and determines its budget."""
 
     def __init__(self, rung: RungChains) -> None:
         self._rung = rung
@@ -76,10 +76,10 @@ class NoiseBudget(Lasting, lasting=("_positions", "_stated", "_before", "_every"
         allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.on_noise_overflow, math.inf)
         if clipped > allowed:
             raise RuntimeError(
-                f"the gradient noise of the rung of target {rung.target} exceeded what a step injects "
-                f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
-                f"{self._longest(variance):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
-                "on_noise_overflow='shrink'"
+                f"the gradient noise of the rung of target {rung.target} exceeded the noise that a step "
+                f"injects in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a "
+                f"step_size of at most {self._longest(variance):.3g} (now "
+                f"{float(np.max(rung.step_size)):.3g}), gradients of less noise, or on_noise_overflow='shrink'"
             )
 
     def uncovered(self) -> float | None:

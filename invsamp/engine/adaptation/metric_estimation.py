@@ -1,4 +1,4 @@
-r"""What the chains of a rung teach its metric in a window of warm-up: their draws, and the gradients there.
+r"""Estimates of a rung's metric in a window of warm-up, from draws and gradients.
 
 The metric is the one in which these spread alike (`invsamp.transport.linear`), in coordinates whitened by the present
 one, so that few draws change little.
@@ -37,7 +37,7 @@ def far(d: int) -> float:
 
 
 class _MetricEstimator(Lasting, ABC):
-    """What is common to estimates of the metric for a dense and for a diagonal metric: who teaches."""
+    """What is common to estimates of the metric for a dense and for a diagonal metric: the chains that they use."""
 
     def __init__(self, length: int, chains: int, d: int) -> None:
         self.dimension = d
@@ -145,7 +145,7 @@ class DenseMetricEstimator(_MetricEstimator, lasting=("_every", "_seen", "_posit
         return moved.mean(axis=0), slopes.mean(axis=0), (moved * slopes).sum(axis=2).mean(axis=0)
 
     def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
-        """What the chains teach from draws, gradients or both.
+        """The metric from draws, gradients or both.
 
         ``scale`` (d,) is the spread of the starting points; the metric is that of v times the step scale.
         """

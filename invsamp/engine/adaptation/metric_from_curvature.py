@@ -35,8 +35,8 @@ def metric_of(curvature: Array, scale: Array, *, at_minimum: bool = False) -> Me
     """Metric of a mean curvature, (d, d), or (d,) for a diagonal one; None where that is not finite.
 
     Eigenvalues are taken without their signs: a Hessian off the modes is indefinite. ``scale`` (d,) is the spread of
-    the starting points. At a minimum without bounds the curvature is believed, however wide it is, where it is not lost
-    to rounding.
+    the starting points. At a minimum without bounds the curvature is used, however wide it is, where it is not lost to
+    rounding.
     """
     if not np.isfinite(curvature).all():
         return None

@@ -30,7 +30,7 @@ FLATTEST, STEEPEST = 1e-6, 0.5
 
 @stored
 class WarmStart(NamedTuple):
-    """What a rung of the next round goes on from."""
+    """The initial state of a rung of the next round."""
 
     position: Array  # (chains, d)
     metric: Metric
@@ -128,7 +128,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_r
         return rejections, apart
 
     def report(self) -> FoundLadder:
-        """What was found, in plain types."""
+        """The result, in plain types."""
         return {
             "path": "likelihood" if self._split else "temperature",
             "betas": list(self.betas),

@@ -143,7 +143,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
     def _open(self) -> None:
         first, end = self._ends[self._window : self._window + 2]
         if self._last and self._exchange is not None:
-            self._exchange.reset()  # what is measured is of chains that have settled, as far as can be
+            self._exchange.reset()  # the measurement is of chains that are stationary, as far as possible
         self._do([tuner.open(end - first, self._last) for tuner in self._tuners])
 
     def _turn(self) -> None:
@@ -191,8 +191,8 @@ def check_length(rungs: Sequence[Rung], preconditioner: Preconditioner, steps: i
     for rung in rungs:
         if isinstance(rung.target, Contour) and steps < rung.target.least_warmup:
             raise ValueError(
-                f"warmup must be at least {rung.target.least_warmup} steps to find the knots of {rung.target} and "
-                f"learn what belongs to them, got {steps}; or give knots and log_psi"
+                f"warmup must be at least {rung.target.least_warmup} steps to find the knots of {rung.target} "
+                f"and to learn its masses, got {steps}; or give knots and log_psi"
             )
     count = _snapshots(rungs, chains)
     if learns and count > 0.6 * steps:

@@ -80,7 +80,7 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         self._by["warm-up"] = self._unbooked
 
     def failed(self) -> None:
-        """What came last, and its warm-up, was for nothing."""
+        """Count the last phase, with its warm-up, as rejected."""
         self._by |= {"failed": self._by["failed"] + self._by["warm-up"] + self._unbooked, "warm-up": 0}
 
     def affords(self, steps: int, trial: int, longer: float) -> bool:
@@ -109,14 +109,14 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         return self.total + self._rate(done) * (steps - done)
 
     def notice(self, done: int, steps: int, *, warming: bool) -> str:
-        """What is slow, after ``done`` of about ``steps`` steps."""
+        """The warning of a slow run, after ``done`` of about ``steps`` steps."""
         phase = "warm-up" if warming else "sampling"
         by = {NAMES.get(name, name): count for name, count in self._by.items() if name != "draws"}
         by[phase] = by.get(phase, 0) + self._unbooked
         parts = ", ".join(f"{name} {count:,}" for name, count in by.items() if count)
         then = "warm-up ends once three quarters are spent, and " if warming else ""
         if self._plan.evaluations is None:
-            then += "the draws are made all the same, unless evaluations= sets a limit"
+            then += "no draws are left out, unless evaluations= sets a limit"
         else:
             then += "sampling stops when all of it is spent"
         return coded(
@@ -129,16 +129,16 @@ class EvaluationBudget(Lasting, lasting=("_by", "stopped", "_allowed")):
         )
 
     def warnings(self, kept: int, *, exhausted: bool) -> list[str]:
-        """What the budget has cut short, as warnings; ``kept`` draws of each chain were made."""
+        """Warnings of phases that the budget has cut short; ``kept`` draws of each chain were made."""
         found = []
         if self.stopped is not None:
             found.append(
                 coded(
                     "IV-BUDGET",
-                    f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget of "
-                    f"{self.budget:,} were spent: step size and metric have not converged, so draws may be correlated "
-                    f"more than they need to be. Allow for more, evaluations={4 * self.budget}, or pose the problem so "
-                    "that the posterior is less narrow or curved.",
+                    f"warm-up was stopped after {self.stopped:,} evaluations, as three quarters of the budget "
+                    f"of {self.budget:,} were spent. Step size and metric have not converged, so draws may be "
+                    f"more correlated than necessary. Allow more, evaluations={4 * self.budget}, or "
+                    "reparametrize so that the posterior is less narrow or curved.",
                 )
             )
         if exhausted and kept < self._plan.draws:

@@ -1,4 +1,4 @@
-"""What is chosen where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
+"""The default sampler where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
 
 One mode and its Gaussian of low rank are found by Newton descents; the kernel rotates about that Gaussian. Its step
 size alone is left to warm-up, and what all this takes does not depend on the number of unknowns.
@@ -31,7 +31,7 @@ PATH = 7
 
 @dataclass(frozen=True)
 class FieldSelection:
-    """What came of the search: the reference that was found, or none; and why, in words."""
+    """The result of the search: the reference that was found, or none; and why, in words."""
 
     reference: ModeReference | None
     decision: str

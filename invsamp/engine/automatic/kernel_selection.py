@@ -1,4 +1,4 @@
-"""A run for which no sampler was chosen: what it is made with, and why, in words."""
+"""The sampler of a run for which none was given, and the reasons for it, in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from invsamp.protocols import Array
 #: bent ridge 5 of 12 runs passed at 200 steps by chance, 1 of 12 at 800.
 LOOKS = (200, 400, 800)
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
-#: in one, they are in others by now, that no descent has found. Four chains are worth about eight draws then.
+#: in one, they are in others by now, that no descent has found. The ESS of four chains is about eight then.
 APART = 1.5
 #: Parameters, evenly spread, by which draws are judged: what bounds the memory and the time that this takes.
 JUDGED = 500
@@ -198,7 +198,9 @@ class KernelSelection(
             return True
         failed = f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
         if self.pilot is not None:
-            failed = f"the first {steps} draws fell short of the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+            failed = (
+                f"the first {steps} draws were worse than the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+            )
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.decisions.append(
@@ -223,7 +225,7 @@ class KernelSelection(
         self._settle()
 
     def _measured(self) -> tuple[float, float]:
-        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth."""
+        """The largest R-hat of the pilot run's draws so far, and their smallest effective sample size per draw."""
         draws = np.stack(self._positions, axis=1)
         energies = np.stack(self._energies, axis=1)[..., None]
         values = np.concatenate([draws, np.square(draws - draws.mean(axis=(0, 1))), energies], axis=2)
@@ -254,7 +256,7 @@ class KernelSelection(
         return False
 
     def report(self) -> list[str]:
-        """What was chosen, and why."""
+        """The chosen sampler, and the reasons."""
         return (
             [*self.decisions, f"a pilot run is under way, {self.steps} steps of it by now"]
             if self.steps and self.pilot is None

@@ -1,4 +1,4 @@
-"""What comes before the first draw: a look around, rounds of a ladder's search, warm-ups, trials of what was chosen."""
+"""The phases before the first draw: a search for modes, rounds of a ladder's search, warm-ups, and pilot runs."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Phases(
         self._warm_up.begin(warm_starts)
 
     def report(self) -> Report:
-        """What was found and chosen, in plain types."""
+        """The results of the phases, in plain types."""
         return {
             **self.checks.report(),
             "centering": self.parameterization.report(),
@@ -221,7 +221,7 @@ class Phases(
 
     @property
     def _composition(self) -> Sampler:
-        """The sampler itself, or what its ladder has come to by now."""
+        """The sampler itself, or with its ladder as found so far."""
         return self._chosen if self.search is None else self.search.sampler()
 
     @property

@@ -28,7 +28,7 @@ BYTES, FEWEST = 2 * 2**20, 16
 #: The first checkpoints come sooner: the time of a step is not known yet.
 FIRST_SECONDS = 1.0
 #: What is said when a signal is heard.
-NOTICE = "finishing this step and writing a checkpoint; once more leaves at once, back to the last checkpoint"
+NOTICE = "finishing this step and writing a checkpoint; another signal stops at once, at the last checkpoint"
 
 
 def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -> None:
@@ -233,7 +233,10 @@ def _stopped(error: BaseException, engine: Engine, directory: RunDirectory) -> s
 def _add_note(error: BaseException, directory: RunDirectory) -> None:
     """Say how to go on with a run that something has ended."""
     draws, again = directory.header.draws, f"invsamp.resume({str(directory.path)!r})"
-    note = f"the run is in {directory.path} as of its last checkpoint, with {draws} draws per chain. Go on with {again}"
+    note = (
+        f"the run is in {directory.path} as of its last checkpoint, with {draws} draws per chain. Continue it "
+        f"with {again}"
+    )
     error.add_note(note)
     if isinstance(error, SystemExit):  # a model's own: of these Python shows nothing
         with suppress(OSError):
@@ -243,7 +246,7 @@ def _add_note(error: BaseException, directory: RunDirectory) -> None:
 def _farewell(received: int, engine: Engine, path: Path) -> str:
     plan, name = engine.plan, signal.Signals(received).name
     if engine.done == engine.steps:
-        return f"{name}: the run was over; it is in {path}. Read it by invsamp.load({str(path)!r})"
+        return f"{name}: the run was complete; it is in {path}. Read it by invsamp.load({str(path)!r})"
     step = f"warm-up, step {engine.done} of {plan.warmup}"
     where = step if engine.warmed is None else f"draw {engine.kept} of {plan.draws}"
-    return f"{name}: stopped in {where}; all of it is in {path}. Go on with invsamp.resume({str(path)!r})"
+    return f"{name}: stopped in {where}; the run is saved in {path}. Continue it with invsamp.resume({str(path)!r})"

@@ -1,4 +1,4 @@
-"""What rungs record of a run: draws in memory, with named numbers of each, until they are handed over."""
+"""The record of rungs in a run: draws in memory, with named numbers of each, until they are taken."""
 
 from __future__ import annotations
 
@@ -168,14 +168,14 @@ class Draws:
             room[:, i] = values
 
     def _found(self, position: Array, seen: Callable[[str, Array], None] | None = None) -> dict[str, AnyArray]:
-        """What is recorded of the cold rung's positions (chains, d); see `Record.of`."""
+        """The record of the cold rung's positions (chains, d); see `Record.of`."""
         engine = self._engine
         found = engine.record.of(engine.problem, position, seen)
         informed = informed_coefficients(engine.rungs[0], position)
         return {name: values for name, values in informed.items() if name not in engine.problem.shapes} | found
 
     def take(self) -> Segment:
-        """What was kept since the last time, counted by the engine; the room is free again.
+        """The draws since the last call, counted by the engine; the room is free again.
 
         Views: they hold until the next `after_step`.
         """
@@ -186,7 +186,7 @@ class Draws:
         return segment
 
     def view(self) -> Segment:
-        """What was kept since the last time, with what follows from it."""
+        """The draws since the last call, with quantities derived from them."""
         kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
         found: dict[str, AnyArray] = {}
         for name, values in kept.items():
@@ -213,7 +213,7 @@ def kinds_of(engine: Engine) -> dict[str, type]:
 
 
 def statistics_of(rung: RungChains, engine: Engine) -> Statistics:
-    """What a rung reports of each draw; its chains are placed.
+    """The statistics of a rung at each draw; its chains are placed.
 
     In the place of the acceptance rate stands its log, or the log of the Metropolis ratio (`invsamp.extending.Info`).
     """

@@ -110,7 +110,7 @@ class Engine(
 
     @property
     def problem(self) -> Problem:
-        """What is sampled, in the positions in which the run moves."""
+        """The problem in the positions in which the run moves."""
         return self.bound.problem
 
     def take_form(self, state: LastingState) -> None:
@@ -196,7 +196,7 @@ class Engine(
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
-            message = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
+            message = f"{failure}; the chains are at the parameters {theta}{reason}{failure.cause}"
             raise RuntimeError(message) from failure
         self.done += 1
         if not self.learning:
@@ -250,7 +250,7 @@ class Engine(
 
     @property
     def counts(self) -> Mapping[str, Facts]:
-        """What evaluations came to, by fidelity."""
+        """Counts of evaluations, by fidelity."""
         return {name: potential.counts._asdict() for name, potential in self.potentials.items()}
 
     @counts.setter
@@ -260,7 +260,7 @@ class Engine(
 
     @property
     def seconds(self) -> float:
-        """Wall time so far, of all processes that carried the run on one after the other."""
+        """Wall time so far, summed over all processes that continued the run."""
         return self._seconds + time.perf_counter() - self._since
 
     @seconds.setter
@@ -309,7 +309,7 @@ class Engine(
         return report if self.coarse is None else self.coarse.report(report)
 
     def _labels(self) -> list[str]:
-        """What draws are that are not those of the posterior."""
+        """The description of draws that are not those of the posterior."""
         if not self.rungs:
             return []
         cold = self.rungs[0]
@@ -318,7 +318,7 @@ class Engine(
 
     @property
     def _failure_messages(self) -> list[str]:
-        """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
+        """Messages of the last failed solves, the finest first; those before a restore if none has failed since."""
         found = [failure_message(self.problem, potential) for potential in reversed(self.potentials.values())]
         return [message for message in found if message is not None] or self._messages_before
 

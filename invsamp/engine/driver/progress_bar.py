@@ -1,4 +1,4 @@
-"""Progress bar of a run, on the process that shows it, and what the run says of its budget of evaluations."""
+"""Progress bar of a run, on the process that shows it, and messages about the budget of evaluations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Bar:
             self._bar.set_postfix(self._facts(), refresh=False)
             self._bar.total = self._engine.steps
             self._bar.update(self._engine.done - self._shown)
-        except Exception:  # of a terminal or a widget that is gone: no bar is worth a run
+        except Exception:  # of a terminal or a widget that is gone: a bar must not end a run
             self._bar.disable, self._interval = True, math.inf
         self._shown = self._engine.done
 
@@ -94,7 +94,7 @@ class Bar:
 
 
 def _warn(message: str) -> None:
-    """Warn; where warnings are errors, log: no notice is worth a run."""
+    """Warn; where warnings are errors, log: a notice must not end a run."""
     try:
         warnings.warn(message, InvsampWarning, stacklevel=4)
     except Warning:

@@ -1,4 +1,4 @@
-"""What a run keeps of each draw beside statistics: parameters, and functions of them."""
+"""The variables that a run records at each draw beside statistics: parameters, and functions of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Record:
         return self.parameters is None
 
     def of(self, problem: Problem, position: Array, seen: Callable[[str, Array], None] | None = None) -> Values:
-        """What is kept of positions (chains, d), beside them where all parameters are kept.
+        """The record of positions (chains, d), beside them where all parameters are kept.
 
         ``seen`` is given the values (chains, size) of each block of which moments are kept, by its name.
 
@@ -72,21 +72,21 @@ class Record:
         return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
 
     def told(self) -> Plain:
-        """What a run says of it, in plain types: names of functions, and of parameters."""
+        """Its entry in a run's report, in plain types: names of functions, and of parameters."""
         return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
 
 
 def as_record(
     problem: Problem, record: Mapping[str, Callable[[Array], object]] | None, keep: bool | Sequence[str]
 ) -> Record:
-    """What the arguments of `invsamp.sample` mean; `ValueError` if they mean nothing."""
+    """The record that the arguments of `invsamp.sample` define; `ValueError` if they are wrong."""
     functions = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")
     for name, function in functions.items():
         arguments.function(f"record[{name!r}]", function, "theta (batch, d) -> (batch, ...)")
     check_quantities("record", problem.shapes, dict.fromkeys(functions, ()))
     parameters = _kept(problem, keep)
     if parameters == () and not functions:
-        raise ValueError("keep must leave something to keep: with False, record must have a function, got none")
+        raise ValueError("keep must hold a parameter, or record a function, got neither")
     return Record(functions, parameters)
 
 

@@ -1,4 +1,4 @@
-"""What a run reports of itself: settings, counts and figures, in plain types."""
+"""The report of a run: settings, counts and figures, in plain types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from invsamp.tempering.target_distribution import ReportingTarget
 
 
 def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Report:
-    """Settings, what rungs (cold to hot) and their swaps came to, and counts by fidelity, in plain types."""
+    """Settings, results of rungs (cold to hot) and their swaps, and counts by fidelity, in plain types."""
     sampler, rungs, exchange = ensemble.composition, ensemble.rungs, ensemble.exchange
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
@@ -75,7 +75,7 @@ def report(ensemble: Ensemble, potentials: Mapping[str, CountedPotential]) -> Re
 
 
 def _misfit(cold: RungChains) -> Misfit | None:
-    """What the misfit of the data should be, where the draws are those of the posterior, and energies are exact."""
+    """The expected misfit of the data, where the draws are those of the posterior, and energies are exact."""
     potential = cold.potential.potential
     if not (cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None

@@ -62,7 +62,7 @@ class SomeValues:
 
 
 def within_memory(record: Record, problem: Problem, draws: int, rungs: int) -> tuple[Record, str | None]:
-    """What is kept of so many draws of all chains, of each rung, and what is said of it where that is not all.
+    """The record of so many draws of all chains, for each rung, and a warning where that is not all of them.
 
     Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments,
     every k-th draw in single precision, and `KEPT` of their numbers at every draw.

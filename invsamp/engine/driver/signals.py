@@ -82,7 +82,7 @@ def leave(number: int, message: str) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """What ended a run: what an exception says, and where it arose."""
+    """The cause of a run's end: the message of an exception, and where it arose."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     notes, place = getattr(error, "__notes__", []), traceback.extract_tb(error.__traceback__)[-1]

@@ -19,8 +19,9 @@ from invsamp.engine.driver.engine import Engine
 #: What has no state of its own, or none that can be seen.
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, str, int, float, type(None))
 WHAT_TO_DO = (
-    "What changes in a run belongs into the part's memory, arrays by name that its methods are handed and return (see "
-    "docs/how-to/extending.md): then it is saved and resumed. Without directory= it may stay where it is"
+    "State that changes in a run belongs into the part's memory, arrays by name that its methods take and "
+    "return (see docs/how-to/extending.md). Then it is saved and resumed. Without directory= it may stay in "
+    "the part"
 )
 
 
@@ -35,7 +36,7 @@ def check_settings(engine: Engine) -> None:
 
 
 class Unchanged:
-    """What parts hold when the run begins, or goes on; `check` says whether they still do."""
+    """Digests of the parts' attributes at the beginning of a run; `check` compares them."""
 
     def __init__(self, engine: Engine) -> None:
         self._watched = [*_parts(engine), *_bound(engine)]
@@ -87,7 +88,7 @@ def _is_settings(part: object) -> bool:
 
 
 def _contents(part: object) -> dict[str, bytes]:
-    """What an object holds by name, digested; not what it has computed of its settings once and for all."""
+    """Digests of an object's attributes, by name, without values that it caches."""
     kept = getattr(part, "__dict__", {})
     cached = {name for name in kept if isinstance(getattr(type(part), name, None), cached_property)}
     return {name: _digest(value) for name, value in kept.items() if name not in cached}

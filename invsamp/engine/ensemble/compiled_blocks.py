@@ -25,7 +25,7 @@ class Recorder(Protocol):
     """Keeps draws of rungs as they are made."""
 
     def keep(self, rung: int) -> None:
-        """A rung stands where a draw is due."""
+        """A rung has reached a step whose draw is kept."""
 
     def keep_many(self, rung: int, recorded: Recorded) -> None:
         """A rung has made draws in a row."""
@@ -61,7 +61,7 @@ class CompiledBlocks:
         return bool(self._groups)
 
     def move(self, most: int, drawn: int, thin: int, recorder: Recorder) -> int:
-        """At most so many steps of all rungs, as many as come before they meet, and that meeting; how many."""
+        """At most so many steps of all rungs, up to the next swap attempts and with these; how many."""
         begin, exchange = perf_counter(), self._exchange
         steps = max(1, min(most, int(LONGEST / self._pace)))
         steps = steps if exchange is None else exchange.ahead(steps)
@@ -77,7 +77,7 @@ class CompiledBlocks:
             if compiled is not None:
                 compiled.make(steps, drawn, thin, record)
                 continue
-            for made in range(1, steps + 1):  # a rung that meets no other after every step
+            for made in range(1, steps + 1):  # a rung without attempts after every step
                 self._rungs[group[0]].step()
                 if made < steps and (drawn + made) % thin == 0:
                     record(group[0], None)
@@ -113,7 +113,7 @@ def obstacles(rungs: Sequence[RungChains], exchange: Exchange | None) -> list[st
 
 
 def executions(reasons: Sequence[str | None], otherwise: str = COMPILED) -> list[str]:
-    """What is reported of rungs, by the reasons why Python makes their steps."""
+    """Report on how rungs' steps are made, by the reasons why Python makes them."""
     return [otherwise if reason is None else f"Python: {reason}" for reason in reasons]
 
 

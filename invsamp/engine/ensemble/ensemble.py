@@ -30,7 +30,7 @@ Keep = Callable[[int, int], None]
 
 
 class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange")):
-    """What steps are made of: rungs from cold to hot, and their swaps (None for one rung).
+    """The parts of steps: rungs from cold to hot, and their swaps (None for one rung).
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from invsamp.kernels.compiled.swaps import SwapPlan
 
 
 class LadderMeetings(Meetings):
-    """The swaps of an exchange all of whose rungs meet after every step. They are those that it makes by Python."""
+    """The swaps of an exchange whose rungs all have attempts after every step; the same as those in Python."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -55,7 +55,7 @@ class LadderMeetings(Meetings):
         )
 
     def met(self, plan: SwapPlan, steps: int) -> None:
-        """Take what came of the attempts after the first so many steps of a plan."""
+        """Take the results of the attempts after the first so many steps of a plan."""
         exchange = self._exchange
         exchange.free_place = self._place
         for _ in range(min(steps, len(plan.begins) - 2)):

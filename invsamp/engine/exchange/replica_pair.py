@@ -1,4 +1,4 @@
-"""Two rungs of a run: their rule, their random streams, what they learn of each other, their counts."""
+"""Two rungs of a run: their rule, random streams, estimated discrepancy, and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pair(
         *("attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"),
     ),
 ):
-    """Two rungs that meet. Its streams are its own: no draw depends on what another pair did.
+    """Two rungs that attempt swaps. Its random streams are its own: no draw depends on what another pair did.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Pair(
         self.learning, self.vectorized = False, self._is_vectorized()
 
     def attempt(self) -> EvaluationRequests[Rows]:
-        """Let the rungs meet; the chains that exchange their positions."""
+        """Make an attempt; the chains that exchange their positions."""
         added, whole = self._added if self._unequal else None, self._swap.energies == "exact"
         paired = self._swap.energies == "paired"
         meeting = Meeting(
@@ -115,7 +115,7 @@ class Pair(
         return rows
 
     def open(self) -> None:
-        """Let all chains swap, those too that have in the last window."""
+        """Let all chains swap, including those that did in the last window."""
         self._open[:] = True
 
     def log_uniform(self) -> Array:
@@ -123,7 +123,7 @@ class Pair(
         return self._thresholds.draw()
 
     def thresholds_ahead(self) -> Array:
-        """Logs of uniform numbers (n, chains) of the attempts to come, for as many as there are at hand."""
+        """Logs of uniform numbers (n, chains) for the next attempts, for as many as are drawn already."""
         return self._thresholds.ahead()
 
     def met(self, attempts: int, accepts: int, chances: Array, first_stage_chances: Array) -> None:
@@ -179,12 +179,13 @@ class Pair(
 
     @property
     def doubt(self) -> str | None:
-        """What is known to be wrong with the swaps as they were chosen, in words."""
+        """Known faults of the chosen swaps, in words."""
         if self._gated and self.number == 0:
             return coded(
                 "IV-SWAP-BIAS",
-                f"swaps are by {self._swap.scheme}: a pair that has swapped rests until its window is over, which "
-                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts.",
+                f"swaps are by {self._swap.scheme}. A pair that has swapped waits until its window ends, "
+                "which depends on the state, and the draws are biased where moves are slow. Use deo(), with "
+                "more attempts.",
             )
         if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
             return None
@@ -192,7 +193,7 @@ class Pair(
         if math.isinf(self.rule.factor):
             return coded(
                 "IV-SWAP-BIAS",
-                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use "
+                f"{where}, which treats noisy energies as exact: the draws are biased. Use "
                 "state_dependent_penalty() or noise_penalty(), or exact energies for swaps.",
             )
         if (
@@ -240,7 +241,7 @@ def check_paired(swap: Swap, cold: RungChains, hot: RungChains) -> None:
 
 
 def _own_energies(rule: SwapRule) -> bool:
-    """Whether no rung's energy is taken at both positions, so that the noise depends on who is where."""
+    """Whether no rung's energy is taken at both positions, so that the noise depends on the positions' rungs."""
     return not any(any(stage.cold_at_hot) or any(stage.hot_at_cold) for stage in rule.stages())
 
 

@@ -1,4 +1,4 @@
-"""What travels with a walker through the ladder: which one it is, and how often it crossed from end to end."""
+"""Replica indices: the number of each walker, and how often it crossed the ladder from end to end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from invsamp.stored import stored
 
 @stored
 class ReplicaIndices(NamedTuple):
-    """Who is where: all entries (rungs, chains), which move with the positions at a swap.
+    """The replica at each rung: all entries (rungs, chains), which move with the positions at a swap.
 
     Two crossings are a round trip: the same count as `invsamp.diagnostics.round_trips` of the full path, without
     storing the path.
@@ -24,12 +24,12 @@ class ReplicaIndices(NamedTuple):
 
     @classmethod
     def at(cls, rungs: int, chains: int) -> ReplicaIndices:
-        """Each where it begins."""
+        """Each at the rung where it begins."""
         replica = np.tile(np.arange(rungs)[:, None], chains)
         return cls(replica, replica, replica).reset()
 
     def arrive(self, source: Integers) -> ReplicaIndices:
-        """After those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
+        """After a move from the rungs ``source`` (rungs, chains), each in its chain."""
         after = ReplicaIndices(np.empty_like(source), np.empty_like(source), np.empty_like(source))
         arrive(source, *self, *after)
         return after
@@ -42,5 +42,5 @@ class ReplicaIndices(NamedTuple):
 
     @property
     def round_trips(self) -> int:
-        """Made by all."""
+        """Round trips of all walkers."""
         return int((self.crossings // 2).sum())

@@ -1,4 +1,4 @@
-"""Two rungs at one attempt: which energies it takes, what it makes of them, and what it moves."""
+"""Two rungs at one swap attempt: its energies, its acceptance, and the exchange of positions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Meeting:
         return ratio, float(np.sqrt(noise).sum())
 
     def exchange(self, rows: Rows) -> EvaluationRequests[None]:
-        """Exchange the positions of the chains ``rows`` and what is known at them; the end of the meeting."""
+        """Exchange the positions of the chains ``rows`` and the estimates there, at the end of the attempt."""
         sides = self._cold, self._hot
         here, there = (side.rung.estimate.take(rows) if self._same else None for side in sides)
         yield from gathered([self._cold.arrive(rows, there), self._hot.arrive(rows, here)])
@@ -109,7 +109,7 @@ class Meeting:
         return found
 
     def _value(self, weights: Weights, estimate: Estimate) -> tuple[Array, float]:
-        """What an energy adds to the log ratio (k,), and what a unit of misfit does, by which its noise counts."""
+        """The term of an energy in the log ratio (k,), and that of a unit of misfit, by which its noise counts."""
         mine, other = self._factors
         if mine is None or other is None:
             # energies are exact, as others are refused
@@ -176,7 +176,7 @@ def _wanted(stage: Stage) -> list[tuple[tuple[str, str], Weights]]:
 
 
 def estimates_alike(cold: RungChains, hot: RungChains) -> bool:
-    """Whether what one rung knows at a position is what the other would find there: estimates go with positions.
+    """Whether one rung's estimate at a position is valid for the other: estimates move with positions.
 
     Energies that come with gradients may differ from those that do not, by an integrator's tolerance.
     """

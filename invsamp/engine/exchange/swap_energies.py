@@ -1,4 +1,4 @@
-"""One rung at an attempt, as the meeting sees it: what it is asked for, and what it takes over."""
+"""One rung at a swap attempt: the energies that it gives, and the positions and estimates that it takes over."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Side:
 
 
 def memory_travels(rung: RungChains, other: RungChains) -> bool:
-    """Whether what one rung's estimator remembers at a position is of use to the other's."""
+    """Whether the memory of one rung's estimator at a position is useful to the other's."""
     moves = rung.remembering is not None and rung.remembering.moves
     return moves and rung.potential is other.potential and rung.settings.estimator == other.settings.estimator
 

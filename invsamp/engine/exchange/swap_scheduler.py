@@ -24,15 +24,15 @@ from invsamp.swaps.schemes import pairs_within
 
 #: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
 COSTLY = 0.1
-#: Meetings after a step, of even and odd pairs in turn, where swaps are free.
+#: Rounds of attempts after a step, of even and odd pairs in turn, where swaps are free.
 PARITIES = 3
 
 
 @stored
 class Measured(NamedTuple):
-    """What was rejected."""
+    """Rates of rejected swaps."""
 
-    rejections: Array  # (pairs,) mean chances; NaN where none met
+    rejections: Array  # (pairs,) mean chances; NaN where there was no attempt
     first_stage: Array  # (pairs,) the same of the first stage, which the distance of the targets decides
     barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
 
@@ -44,7 +44,7 @@ class Exchange(
         *("_all", "replica_indices", "solves"),
     ),
 ):
-    """All swaps of a run: the schedule of attempts, the pairs, who is where.
+    """All swaps of a run: the schedule of attempts, the pairs, and the replica at each rung.
 
     Parameters
     ----------
@@ -57,21 +57,21 @@ class Exchange(
         self._swap, self._rungs = swap, rungs
         when, who, *seeds, free = seed.spawn(2 + len(rungs))
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
-        #: The rungs of each pair that may meet: neighbors, and then those farther apart.
+        #: The rungs of each pair that may attempt a swap: neighbors, and then those farther apart.
         self._ends = pairs_within(swap.scheme.reach, len(rungs))
         seeds += seed.spawn(len(self._ends) - len(seeds))
         self._all = [Pair(k, swap, rungs[i], rungs[j], seeds[k]) for k, (i, j) in enumerate(self._ends)]
         self._number = {ends: k for k, ends in enumerate(self._ends)}
         #: Of neighbors.
         self.pairs = self._all[: len(rungs) - 1]
-        #: Who is where.
+        #: The replica at each rung.
         self.replica_indices = ReplicaIndices.at(len(rungs), len(rungs[0].position))
         self._attempt = 0
-        #: Steps from one meeting to the next of pairs that cost solves; None: now and then.
+        #: Steps from one attempt to the next of pairs that cost solves; None: at random steps.
         self.every = swap.every
         self._due = np.zeros(0, dtype=bool)  # after which steps to come, if `every` does not say so
         self._next = 0
-        # pairs that meet after every step, by a schedule of their own, as it costs nothing
+        # pairs with attempts after every step, by a schedule of their own, as it costs nothing
         every = swap.fraction is None
         self._free = [k for k, pair in enumerate(self._all) if every and pair.vectorized]
         self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self._all) else 0.0)
@@ -79,9 +79,9 @@ class Exchange(
         self._vectorized = VectorizedSwaps(rungs, self._all, self._ends)
         together = sorted({k for free in self._free for k in self._ends[free]})
         alone = [[k] for k in range(len(rungs)) if k not in together]
-        #: Rungs that meet after every step together, and each of the others by itself, from cold to hot.
+        #: Rungs with attempts after every step as one group, and each of the others by itself, from cold to hot.
         self.groups = sorted([together, *alone] if together else alone)
-        #: Meetings of the free pairs after a step.
+        #: Rounds of attempts of the free pairs after a step.
         self.parities = PARITIES if len(self._free) > 1 else len(self._free)
         self._met = False
         #: Of the time before the last reset.
@@ -98,11 +98,11 @@ class Exchange(
         self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
 
     def begin_count(self) -> None:
-        """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away, and the first one."""
+        """Begin the intervals anew: the next attempt, and the first of the scheme, follow after ``every`` steps."""
         self._next, self._attempt, self.every = 0, 0, self._swap.every
 
     def due(self) -> bool:
-        """Whether rungs meet after this step; asked once after each."""
+        """Whether swaps are attempted after this step; asked once after each."""
         if not self._fraction:
             return True
         if self.every is not None:
@@ -116,7 +116,7 @@ class Exchange(
         return met or bool(self._free)
 
     def ahead(self, most: int) -> int:
-        """Steps, at most so many, until others meet than those that do after every step; in place of `due`."""
+        """Steps, at most so many, until an attempt of rungs that have none after every step; in place of `due`."""
         for steps in range(1, most):
             self.due()
             if self._met:
@@ -125,13 +125,13 @@ class Exchange(
         return most
 
     def meet(self) -> EvaluationRequests[None]:
-        """Let those rungs meet whose turn it is."""
+        """Make the attempts that are due."""
         if self._met:
             yield from self._meet_in_turn()
         self.swap_vectorized()
 
     def swap_vectorized(self) -> None:
-        """Let those meet that do after every step."""
+        """Make the attempts that follow every step."""
         if self._free:
             meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
             self.replica_indices = self._vectorized.meet(meetings, self.replica_indices)
@@ -153,7 +153,7 @@ class Exchange(
 
     @property
     def free_place(self) -> tuple[int, Facts]:
-        """Where the schedule of the pairs that meet after every step stands."""
+        """State of the schedule of the pairs with attempts after every step."""
         return self._free_attempt, self._free_who.bit_generator.state
 
     @free_place.setter
@@ -161,18 +161,18 @@ class Exchange(
         self._free_attempt, self._free_who.bit_generator.state = place
 
     def next_free_attempts(self) -> list[int]:
-        """Numbers of the pairs that meet after the next step, in turn, of those that do after every step."""
+        """Numbers of the pairs of the next round of attempts, of those with attempts after every step."""
         return [k for _ in range(self.parities) for k in self._next_free()]
 
     def _meet_in_turn(self) -> EvaluationRequests[None]:
-        """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
+        """The next pairs of the schedule, at the given fraction of the steps, or at that which solves allow."""
         if self._attempt % self._swap.scheme.window == 0:
             for pair in self._all:
                 pair.open()
         costly = [k for k in range(len(self._all)) if k not in self._free]
         meeting = self._next_by_scheme(self._attempt, self._who)
         if self._swap.every is not None and len(costly) == 1:
-            meeting = costly  # where the scheme would have it wait for pairs that meet anyway
+            meeting = costly  # where the scheme would let it wait for pairs with attempts anyway
         for apart in self._apart([k for k in meeting if k in costly]):
             vectorized = [k for k in apart if self._all[k].vectorized]
             if asking := [self._meet(k) for k in apart if k not in vectorized and self._all[k].ready]:
@@ -189,7 +189,7 @@ class Exchange(
         return [k for k in meeting if k in self._free]
 
     def _next_by_scheme(self, attempt: int, rng: np.random.Generator) -> list[int]:
-        """Numbers of the pairs that are to meet."""
+        """Numbers of the pairs of an attempt."""
         meeting = list(self._swap.scheme.pairs(attempt, len(self._rungs), rng))
         try:
             return [self._number[i, j] for i, j in meeting]
@@ -201,7 +201,7 @@ class Exchange(
             ) from None
 
     def resolve(self) -> None:
-        """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
+        """Fill in the variances and discrepancies that the rules take from warm-up, which is over."""
         means = [self._mean_variance(rung) for rung in self._rungs]
         for pair, (i, j) in zip(self._all, self._ends, strict=True):
             pair.resolve(means[i], means[j])
@@ -213,13 +213,13 @@ class Exchange(
 
     @property
     def apart(self) -> list[tuple[int, int, int, int]]:
-        """Of pairs that are no neighbors: their rungs, how often they met, and how often they swapped."""
+        """For pairs that are no neighbors: their rungs, and the numbers of attempts and of swaps."""
         beyond = list(zip(self._ends, self._all, strict=True))[len(self.pairs) :]
         return [(i, j, pair.attempts, pair.accepts) for (i, j), pair in beyond]
 
     @property
     def attempts(self) -> npt.NDArray[np.int64]:
-        """Chains that met, by pair."""
+        """Attempts of chains, by pair."""
         return np.array([pair.attempts for pair in self.pairs], dtype=int)
 
     @property

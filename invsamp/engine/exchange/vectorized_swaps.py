@@ -1,7 +1,7 @@
-"""Swaps that cost nothing: rungs of one fidelity whose energies, exact ones, are at hand.
+"""Swaps that cost nothing: rungs of one fidelity whose energies are exact and known.
 
-All pairs that meet at a time are decided at once, and the positions move when the last of several meetings in a row is
-over. What comes of it is what `invsamp.engine.exchange.replica_pair.Pair.attempt` would make of each pair by itself.
+All pairs of one round of attempts are decided at once, and the positions move after the last of several rounds in a
+row. The result is that of `invsamp.engine.exchange.replica_pair.Pair.attempt` for each pair by itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from invsamp.kernels.compiled.swaps import Integers, decide
 from invsamp.kernels.contract import decided
 from invsamp.tempering.target_distribution import TargetDistribution
 
-#: In place of the factors of a target that has none; pairs of such targets are not at hand.
+#: In place of the factors of a target that has none; pairs of such targets are not vectorized.
 _NEITHER = np.nan, np.nan
 
 
 class VectorizedSwaps:
-    """A ladder's rungs, as they meet without solving anything.
+    """A ladder's rungs, for swap attempts that take no solves.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ class VectorizedSwaps:
         self._apart = False
 
     def meet(self, meetings: Sequence[Sequence[int]], replica_indices: ReplicaIndices) -> ReplicaIndices:
-        """Let pairs meet, those of one meeting at the same time; who is where afterwards.
+        """Make attempts, those of one round at the same time; the replica at each rung afterwards.
 
         Parameters
         ----------
         meetings : sequence of sequences of int
-            Numbers of the pairs, of which no two in a meeting share a rung, and all of which are `Pair.vectorized`.
+            Numbers of the pairs of each round, of which no two share a rung, and all of which are `Pair.vectorized`.
         walkers : Walkers
             Before.
         """
@@ -79,7 +79,7 @@ class VectorizedSwaps:
         return replica_indices.arrive(source)
 
     def _move(self, source: Integers) -> None:
-        """Bring the chains from the rungs ``source`` (rungs, chains), with what is known there."""
+        """Move the chains from the rungs ``source`` (rungs, chains), with the estimates there."""
         before = [rung.point for rung in self._rungs]
         for k, (rung, origin) in enumerate(zip(self._rungs, source, strict=True)):
             others = set(origin.tolist()) - {k}

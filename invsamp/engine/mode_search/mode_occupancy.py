@@ -22,7 +22,7 @@ SHOWN = 4
 
 
 class ModeOccupancy(Lasting, lasting=("mode_search_result", "_counts", "_scale", "_reach")):
-    """What descents found before a run, and how many of its draws belong to each mode."""
+    """Minima that optimizations found before a run, and the number of its draws in each mode."""
 
     def __init__(self) -> None:
         self.mode_search_result: ModeSearchResult | None = None
@@ -105,7 +105,7 @@ def searched_region(problem: Problem, result: ModeSearchResult) -> dict[str, lis
 
 
 def described_region(region: Mapping[str, Sequence[float]]) -> str:
-    """That box in words, to follow what descents began from; of its first parameters."""
+    """That box in words, after the starts of optimizations; its first parameters."""
     shown = [f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in list(region.items())[:SHOWN]]
     more = ", ..." if len(region) > SHOWN else ""
     return f" and from the box {', '.join(shown)}{more}" if region else ""
@@ -122,7 +122,7 @@ def _guessed(problem: Problem, region: Region | None) -> bool:
 
 
 def diverged(result: ModeSearchResult, names: Sequence[str]) -> list[str]:
-    """Names of the parameters that descents without end took away, those that went farthest first."""
+    """Names of the parameters that diverged in optimizations, those that went farthest first."""
     far_ones = np.flatnonzero(result.away > SHARE_AWAY * result.away.max(initial=0.0))
     return [names[k] for k in far_ones[np.argsort(-result.away[far_ones])]]
 

@@ -30,7 +30,7 @@ SCOUTS, SCALE_DRAWS = 16, 200
 MOST_SCOUTS = 64
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
-#: Evaluations after which a descent that lies far above where others have come to an end is given up.
+#: Evaluations after which an optimization far above the ends of others is stopped.
 PATIENCE = 300
 #: Parameters up to which Hessians give modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
@@ -53,7 +53,7 @@ Within = Callable[[Region, int], Array]
 
 @stored
 class ModeSearchResult(NamedTuple):
-    """What descents have found."""
+    """The result of the optimizations."""
 
     minima: Minima
     descents: int
@@ -63,7 +63,7 @@ class ModeSearchResult(NamedTuple):
     endless: int  # of these, those that have come far below all minima and still fall
     away: Array  # (d,) how far these have come, in scales, by their median; 0 where there are none
     searched: int  # prior points that were looked at beside the starts
-    unseen: float  # about the share of starts that lead to minima which no descent has come to
+    unseen: float  # about the share of starts that lead to minima which no optimization has reached
     lowest_by: int  # descents that have come down to the lowest minimum
     region: Region | None = None  # without a prior: the box that was searched
 
@@ -282,7 +282,7 @@ class _Spent:
         self.rows = 0
 
     def counted(self, asking: EvaluationRequests[Result]) -> EvaluationRequests[Result]:
-        """What comes of it."""
+        """The result."""
         return watched(asking, self._add)
 
     def _add(self, requests: Sequence[Request]) -> None:

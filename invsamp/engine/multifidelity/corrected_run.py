@@ -28,7 +28,7 @@ BETWEEN, MOST_BETWEEN = 10, 10_000
 
 
 def coarse_run(phases: Phases, sampler: Sampler) -> CoarseRun | None:
-    """What a run begins with where the sampler is to learn from pairs of solves, or may; the rest is ``phases``.
+    """The first phase of a run whose sampler learns from pairs of solves, or may; the rest is ``phases``.
 
     Raises
     ------
@@ -135,9 +135,9 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         if found is not None and found.doubt is not None:
             doubt = coded(
                 "IV-COARSE",
-                f"{found.doubt}. The fine rung gets there by its own moves alone, one at each exchange: the draws "
-                "are right in the limit of many, and slow to come from there. Sample the fine model by itself, or make "
-                "the coarse one answer there.",
+                f"{found.doubt}. The fine rung reaches that region by its own moves alone, one at each "
+                "exchange. The draws are right in the limit of many, but visit it rarely. Sample the fine "
+                "model by itself, or make the coarse one work there.",
             )
             warnings = [doubt, *warnings]
         return report | {
@@ -164,8 +164,8 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         if len(cheap) < len(coarse):
             expensive = " and ".join(f"{name!r} is {cheaper(ratios[name])}" for name in coarse if name not in cheap)
             self.decisions.append(
-                f"no moves on a coarse model where {expensive} than {finest!r} ({self._costs.source}): they pay from "
-                f"{GATE_RATIO:g} times on"
+                f"no moves on a coarse model where {expensive} than {finest!r} ({self._costs.source}): they "
+                f"save evaluations if it is {GATE_RATIO:g} times cheaper or more"
             )
         return cheap
 

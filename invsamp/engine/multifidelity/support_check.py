@@ -20,7 +20,7 @@ LOST = 0.01
 
 @stored
 class Probe(NamedTuple):
-    """What came of the moves."""
+    """The result of the moves."""
 
     failed: int  # of `MOVES` the moves to where the coarse model fails
     lost: float  # share of the accepted moves that lead there
@@ -33,8 +33,8 @@ class Probe(NamedTuple):
     def described(self, coarse: str, fine: str) -> str:
         """In words."""
         return (
-            f"{coarse!r} fails where {fine!r} does not: {self.lost:.0%} of the moves between its draws that {fine!r} "
-            "would accept lead there"
+            f"{coarse!r} fails where {fine!r} does not: {self.lost:.0%} of the moves between its draws that "
+            f"{fine!r} would accept lead into that region"
         )
 
 
@@ -75,6 +75,6 @@ def check_support(
 
 
 def _chances(before: Array, after: Array) -> Array:
-    """That a move is accepted; 0 where it ends at an infinite energy."""
+    """Probability that a move is accepted; 0 where it ends at an infinite energy."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(after), np.exp(np.minimum(before - after, 0.0)), 0.0)

@@ -48,7 +48,7 @@ STEPS, MOST_ROUNDS = 300, 5
 
 
 class Found(NamedTuple):
-    """What training has come to."""
+    """The result of training."""
 
     levels: tuple[LevelCorrection, ...]  # that the exchange has, the coarsest first
     corrections: tuple[Correction, ...]
@@ -171,8 +171,11 @@ class Training(
         solves = self._potential.evaluations - self._before
         self._gradients = solves / draws[..., 0].size
         self._failed = self._potential.failed - self._failed
-        agreed = "" if worst <= APART_LIMIT else f"; they do not agree, R-hat {worst:.3f} is above {APART_LIMIT:g}"
-        drawn = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
+        agreed = "" if worst <= APART_LIMIT else f"; they do not agree yet, R-hat {worst:.3f} is above {APART_LIMIT:g}"
+        drawn = (
+            f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them for one effective "
+            f"draw{agreed}"
+        )
         self.decisions = [*self.coarse.report()["decisions"], drawn]
         rows = draws.swapaxes(0, 1).reshape(-1, draws.shape[2])
         self._states = rows[np.linspace(0, len(rows) - 1, min(self._settings.pairs, len(rows))).round().astype(int)]
@@ -197,7 +200,7 @@ class Training(
             self._probe = yield from check_support(known, self.fidelity, self._names[-1], domain, rng)
 
     def found(self) -> Found:
-        """What came of it, when it is over; `ValueError` where fewer than ten pairs could be solved."""
+        """The result, when it is complete; `ValueError` where fewer than ten pairs could be solved."""
         assert self._states is not None
         settings, costs, finest = self._settings, self._costs, self._names[-1]
         solved = [np.concatenate(part) for part in zip(*self._solved, strict=True)]
@@ -274,7 +277,7 @@ def _warm_start(rung: RungChains) -> WarmStart:
 
 
 def time_of(draws: Array) -> float:
-    """Steps that are worth an independent draw (chains, n, d) of the slowest parameter, or of its square.
+    """Steps for one effective draw of the slowest parameter, or of its square, from draws (chains, n, d).
 
     Of their ranks and of themselves: ranks within a mode may hide how seldom chains pass to another.
     """

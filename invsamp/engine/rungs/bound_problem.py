@@ -43,7 +43,7 @@ class BoundProblem:
     potentials : mapping of fidelities to CountedPotential, optional
         Those of another run, of which this one is a part. Default: made here.
     dispatch : Dispatch, optional
-        Who evaluates, if a user does for another run already.
+        The evaluator, if another run of the user's has one already.
 
     Attributes
     ----------

@@ -38,8 +38,8 @@ def check_targets(sampler: Sampler, potentials: Mapping[str, CountedPotential]) 
         noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
         if curved is not None and noisy is not None and sampler.swap.energies != "exact":
             raise ValueError(
-                f"swaps with a rung of target {curved}, which is not linear in the energies, need exact ones: no "
-                f"penalty makes up for the noise of {noisy}. Use swap_energies='exact'"
+                f"swaps with a rung of target {curved}, which is not linear in the energies, need exact ones: "
+                f"no penalty corrects for the noise of {noisy}. Use swap_energies='exact'"
             )
         if (
             colder.target.factors is None
@@ -81,8 +81,9 @@ def check_kernels(sampler: Sampler, domain: Domain, chains: int) -> None:
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(
-                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps leave bounds. "
-                "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
+                f"the kernel {rung.kernel} needs a problem without a domain, got {domain}: its steps cross "
+                "bounds. Use sgld() or mala(), which are reflected, or parameters that are sampled without "
+                "bounds"
             )
         if isinstance(rung.kernel, DelayedAcceptance) and len(sampler.rungs) > 1:
             raise ValueError(
@@ -123,7 +124,8 @@ def check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
     for colder, hotter in itertools.pairwise(fidelities):
         if rule is not None and colder != hotter and rule.needs_common_energy:
             raise ValueError(
-                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
-                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
-                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
+                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities "
+                f"{colder!r} and {hotter!r}: a fixed difference between them would bias the posterior. Use "
+                "delayed_acceptance() or product_target(), or assume_unbiased=True if they differ by noise "
+                "alone"
             )

@@ -40,7 +40,7 @@ class Meetings:
         return no_swaps(1, steps)
 
     def met(self, plan: SwapPlan, steps: int) -> None:
-        """Take what came of the attempts after the first so many steps of a plan."""
+        """Take the results of the attempts after the first so many steps of a plan."""
 
     def meet(self) -> None:
         """Make the attempts after a step by Python."""
@@ -54,7 +54,7 @@ def obstacle(rung: RungChains) -> str | None:
     """Why no compiled loop can make a rung's steps; None if one can."""
     kernel, potential = rung.settings.kernel, rung.potential.potential
     if not isinstance(potential, CompiledPotential):
-        return f"the energy is a {type(potential).__name__}, which is no compiled function"
+        return f"the energy is not a compiled function, but a {type(potential).__name__}"
     source: EnergySource | NotCompiled = potential.compiled_energy()
     if isinstance(source, NotCompiled):
         return source.reason

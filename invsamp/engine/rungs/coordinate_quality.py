@@ -9,7 +9,7 @@ from invsamp.stored import stored
 
 @stored
 class CoordinateQuality(NamedTuple):
-    """What a window of warm-up has shown of the coordinates that it was made in.
+    """The quality of the coordinates in a window of warm-up.
 
     Attributes
     ----------

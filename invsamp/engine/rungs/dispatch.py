@@ -1,4 +1,4 @@
-"""Who evaluates for a run: this process by default, or others."""
+"""The evaluator of a run: this process by default, or others."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Uncounted:
         return found.energy, found.gradient
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """What is asked for of this fidelity."""
+        """Requests of this fidelity."""
         potential = self._potential
         before = potential.counts
         found = self._answer(requests)

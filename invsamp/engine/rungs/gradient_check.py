@@ -28,22 +28,23 @@ SCALE_DRAWS = 64
 #: Numbers that these draws have at most, unless there are very many parameters.
 SCALE_NUMBERS = 2_000_000
 WHAT_TO_DO = (
-    "posterior.check_gradient() shows more. Derivatives that are approximate on purpose say so by derivative_error, a "
-    "number that the model carries; check_gradient=False samples all the same"
+    "posterior.check_gradient() shows more. If derivatives are approximate on purpose, the model states "
+    "their error as derivative_error, a number. check_gradient=False samples without this check"
 )
-ADJUSTED = "The draws are right all the same, as every step is accepted by energies, but slower than they could be"
+ADJUSTED = "The draws are right, as every step is accepted by energies, but slower than they could be"
 CHOSEN = (
-    "Nothing was chosen, and what is chosen follows gradients: descents to the modes, the metric, the paths. Mend it, "
-    "or sample by energies alone (iv.pcn(), where priors are Gaussian)"
+    "No sampler was chosen, and the default one follows gradients in optimization, metric and paths. Correct "
+    "the gradient, or sample by energies alone (iv.pcn(), where priors are Gaussian)"
 )
 #: Error from which on a run that chooses for itself is refused: it would look for a way in vain, for long.
 GROSS = 0.3
 NOISY = (
-    "The sampler takes energies for exact: a chain stands still where the noise was low, the longer the noisier. Fix "
-    "the random numbers that the model draws, so that it is a function; or sample as noisy what is noisy, "
-    "iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), variance=iv.variances.running_average())"
+    "The sampler treats energies as exact: a chain gets stuck where the noise was low, the longer the "
+    "noisier they are. Fix the random numbers that the model draws, so that it is a function. Or sample with "
+    "noisy energies, iv.samplers.fast_resgld([1, 4], estimator=iv.estimators.noisy(), "
+    "variance=iv.variances.running_average())"
 )
-#: Sd of the noise of energies that is worth a word: it moves an acceptance by a hundredth.
+#: Sd of the noise of energies that is reported: it moves an acceptance by a hundredth.
 NOISE = 0.01
 #: What energies resolve in single precision, with a margin.
 COARSE = 4.0 * float(np.finfo(np.float32).eps)
@@ -62,7 +63,7 @@ class GradientMistake(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What is said where every step is accepted by energies."""
+        """The warning where every step is accepted by energies."""
         if self.noisy:
             return coded("IV-REPEAT", f"{self.words}. {NOISY}")
         return coded("IV-GRADIENT", f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}")
@@ -160,8 +161,8 @@ def report_mistakes(
     for name, mistake in mistakes.items():
         if name in unadjusted:
             raise ModelError(
-                f"{mistake.words}. The sampler takes gradients at their word, and the draws would be biased. "
-                f"{WHAT_TO_DO}"
+                f"{mistake.words}. The sampler has no acceptance step that corrects for it, and the draws "
+                f"would be biased. {WHAT_TO_DO}"
             )
         if chosen and mistake.gross and name == rungs[0].fidelity:
             raise ModelError(f"{mistake.words}. " + (NOISY if mistake.noisy else f"{CHOSEN}. {WHAT_TO_DO}"))
@@ -223,6 +224,6 @@ def _noisy(fidelity: str, sd: float) -> str:
 
 def _unseen(energy: float) -> str:
     return (
-        f". Or the gradient is right, and the energy, {energy:.4g} there, too coarse to show it, as in single "
-        "precision: leave constants out of it, or compute it in double"
+        f". Or the gradient is right, and the energy, {energy:.4g} there, is too imprecise to show it, as in "
+        "single precision: leave constants out of it, or compute it in double precision"
     )

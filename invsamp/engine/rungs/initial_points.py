@@ -20,7 +20,7 @@ from invsamp.protocols import Array, ExplainsFailures, KnownPrior, Problem
 #: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
 #: of these an error shows.
 START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
-#: What no other parameters would mend.
+#: Errors that occur at any parameters.
 _MISTAKES = TypeError, NameError, AttributeError, ImportError
 
 
@@ -61,8 +61,8 @@ def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -
     if endless.any():
         chain, column = map(int, np.argwhere(endless)[0])
         raise ValueError(
-            f"{word} must lie within the ends of supports that are infinitely far where samplers move, as by a logit, "
-            f"got {labels_of(problem)[column]}={float(theta[chain, column])!r}, which is one"
+            f"{word} must lie within the bounds of supports that are transformed to infinity, as by a logit, "
+            f"got {labels_of(problem)[column]}={float(theta[chain, column])!r}, which is a bound"
         )
     inside = domain.contains(position)
     if not inside.all():
@@ -116,7 +116,7 @@ def place(bound: BoundProblem, rung: RungChains, positions: Array | None, chains
         f"the {what} of fidelity {rung.fidelity!r} is not finite at the starting points "
         f"{points[:STARTS_SHOWN]}{more}{tried}{', though the energy is' if slopes else ''}"
         + (f": {message}" if message else "")
-        + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
+        + (". Give start= points at which the model can be solved, or narrow the prior or the domain to where it works")
     )
 
 
@@ -167,6 +167,6 @@ def check_mistake(problem: Problem, fidelity: str, *kinds: type[Exception]) -> N
 
 
 def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
-    """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
+    """Message of the last failed solve of a fidelity, where the problem knows; of this process if one failed here."""
     message = problem.failure_message(potential.fidelity) if isinstance(problem, ExplainsFailures) else None
     return message or potential.message

@@ -1,4 +1,4 @@
-"""The steps of a rung's kernel are looked at as they are made: what is asked for, and what they return.
+"""Checks of a rung's kernel during its steps: its requests, and what it returns.
 
 Of the package's own kernels the first steps alone, as later ones are to be cheap; of a user's own each.
 """
@@ -17,7 +17,7 @@ from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Memor
 from invsamp.kernels.contract import RESTED, Info, Kernel, Mask, Moved, Point
 from invsamp.protocols import Array
 
-#: Steps by a rung's own kernel that are looked at, in each process that goes on with a run.
+#: Steps of a rung's own kernel that are checked, in each process that continues a run.
 FIRST_STEPS = 8
 
 
@@ -26,7 +26,7 @@ class PartError(RuntimeError):
 
 
 def steps_to_check(kernel: Kernel) -> float:
-    """How many of its steps are looked at."""
+    """How many of its steps are checked."""
     return FIRST_STEPS if type(kernel).__module__.startswith("invsamp.") else math.inf
 
 
@@ -48,7 +48,7 @@ def checked_step(
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
         chains = known.every if rows is None and len(position) == len(known.every) else rows
         if chains is not None and np.shape(chains) != (len(position),):
-            raise _wrong(name, f"say of which chain each of the {len(position)} positions is, in rows", rows)
+            raise _wrong(name, f"give rows, the chain of each of the {len(position)} positions", rows)
         known.evaluating += 1
         estimate = yield from evaluate(position, rows)
         known.evaluating -= 1

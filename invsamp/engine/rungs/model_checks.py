@@ -39,13 +39,13 @@ ROWS = (
 )
 CALLS = (
     "depend on earlier evaluations",
-    "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too early: a "
-    "model has to be a function of theta alone",
+    "Look for counters, caches, random numbers, and iterations that begin at the last solution and stop too "
+    "early. A model has to be a function of theta alone",
 )
 
 
 class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequal", "_known", "stability")):
-    """What was found, and where draws began: there energies are evaluated again after the last step.
+    """The result of the checks, and the first positions of draws: there energies are evaluated again at the end.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong."""
+        """Messages about what is wrong."""
         return [*self._mistakes, *self._unequal.values()]
 
     def begin(self, rungs: Sequence[RungChains], seed: int, *, chosen: bool) -> None:
@@ -123,7 +123,7 @@ class ModelChecks(Lasting, lasting=("_solves", "_mistakes", "_repeated", "_unequ
 def repeated(
     potential: Uncounted, fidelity: str, gradient: bool, position: Array, known: Array | None = None
 ) -> Repeated:
-    """What energies at distinct positions (n, d) differ by, and from ``known`` ones (n,): some 2n solves, or 4n.
+    """Differences of energies at distinct positions (n, d), and from ``known`` ones (n,): some 2n solves, or 4n.
 
     With or without gradients, as the run evaluates them.
     """
@@ -160,7 +160,7 @@ def repeated(
 
 
 def _in_words(found: Mapping[str, Repeated], finest: str, *, start: bool = False) -> dict[str, str]:
-    """What is wrong, by fidelity."""
+    """Messages, by fidelity."""
     wrong = {name: one for name, one in found.items() if one["cause"] and not (start and one["relative"] < GROSS)}
     return {name: coded("IV-REPEAT", _words(name, one, finest, start)) for name, one in wrong.items()}
 
@@ -169,9 +169,9 @@ def _words(name: str, one: Repeated, finest: str, start: bool) -> str:
     what, advice = ROWS if one["cause"] == "batch" else CALLS
     words = f"energies of fidelity {name!r} {what}: at one position they differ by up to {one['difference']:.3g}"
     if one["failed"]:
-        words += f", and {one['failed']} of {one['positions']} positions can be evaluated one time and not the other"
+        words += f", and {one['failed']} of {one['positions']} positions can be evaluated only sometimes"
     if start:
-        return f"{words}, {one['relative']:.0%} of what they vary by among the starting points. {advice}"
+        return f"{words}, {one['relative']:.0%} of their variation among the starting points. {advice}"
     whose = "" if name == finest else f", as far as moves by {name!r} decide on them"
     size = f"{one['effect']:.2g} posterior standard deviations" if one["effect"] < 1.0 else "more than a posterior sd"
     effect = f"Means of the draws may be off by {size}{whose}"
@@ -184,7 +184,7 @@ def _placed(rung: RungChains) -> tuple[Array, Array]:
 
 
 def _exact_fidelities(rungs: Sequence[RungChains]) -> dict[str, bool]:
-    """Fidelities whose energies are taken for exact, and whether they are evaluated with gradients."""
+    """Fidelities whose energies are treated as exact, and whether they are evaluated with gradients."""
     found: dict[str, bool] = {}
     for rung in rungs:
         if rung.estimator.exact_energy:

@@ -1,4 +1,4 @@
-"""What a rung learns of the noise of its estimates: the variance models of one fidelity and their states."""
+"""Estimates of the noise of a rung's energies: the variance models of one fidelity and their states."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ from invsamp.transport import TransportMap
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
-#: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
+#: Drift of a step by its noise beyond which a chain has diverged; at the limit of stability it is about 1.
 RUNAWAY = 100.0
 #: Squared residual of a score in the coordinates of a map, per unknown, above which the map does not fit there: where a
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
@@ -60,7 +60,7 @@ RUNAWAY = 100.0
 UNFIT = 10.0
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
-#: The cycle does not look at the state, so the target stays exact.
+#: The cycle does not depend on the state, so the target stays exact.
 SHORT_EVERY = 8
 
 
@@ -77,7 +77,7 @@ class SolvesFailed(RuntimeError):
 
 @dataclass
 class StepCounts:
-    """What happened in a rung since the counts were last reset."""
+    """Counts in a rung since the last reset."""
 
     steps: int = 0
     full_steps: int = 0  # of an adjusted kernel: the others are short
@@ -166,7 +166,7 @@ class RungChains(
 
     @property
     def target(self) -> TargetDistribution:
-        """What is sampled now."""
+        """The present target."""
         return self._active.target
 
     @target.setter
@@ -190,7 +190,7 @@ class RungChains(
 
     @property
     def target_memory(self) -> Memory:
-        """What the target has learned."""
+        """The memory of the target."""
         return self._active.target_memory
 
     @target_memory.setter
@@ -287,11 +287,11 @@ class RungChains(
 
     @property
     def unchecked(self) -> bool:
-        """Whether the next step is looked at as it is made."""
+        """Whether the next step is checked."""
         return self._unchecked > 0
 
     def moves_ahead(self) -> Array:
-        """Random numbers (n, chains, d) of the steps to come, for as many as there are at hand."""
+        """Random numbers (n, chains, d) for the next steps, for as many as are drawn already."""
         assert self._moves is not None  # the chains are placed
         return self._moves.ahead()
 
@@ -412,7 +412,7 @@ class RungChains(
         check_memory("kernel", self.settings.kernel, self.memory)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
-        """What the rung's density is the exponential of, with the other sign (chains,)."""
+        """Minus the log density of the rung (chains,)."""
         return self.target.energy(estimate, self.target_memory)
 
     def reduced_gradient(self, estimate: Estimate) -> Array:
@@ -427,7 +427,7 @@ class RungChains(
             raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
 
     def _ran_away(self) -> str:
-        """Whether steps that nothing refuses have left the posterior, by the gradient where the chains stand."""
+        """Whether steps without an acceptance step have left the posterior, by the gradient where the chains stand."""
         kernel = EXPLORER if self.exploring else self.settings.kernel
         if kernel.adjusted or not self.gradients:
             return ""

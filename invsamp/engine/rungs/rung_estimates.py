@@ -1,4 +1,4 @@
-"""What a rung asks for: estimates of its energies, the memory of its estimator, and models of their noise."""
+"""Estimates of a rung's energies, the memory of its estimator, and models of their noise."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RungEstimates:
 
     @property
     def estimate(self) -> Estimate:
-        """What is known of the energy there."""
+        """The energy estimate there."""
         return self.point.estimate
 
     @estimate.setter
@@ -89,7 +89,7 @@ class RungEstimates:
 
     @property
     def answer(self) -> Answer:
-        """Who evaluates."""
+        """The evaluator."""
         return self._dispatch.answer
 
     @property
@@ -104,14 +104,14 @@ class RungEstimates:
         chains = len(next(iter(self.estimator_memory.values())))
         if rows is None and len(position) != chains:
             raise ValueError(
-                f"rung.evaluate of {len(position)} positions needs rows, the chains that they are of: the estimator "
-                f"{self.settings.estimator!r} remembers each"
+                f"rung.evaluate of {len(position)} positions needs rows, the chain of each position: the "
+                f"estimator {self.settings.estimator!r} has a memory for each chain"
             )
         memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
 
     def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        """What `evaluate` says where the estimator is `Exact`: at once unless others evaluate.
+        """The result of `evaluate` where the estimator is `Exact`: at once unless others evaluate.
 
         A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
         """
@@ -160,13 +160,13 @@ class RungEstimates:
         return Samples(at, energy, gradient, freedom)
 
     def begin_memory(self, position: Array) -> EvaluationRequests[None]:
-        """What the estimator remembers of chains that are placed at positions (chains, d)."""
+        """The estimator's memory of chains that are placed at positions (chains, d)."""
         if self.remembering is not None:
             self.estimator_memory = yield from self.remembering.init(self.streams["estimate"], position)
             check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
 
     def update_memory(self, iteration: int, *, check: bool) -> EvaluationRequests[None]:
-        """What it remembers after a step."""
+        """Its memory after a step."""
         assert self.remembering is not None
         rng, position = self.streams["estimate"], self.position
         self.estimator_memory = yield from self.remembering.updated(rng, self.estimator_memory, position, iteration)
@@ -185,7 +185,7 @@ class RungEstimates:
         self.set_estimate(rows, new)
 
     def recall(self, rows: Rows) -> Memory:
-        """What the estimator remembers of the chains ``rows``."""
+        """The estimator's memory of the chains ``rows``."""
         return {name: values[rows] for name, values in self.estimator_memory.items()}
 
     def remember(self, rows: Rows, memory: Memory) -> None:

@@ -136,7 +136,7 @@ class _Local:
         return float(np.max(self.step * curvature / rung.settings.kernel.stability_limit))
 
     def minimum(self) -> Array | None:
-        """The lowest point (1, d) that descents from the chains come to; None where none comes to an end."""
+        """The lowest point (1, d) that optimizations from the chains reach; None if none converged."""
         spread = self.rung.position.std(axis=0)
         scale = np.where(spread > 0.0, spread, np.maximum(np.abs(self.position[0]), 1e-3))
         objective = Objective(self._energies, scale, self.rung.domain)

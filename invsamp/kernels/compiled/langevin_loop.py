@@ -35,7 +35,7 @@ def langevin_steps(
     block: StepBlock, memories: Sequence[Memory], adjusted: bool, frictions: Sequence[float] | None
 ) -> StepsMade:
     """Steps of `invsamp.kernels.Langevin`, where there are no frictions, or of `invsamp.kernels.Momentum`."""
-    rungs, n, chains, d = block.normal.shape
+    rungs, n, chains, _ = block.normal.shape
     momentum, threshold = np.empty((rungs, 0, 0)), np.empty((rungs, 0))
     friction = np.ones(rungs) if frictions is None else np.array(frictions)
     if frictions is not None:
@@ -43,8 +43,7 @@ def langevin_steps(
         if adjusted:
             threshold = np.stack([memory["threshold"] for memory in memories])
     accepted = np.zeros((rungs, n), dtype=np.intp)
-    work = _Room(*np.empty((8, chains, d)), *np.empty((3, chains)))
-    made, more = _loop(block, work, adjusted, friction, momentum, threshold, accepted)
+    made, more = _loop(block, adjusted, friction, momentum, threshold, accepted)
     after = list(memories)
     if frictions is not None:
         after = [
@@ -107,7 +106,7 @@ def refresh(momentum: Array, noise: Array, kept: float, out: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def accept_by_thresholds(threshold: Array, log_ratio: Array, accept: Array) -> int:
-    """Who accepts, by thresholds that remember, which move on in place; how many. NaN is refused."""
+    """Chains that accept, by persistent thresholds, which move on in place; their number. NaN is refused."""
     count = 0
     for i in range(len(threshold)):
         moved = threshold[i] + THRESHOLD_STEP
@@ -219,7 +218,6 @@ def _step(
 @njit(cache=True, error_model="numpy")
 def _loop(
     block: StepBlock,
-    work: _Room,
     adjusted: bool,
     friction: Array,
     momentum: Array,
@@ -230,6 +228,19 @@ def _loop(
     rungs, n, chains, d = block.normal.shape
     geometry, temperatures, swaps = block.geometry, block.temperatures, block.swaps
     position, energy, gradient = block.position, block.energy, block.gradient
+    work = _Room(
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+    )
     slope, change, accept = np.empty(position.shape), room(chains, d), np.empty(chains, dtype=np.bool_)
     source, before = np.empty((rungs, chains), dtype=np.intp), np.empty(position.shape)
     nothing = np.empty(0)

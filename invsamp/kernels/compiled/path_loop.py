@@ -20,6 +20,7 @@ from invsamp.kernels.compiled.block import (
     fill,
     of_rung,
     record,
+    room,
     whiten,
 )
 from invsamp.kernels.compiled.swaps import swapped
@@ -39,12 +40,11 @@ def path_steps(
     block: StepBlock, memories: Sequence[Memory], microcanonical: bool, lengths: Sequence[float], most: int
 ) -> StepsMade:
     """Paths of `invsamp.kernels.Microcanonical`, or of `invsamp.kernels.Hamiltonian`, of at most so many steps."""
-    rungs, n, chains, d = block.normal.shape
+    rungs, n, chains, _ = block.normal.shape
     accepted, leaps, cliffs = (np.zeros((rungs, n), dtype=np.intp) for _ in range(3))
     paths = np.array([int(memory["paths"]) for memory in memories])
     shift = np.array([float(memory["shift"]) for memory in memories])
-    work = _Room(*np.empty((8, chains, d)), *np.empty((12, chains)))
-    made, more = _loop(block, work, microcanonical, np.array(lengths), most, paths, shift, accepted, leaps, cliffs)
+    made, more = _loop(block, microcanonical, np.array(lengths), most, paths, shift, accepted, leaps, cliffs)
     statistics = {
         "n_steps": np.repeat(leaps[:, :, None], chains, axis=2),
         "diverging": block.log_ratios < -DIVERGING,
@@ -280,7 +280,6 @@ def _path(
 @njit(cache=True, error_model="numpy")
 def _loop(
     block: StepBlock,
-    work: _Room,
     microcanonical: bool,
     lengths: Array,
     most: int,
@@ -291,8 +290,31 @@ def _loop(
     cliffs: npt.NDArray[np.intp],
 ) -> tuple[int, int]:
     """How many paths all rungs made, and how many of the rungs one more; those after are left to Python."""
-    rungs, n, chains, _ = block.normal.shape
+    rungs, n, chains, d = block.normal.shape
     position, energy, gradient = block.position, block.energy, block.gradient
+    # made here, so that the compiler knows that no two of these arrays share memory
+    work = _Room(
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        room(chains, d),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+        np.empty(chains),
+    )
     source, first = np.empty((rungs, chains), dtype=np.intp), np.empty(chains, dtype=np.intp)
     for path in range(n):
         for k in range(rungs):

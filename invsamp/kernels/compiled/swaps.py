@@ -1,4 +1,4 @@
-"""Swaps of rungs whose energies, exact ones of one fidelity, are at hand: their decisions, and who is where."""
+"""Swaps of rungs of one fidelity whose energies are exact and known: decisions, and the replica at each rung."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.intp]
 
 
 class SwapPlan(NamedTuple):
-    """The attempts after each of n steps, and what is counted of them.
+    """The attempts after each of n steps, and their counts.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class SwapPlan(NamedTuple):
     accepts : ndarray, shape (pairs,)
         The same of swaps.
     replica, last_end, crossings : ndarray, shape (rungs, chains)
-        Who is where: see `invsamp.engine.exchange.round_trips`. Written over.
+        The replica at each rung: see `invsamp.engine.exchange.round_trips`. Overwritten.
     replicas : ndarray, shape (rungs, n, chains)
-        Who is where after each step: written.
+        The replica at each rung after each step: output.
     """
 
     begins: Integers
@@ -109,7 +109,7 @@ def arrive(
     new_last_end: Integers,
     new_crossings: Integers,
 ) -> None:
-    """Who is where after those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
+    """The replica at each rung after a move from the rungs ``source`` (rungs, chains), each in its chain."""
     last = len(source) - 1
     for rung in range(last + 1):
         for chain in range(source.shape[1]):
@@ -124,7 +124,7 @@ def arrive(
 
 @njit(cache=True)
 def swapped(step: int, plan: SwapPlan, position: Array, energy: Array, gradient: Array, source: Integers) -> bool:
-    """Let rungs meet after a step; whether any chain moved: ``source`` (rungs, chains) has the rungs they come from."""
+    """Make the attempts after a step; whether any chain moved. ``source`` (rungs, chains) has their last rungs."""
     rungs, chains = energy.shape
     for k in range(rungs):
         for i in range(chains):

@@ -16,7 +16,8 @@ EXACT = 1e-6
 SINGLE_NOISE = 1e-11
 #: Of derivatives that failed.
 CLAIM = (
-    ", and the model claims exact derivatives; approximate ones say so by derivative_error (approximate_derivatives)"
+    ", and the model claims exact derivatives; approximate ones have to be declared by derivative_error "
+    "(approximate_derivatives)"
 )
 
 
@@ -89,7 +90,7 @@ def _verdict(found: Comparison, admitted: float, probe: Probe, direction: Array)
     if math.isinf(found.error):
         return False, "the energy is not finite next to the point, on both sides"
     if found.mistake is not None:
-        settled = f"differences of the energy settle on another slope, {found.mistake.measured:.6g}"
+        settled = f"differences of the energy converge to another slope, {found.mistake.measured:.6g}"
         return False, f"{settled}; {error}{claims or CLAIM}"
     noise = _noise(probe, direction)
     if noise > SINGLE_NOISE * max(abs(probe.energy), 1.0):
@@ -98,7 +99,7 @@ def _verdict(found: Comparison, admitted: float, probe: Probe, direction: Array)
         return False, f"{error}{claims or CLAIM}; differences of the energy change less, and do not confirm it"
     else:
         hidden = "rounding or kinks"
-    return found.error <= LARGEST_MISS, f"{error}{claims}, as far as the energy's {hidden} let see"
+    return found.error <= LARGEST_MISS, f"{error}{claims}, as far as the energy's {hidden} allow a comparison"
 
 
 def _contradicted(found: Comparison, energy: float) -> bool:

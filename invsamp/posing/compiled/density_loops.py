@@ -40,7 +40,7 @@ CALLED: Plain = {"cache": True, "error_model": "numpy", "no_cpython_wrapper": Tr
 
 @njit(**CALLED)
 def _rare(family: int, x: float, p: float, q: float, r: float) -> tuple[float, float]:
-    """Log density and derivative of the families that are not worth their place in the loop."""
+    """Log density and derivative of the families that are too rare to be inlined in the loop."""
     if family == STUDENT_T:
         z = (x - p) * q
         return -0.5 * (r + 1.0) * math.log1p(z * z / r), -(r + 1.0) * z * q / (r + z * z)

@@ -235,8 +235,8 @@ class ScalarFamily(Distribution):
         """Parameter ``name`` of every entry, shape (size,)."""
         if isinstance(value := getattr(self, name), str):
             raise ValueError(
-                f"{name} must be made of numbers, got {value!r}: the density of {type(self).__name__} with names is "
-                "known to a Prior alone"
+                f"{name} must be made of numbers, got {value!r}: a {type(self).__name__} with names has a "
+                "density only within a Prior"
             )
         return np.broadcast_to(np.asarray(value, dtype=float), self.shape).flatten()
 
@@ -294,15 +294,16 @@ def check_scale(location: tuple[str, Array], spread: tuple[str, Array]) -> None:
     ):
         if bad.any():
             raise ValueError(
-                f"{name} must be {right}, got {float(sizes[bad][0]):g}: squares of others are no double precision "
-                "numbers. Give the parameter in other units"
+                f"{name} must be {right}, got {float(sizes[bad][0]):g}: the square of it is not a double "
+                "precision number. Give the parameter in other units"
             )
     near = np.spacing(np.abs(center))
     if (coarse := width < RESOLVED * near).any():
         at = int(np.argmax(coarse))
         raise ValueError(
-            f"{of_spread} must be at least {RESOLVED:g} times as much as double precision numbers near {of_location} "
-            f"{center[at]:g} are apart, {near[at]:.2g}, got {width[at]:g}. Let the parameter be the difference to it"
+            f"{of_spread} must be at least {RESOLVED:g} times the spacing of double precision numbers near "
+            f"{of_location} {center[at]:g}, {near[at]:.2g}, got {width[at]:g}. Use the difference to "
+            f"{of_location} as the parameter"
         )
 
 

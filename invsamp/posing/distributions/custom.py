@@ -15,8 +15,8 @@ from invsamp.posing.distributions.base import Distribution, as_shape, ends, free
 from invsamp.protocols import Array
 
 NO_GRADIENT = (
-    "the prior has a Custom distribution without a gradient. Give it, Custom(function, sampler, gradient), or take a "
-    "sampler that follows none, such as pcn()"
+    "the prior has a Custom distribution without a gradient. Give it, Custom(function, sampler, gradient), "
+    "or take a sampler without gradients, such as pcn()"
 )
 
 

@@ -50,5 +50,5 @@ class FieldDistribution(Distribution):
 
     def _known(self) -> Coloring:
         if self.field.names:
-            raise ValueError(f"the density of {self.field!r} is known to a Prior alone, as it depends on others")
+            raise ValueError(f"the field {self.field!r} depends on others, so it has a density only within a Prior")
         return self.field.coloring(np.empty(0))

@@ -98,8 +98,8 @@ def _check_storable(what: str, name: object) -> None:
         raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
     if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
         raise ValueError(
-            f"{what} cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
-            "nothing that does not print"
+            f"{what} cannot be called {name!r}: names of files exclude '/', '.', '..', spaces at the ends and "
+            "characters that do not print"
         )
     if name in DIMENSIONS:
         raise ValueError(f"{what} cannot be called {name!r}: that is a dimension of the stored draws")
@@ -141,6 +141,7 @@ def _told_by_likelihood(posterior: object) -> bool:
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless the parameters of a posterior have the names and shapes of those of a run."""
     own = {name: tuple(shape) for name, shape in found.items()}
     if own != dict(shapes):
         raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

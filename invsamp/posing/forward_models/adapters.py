@@ -109,8 +109,8 @@ class FiniteDifferenceModel:
             y = _rows(np.asarray(self.function(shifted.reshape(-1, p))), batch * p, "the function")
             if not np.iscomplexobj(y):
                 raise WrongShapeError(
-                    f"under scheme='complex_step' the function must return complex numbers, got {y.dtype}: "
-                    "what dropped the imaginary part has dropped the derivatives"
+                    f"under scheme='complex_step' the function must return complex numbers, got {y.dtype}: an "
+                    "operation that drops the imaginary part drops the derivatives"
                 )
             y = y.reshape(batch, p, -1)
             with np.errstate(all="ignore"):

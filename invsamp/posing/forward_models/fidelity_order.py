@@ -44,9 +44,9 @@ def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
     most = max(known, key=lambda name: known[name], default=finest)
     if len(known) == len(models) and known[most] > known[finest]:
         warnings.warn(
-            f"{argument} goes from the coarsest fidelity to the finest, so that {finest!r} is the one that is sampled, "
-            f"but a solve of {most!r} takes {known[most] / known[finest]:.3g} times its work. If the order is right, "
-            "costs= says what solves take",
+            f"{argument} goes from the coarsest fidelity to the finest, so {finest!r} is the one that is "
+            f"sampled. But a solve of {most!r} takes {known[most] / known[finest]:.3g} times its work. If the "
+            "order is right, give the costs of solves by costs=",
             InvsampWarning,
             stacklevel=3,
         )

@@ -28,9 +28,9 @@ from invsamp.simulations.rows import not_finite
 FLOAT = np.dtype(float)
 #: How a model comes by derivatives, or does without.
 WAYS = (
-    "Take them by differences, iv.finite_differences(function), give its Jacobian, iv.with_jacobian(function, "
-    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients: "
-    "iv.samplers.differential_evolution(), iv.samplers.stretch() or iv.pcn()"
+    "Take them by differences, iv.finite_differences(function), give its Jacobian, "
+    "iv.with_jacobian(function, jacobian), or write it in torch, iv.from_torch(function). Or take a sampler "
+    "without gradients: iv.samplers.differential_evolution(), iv.samplers.stretch() or iv.pcn()"
 )
 #: What to do with functions that do not take a batch.
 ONE_THETA = (
@@ -298,7 +298,7 @@ class GuardedModel:
         if found[:1] != wanted[:1]:
             return f". A model is given theta of shape (n, d), and returns a row for each of n: {ONE_THETA}"
         if len(found) == 2 and found[1] < wanted[1]:
-            return "; a model of a part of the data says of which by data_indices"
+            return "; a model of a part of the data gives its indices as data_indices"
         if len(found) < 3 or math.prod(found) != math.prod(wanted):
             return ""
         if self._arranged is not None and not same_order(found[1:], self._arranged):

@@ -76,7 +76,7 @@ class Server:
         try:
             status, reply = self._answer(wire, f"{self.address.path.rstrip('/')}/{path}", body)
         except _TooLongError:
-            raise RuntimeError(f"the answer to {path} is longer than {largest} bytes, and is not taken") from None
+            raise RuntimeError(f"the answer to {path} is longer than {largest} bytes, and is rejected") from None
         except TimeoutError:
             raise TimeoutError(f"no answer within {self.time_limit:g} s") from None
         except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: HTTP without its numbers
@@ -234,7 +234,7 @@ def _addresses(host: str, port: int, deadline: float) -> list[Any]:
         try:
             found = answer.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise TimeoutError(f"the address of {host!r} was not found in time") from None
+            raise TimeoutError(f"the address of {host!r} was not found within the time limit") from None
         if isinstance(found, Exception):
             raise OSError(str(found)) if isinstance(found, UnicodeError) else found
         _KNOWN[host, port] = found
@@ -245,7 +245,7 @@ def _limit(wire: socket.socket, deadline: float) -> None:
     """Let what is sent or received next have the time that is left."""
     left = deadline - time.monotonic()
     if left <= 0.0:
-        raise TimeoutError("no time is left")
+        raise TimeoutError("the time limit is reached")
     wire.settimeout(left)
 
 

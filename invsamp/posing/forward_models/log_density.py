@@ -36,7 +36,7 @@ from invsamp.protocols import (
 
 NO_GRADIENT = (
     "the log density has no gradient. Give it, LogDensity(function, gradient), have differences taken, "
-    "LogDensity(finite_differences(function)), or take a sampler that follows none, such as pcn()"
+    "LogDensity(finite_differences(function)), or take a sampler without gradients, such as pcn()"
 )
 WRITE_GRADIENT = "a function (batch, p) -> (batch, p), True where the function returns both, or None"
 
@@ -201,8 +201,9 @@ class LogDensity:
         if (values == np.inf).any():
             at = theta[(values == np.inf).any(axis=1)][0]
             raise ModelError(
-                f"the log density must be finite, or -inf where there is none, got +inf at theta {at.tolist()}: draws "
-                "cannot stand for infinite density. Bound it away from there by a domain, or mend the function"
+                "the log density must be finite, or -inf where there is none, got +inf at theta "
+                f"{at.tolist()}: draws cannot represent an infinite density. Exclude that region by a domain, "
+                "or correct the function"
             )
         return values
 

@@ -65,8 +65,8 @@ class BoundNoise:
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
         if (beyond := np.isfinite(data) & (np.abs(data) > LARGEST)).any():
             raise ValueError(
-                f"data must be at most {LARGEST:g} in size, got {data[beyond][0]:g}: squares of larger ones are no "
-                "double precision numbers. Give them in other units"
+                f"data must be at most {LARGEST:g} in size, got {data[beyond][0]:g}: the squares of larger "
+                "ones overflow double precision. Give them in other units"
             )
         self.data, self.outputs = data.reshape(-1), data.size
         if isinstance(noise, Outputs):

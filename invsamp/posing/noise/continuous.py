@@ -34,8 +34,8 @@ class ScaleFamily(CompiledNoise):
         least = min((np.min(entry) for entry in entries if not isinstance(entry, str)), default=1.0)
         if least < 1.0 / LARGEST:
             raise ValueError(
-                f"scale must be at least {1.0 / LARGEST:g}, got {least:g}: squares of the data in units of it are no "
-                "double precision numbers. Give the data in other units"
+                f"scale must be at least {1.0 / LARGEST:g}, got {least:g}: the squares of the data in units "
+                "of it overflow double precision. Give the data in other units"
             )
 
     def __repr__(self) -> str:
@@ -133,8 +133,9 @@ class GaussianNoise(ScaleFamily):
             if self.covariance.has_units and self.scale != 1.0 and not _names(self.scale):
                 raise ValueError(
                     "scale must be left out beside a covariance, which has the data's variances already, got "
-                    f"{_short(self.scale)}: of standard deviations s and a correlation matrix R, covariance is "
-                    "s[:, None] * R * s. An unknown factor is named, GaussianNoise('s', covariance=...)"
+                    f"{_short(self.scale)}. With standard deviations s and a correlation matrix R, the "
+                    "covariance is s[:, None] * R * s. An unknown factor is named, GaussianNoise('s', "
+                    "covariance=...)"
                 )
 
     @property

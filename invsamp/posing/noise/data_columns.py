@@ -75,7 +75,7 @@ def with_missing(data: Any) -> Array:
         values[missing] = np.nan
     elif (count := np.isnan(values).sum()) and count < values.size:
         warnings.warn(
-            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            f"{count} of {values.size} data are NaN: they are taken as missing. To state this, use a masked array",
             InvsampWarning,
             stacklevel=3,
         )

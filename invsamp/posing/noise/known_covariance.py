@@ -15,16 +15,14 @@ def gaussian_covariance(noise: object, shape: tuple[int, ...]) -> Array:
     Raises
     ------
     ValueError
-        If the noise is another, or something of it is unknown.
+        If the noise is no `GaussianNoise`, or its scale or covariance has unknown parameters.
     """
     if type(noise) is GaussianNoise and not isinstance(noise.scale, str):
         if isinstance(noise.covariance, Matrix):
             return np.array(noise.covariance.matrix)
-        if noise.covariance is None:
-            try:
-                return np.broadcast_to(np.asarray(noise.scale, dtype=float), shape).ravel() ** 2
-            except ValueError:
-                pass  # names among the scales
+        scale = np.asarray(noise.scale)
+        if noise.covariance is None and scale.dtype.kind in "iuf":  # others have names among the scales
+            return np.broadcast_to(scale.astype(float), shape).ravel() ** 2
     raise ValueError(
         "the posterior's noise must be a GaussianNoise of known numbers, with a covariance matrix or without, got "
         f"{noise!r}"

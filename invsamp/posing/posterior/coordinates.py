@@ -42,7 +42,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
                     f"transforms[{name!r}] must be 'identity', got {kind!r}: the domain constrains "
-                    f"{prior.labels[column]}, so it has to be sampled as itself"
+                    f"{prior.labels[column]}, so it has to be sampled without a transform"
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
             made = Log() if of_logarithm else _transform(name, kind, *ends)

@@ -68,11 +68,11 @@ class PosedModel:
         density = isinstance(self.model.model, LogDensity)
         what, rows = ("log-likelihood", "(n,)") if density else ("forward model", f"(n, {self.model.observations})")
         made = ModelError(
-            f"the {what} {self.model.name!r} raised {type(error).__name__} wherever it was called, which is taken "
-            f"for an error in it: {error}. It is given theta of shape (n, {len(self.inputs)}), a row for "
-            f"each of n parameter vectors with the columns {list(self.inputs)}, and returns {rows}: {ONE_THETA}. "
-            "parameters=... of these says which of the prior's parameters it gets. If it is right, and cannot "
-            "be evaluated there, narrow the prior or the domain, or give start="
+            f"the {what} {self.model.name!r} raised {type(error).__name__} wherever it was called, which "
+            f"indicates an error in it: {error}. It is given theta of shape (n, {len(self.inputs)}), a row "
+            f"for each of n parameter vectors with the columns {list(self.inputs)}, and returns {rows}: "
+            f"{ONE_THETA}. parameters=... selects those of the prior's parameters that it gets. If it is "
+            "right, and cannot be evaluated there, narrow the prior or the domain, or give start="
         )
         made.__cause__ = error
         return made

@@ -198,7 +198,7 @@ class Posterior(PriorInPositions):
     @property
     def axes(self) -> Plain:
         """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
-        return axes_of(self.forward[self.fidelities[-1]], self._data_shape) if self.predicts else {}
+        return axes_of(self.forward[tuple(self.forward)[-1]], self._data_shape) if self.predicts else {}
 
     @property
     def axis_labels(self) -> dict[str, AxisLabels]:
@@ -340,7 +340,7 @@ class Posterior(PriorInPositions):
             raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
         count = self._arranged(forward) if shape is None else shape
         if count is None:
-            raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
+            raise ValueError("shape must be given for a model without n_observations, got None")
         other = copy.copy(self)
         other.noise = self.noise if noise is None else noise
         other.forward = {"model": forward}
@@ -598,8 +598,8 @@ class Posterior(PriorInPositions):
         unused = [name for name in self.names if name not in used and not constrained[self.prior.slices[name]].any()]
         if unused:
             warnings.warn(
-                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data say nothing about "
-                f"{'it' if len(unused) == 1 else 'them'}, and the posterior is the prior there",
+                f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data do not inform "
+                f"{('it' if len(unused) == 1 else 'them')}, and the posterior is the prior there",
                 InvsampWarning,
                 stacklevel=3,
             )
@@ -626,4 +626,4 @@ def _refuse_missing(given: Facts) -> None:
 def _refuse_beside_likelihood(given: Facts) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
+            raise ValueError(f"{name} must be None beside a log_likelihood, which contains the data, got {value!r}")

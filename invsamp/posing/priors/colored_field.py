@@ -45,8 +45,8 @@ class ColoredField:
     def check_centered(self) -> None:
         """`ValueError`: it is not sampled as itself."""
         raise ValueError(
-            f"{self.name} cannot be sampled as itself, as within a domain: a field is sampled as white noise. Bound it "
-            "by a link, such as LogField or LogitField of invsamp.solvers.fields"
+            f"{self.name} cannot be sampled without its transform, as within a domain: a field is sampled as "
+            "white noise. Bound it by a link, such as LogField or LogitField of invsamp.solvers.fields"
         )
 
     def as_itself(self) -> ColoredField:

@@ -98,8 +98,8 @@ class Conditional:
         """`ValueError` if the parameter cannot be sampled as itself."""
         if self._ends_move:
             raise ValueError(
-                f"{self.name} cannot be sampled as itself, centered or within a domain: the ends of "
-                f"{self.distribution!r} move"
+                f"{self.name} cannot be sampled as itself, centered or within a domain: the bounds of "
+                f"{self.distribution!r} depend on other parameters"
             )
 
     @cached_property
@@ -312,7 +312,7 @@ class OfPrior(Distribution):
         return np.zeros(len(columns)), np.zeros(columns.shape)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        raise NotImplementedError("what depends on others is drawn by its prior")
+        raise NotImplementedError("a parameter that depends on others is drawn by its prior")
 
 
 class PartlyCentered(OfPrior):

@@ -1,4 +1,4 @@
-"""What depends on what in a prior, to be looked at."""
+"""The dependencies in a prior, for display."""
 
 from __future__ import annotations
 

@@ -351,8 +351,9 @@ def _drawn(name: str, distribution: Distribution, rng: np.random.Generator, n: i
     except NotImplementedError as error:
         raise ValueError(
             f"the prior of {name} must be one that can be drawn from, as starts and scales are, got "
-            f"{type(distribution).__name__}, whose sample says: {error or 'not implemented'}. If no one can, sample "
-            "all of it as a density: Target(LogDensity(function, gradient), start=...), with ladders of temperatures"
+            f"{type(distribution).__name__}, whose sample raised: {error or 'not implemented'}. If it has no "
+            "sampler, sample the whole as a density: Target(LogDensity(function, gradient), start=...), with "
+            "ladders of temperatures"
         ) from error
 
 

@@ -99,7 +99,7 @@ class Slot:
         self._holder = weakref.ref(holder)
 
     def factor(self, values: Array) -> Solver:
-        """What solves with the matrix of these values; None if it cannot be had. Collective."""
+        """The solver with the matrix of these values; None if there is none. Collective."""
         x = load()
         if self._matrix is None:
             self._make()

@@ -26,7 +26,7 @@ class Recurrence(NamedTuple):
 
 
 class Marched(NamedTuple):
-    """What is wanted of a recurrence."""
+    """The wanted results of a recurrence."""
 
     kept: Array  # (len(keep), n, k), in the order of `keep`
     sums: Array  # (w, n, k)

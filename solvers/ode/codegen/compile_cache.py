@@ -19,7 +19,7 @@ from typing import NamedTuple
 from numba import cfunc, types
 from numba.core.errors import NumbaWarning
 
-from invsamp.code_cache import is_usable, temporary_folder
+from invsamp.code_cache import is_usable, temporary_folder, without_collector
 from invsamp.solvers.foreign import Jitted
 
 _DOUBLES = types.CPointer(types.float64)
@@ -74,7 +74,7 @@ def _compiled(source: str, filename: str, scope: Mapping[str, object] | None, *,
     # numba imports the module of stored code by name
     namespace: dict[str, object] = {"__name__": __name__, **(scope or {})}
     exec(compile(source, filename, "exec"), namespace)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_collector():
         # captured arrays above a megabyte are compiled in by address, which cannot be stored
         warnings.simplefilter("ignore", NumbaWarning)
         function = cfunc(SIGNATURE, cache=cache, error_model="numpy")(namespace["evaluate"])

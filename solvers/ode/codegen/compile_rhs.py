@@ -226,6 +226,11 @@ def _short(error: Exception | None) -> str:
 
 
 def key_of(name: str, parts: object, n: int, q: int) -> str | None:
+    """Key under which compiled code is stored: a digest of its kind ``name``, the functions ``parts``, and their sizes.
+
+    None where a part has no fingerprint, so that its code is not stored. ``n`` is the number of states, ``q`` that of
+    parameters.
+    """
     prints = [fingerprint(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
     if any(entry is None for entry in prints):
         return None

@@ -17,7 +17,7 @@ from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 
 Array = npt.NDArray[np.float64]
 
-#: Trajectories of a right-hand side that are looked at, of one batch and in all.
+#: Trajectories of a right-hand side that are checked, of one batch and in all.
 _OF_A_BATCH, _IN_ALL = 4, 16
 #: Points on a trajectory, the intervals between them that are looked into, and how often each is halved.
 POINTS, _INTERVALS, _HALVINGS = 257, 8, 60

@@ -1,4 +1,4 @@
-"""What a Python function computes, as a string: equal strings mean equal results, across processes."""
+"""A hash of the computation of a Python function: equal strings mean equal results, across processes."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its interpolation takes half a second to import: not before it is wanted
 from numba import njit
-from scipy.interpolate import CubicSpline
 
 from invsamp.arguments import array, increasing, one_of, store
 from invsamp.solvers.foreign import Term
@@ -58,7 +58,9 @@ class Table:
         if self.kind == "linear":
             coefficients[:, 1] = np.diff(values) / np.diff(times)
         elif self.kind == "spline":
-            coefficients = np.ascontiguousarray(CubicSpline(times, values, bc_type="natural").c[::-1].T)
+            coefficients = np.ascontiguousarray(
+                scipy.interpolate.CubicSpline(times, values, bc_type="natural").c[::-1].T
+            )
         store(self, times=times, values=values, coefficients=coefficients)
 
     def __call__(self, t: object) -> object:

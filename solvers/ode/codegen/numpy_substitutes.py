@@ -1,4 +1,4 @@
-"""What stands in for `math` and `numpy` where a plain Python right-hand side is traced."""
+"""Substitutes for `math` and `numpy` while a plain Python right-hand side is traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Untraceable(ValueError):
 
 @functools.cache
 def _numpy_functions(elementary: Callable[[], dict[str, object]]) -> dict[str, object]:
-    """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
+    """Functions of `numpy` for a right-hand side: elementary functions entry by entry, and arrays of symbols."""
 
     def by_entry(function: Term) -> Term:
         def called(*arguments: Term) -> Term:

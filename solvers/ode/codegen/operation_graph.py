@@ -52,7 +52,7 @@ class Graph:
 
     def truth(self, condition: Node) -> bool:
         """Which way a branch goes; TypeError, as that depends on numbers that are not known."""
-        raise TypeError("a branch on a quantity, in whose place np.where(condition, a, b) traces")
+        raise TypeError("a branch on a quantity; np.where(condition, a, b) traces instead")
 
 
 class Node:
@@ -275,6 +275,7 @@ def run_graph(graph: Graph, nodes: Sequence[int], times: Array, states: Array, p
 
 
 def operands_of(row: Row) -> tuple[int, ...]:
+    """Indices of the nodes on which an operation depends; none for constants, time, states and parameters."""
     return () if row[0] in ("constant", "t", "y", "p") else row[1:]
 
 
@@ -444,7 +445,7 @@ def _unary(name: str, a: object) -> Term:
 
 @functools.cache
 def functions_of_nodes() -> dict[str, Term]:
-    """What a right-hand side may call from `math` or `numpy`, for nodes and for numbers."""
+    """Functions of `math` or `numpy` that a right-hand side may call, for nodes and for numbers."""
 
     def unary(name: str) -> Called:
         return lambda a: _unary(name, a)

@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def taylor_obstacle(rhs: Rhs, n: int, q: int) -> str | None:
-    """What in a right-hand side has no Taylor series; None if all has."""
+    """The part of a right-hand side without a Taylor series; None if all has one."""
     try:
         plan = plan_series(rhs, n, q, 0, ())
     except ValueError as error:

@@ -22,9 +22,9 @@ from invsamp.solvers.ode.integrators.trajectories import Course
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-#: The shortest interval in which a condition is looked at, as part of the horizon.
+#: The shortest interval in which a condition is bounded, as part of the horizon.
 _SHORTEST = 1e-13
-#: Intervals in which one condition is looked at: at least, and per pause that there may be.
+#: Intervals in which one condition is bounded: at least, and per possible pause.
 _LOOKS, _PER_PAUSE = 4096, 64
 #: Pauses of a trajectory that there is room for at first.
 _ROOM = 8

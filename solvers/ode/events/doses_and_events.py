@@ -1,4 +1,4 @@
-"""What interrupts a trajectory: breakpoints, doses that are added to states, events that change them."""
+"""Interruptions of a trajectory: breakpoints, doses that are added to states, events that change them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def course(
     width: int,
     own: tuple[int, ...],
 ) -> Course:
-    """What interrupts trajectories of ``width`` components at parameters p (batch, q).
+    """Interruptions of trajectories of ``width`` components at parameters p (batch, q).
 
     The sensitivities among these are to the parameters ``own`` first.
     """

@@ -32,7 +32,7 @@ from invsamp.solvers.ode.integrators.event_handling import (
     look_around,
 )
 from invsamp.solvers.ode.integrators.function_pointers import INNER, bound, call
-from invsamp.solvers.ode.integrators.initial_step import Stretch, first_step
+from invsamp.solvers.ode.integrators.initial_step import DECADES, Stretch, first_step
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import HEAD, Control, Course, Outcome
 
@@ -53,13 +53,25 @@ _Y, _NEXT, _K = 0, 1, 2
 _PAUSED = _EVENTFUL = _HAS_EDGE = True
 _order = _stages = _last = _rows = _powers = _extra = 0
 _exponent = 0.0
-_workspace: Jitted = None
 _begin: Jitted = None
 _attempt: Jitted = None
 _interpolate: Jitted = None
 _finish: Jitted = None
 _edge: Jitted = None
 _write: Jitted = None
+
+
+class Scratch(NamedTuple):
+    """What is written to on the way of one trajectory after the other: m components, e events."""
+
+    work: Array  # (rows, m)
+    q: Array  # (powers + 1, m)
+    growth: Array  # (m,)
+    one: Array  # (1, 1)
+    rates: Array  # (`initial_step.DECADES`,)
+    sides: Array  # (2, e)
+    speeds: Array  # (2, e)
+    space: Any  # the method's own
 
 
 class Row(NamedTuple):
@@ -72,18 +84,18 @@ class Row(NamedTuple):
     peaks: Array  # (m,)
     needed: Array  # (n,)
     trail: Array  # (kept, HEAD + n)
-    work: Array  # (rows, m)
-    q: Array  # (powers, m)
-    growth: Array  # (m,)
-    scratch: Array  # (1, 1)
-    sides: Array  # (2, events)
-    speeds: Array  # (2, events)
-    space: Any  # the method's own
+
+
+def scratch_of(method: Stepper, control: Control, m: int, e: int) -> Scratch:
+    """Arrays for one call of `march`. Compiled code would make them in the same time, and take long to compile it."""
+    work, q = np.zeros((_K + method.rows, m)), np.zeros((method.powers + 1, m))
+    growth, one, rates = np.empty(m), np.empty((1, 1)), np.empty(DECADES)
+    return Scratch(work, q, growth, one, rates, np.empty((2, e)), np.empty((2, e)), method.workspace(control, m))
 
 
 @cache
 def march(method: Stepper, paused: bool, eventful: bool) -> Jitted:
-    """Compiled ``march(rhs, parameters, initial, times, start, course, control, outcome, first, last)``.
+    """Compiled ``march(rhs, parameters, initial, times, start, course, control, outcome, scratch, first, last)``.
 
     The trajectories of the rows from ``first`` to ``last`` by a method, written into ``outcome``. What happens at
     pauses, and at events or by a stopping function, is compiled where there are some: the latter with the former.
@@ -100,7 +112,7 @@ def march(method: Stepper, paused: bool, eventful: bool) -> Jitted:
         outermost = template is _march_rows
         options: dict[str, bool | str] = {**({} if outermost else INNER), "nogil": True, "error_model": "numpy"}
         options["cache"] = outermost
-        options["_nrt"] = outermost
+        options["_nrt"] = False
         scope[name] = bound(template, scope, options, f"{name}_{kind}")
     return scope["_march_rows"]
 
@@ -121,13 +133,12 @@ def _march_rows(
     course: Course,
     control: Control,
     outcome: Outcome,
+    scratch: Scratch,
     first: int,
     last: int,
 ) -> None:
-    m, e, n, stop, events = initial.shape[1], len(course.events.roots), control.n_states, course.stop, course.events
-    work, space = np.zeros((_K + _rows, m)), _workspace(control, m)
-    q, growth, scratch = np.zeros((_powers + 1, m)), np.empty(m), np.empty((1, 1))
-    sides, speeds = np.empty((2, e)), np.empty((2, e))
+    m, n, stop, events = initial.shape[1], control.n_states, course.stop, course.events
+    work, growth, sides, one = scratch.work, scratch.growth, scratch.sides, scratch.one
     y = work[_Y]
     for row in range(first, last):
         t, p, times = start[row], parameters[row], times_of_rows[0 if len(times_of_rows) == 1 else row]
@@ -138,7 +149,7 @@ def _march_rows(
             outcome.needed[row],
         )
         trail = control.trail[control.rows[row] if len(control.rows) > 0 else 0]
-        own = Row(p, times, absolute, out, peaks, needed, trail, work, q, growth, scratch, sides, speeds, space)
+        own = Row(p, times, absolute, out, peaks, needed, trail)
         for i in range(m):
             y[i] = initial[row, i]
             peaks[i] = abs(y[i])
@@ -163,7 +174,7 @@ def _march_rows(
             while pause < len(pauses) and pauses[pause] < t:
                 pause += 1
         if _EVENTFUL:
-            side = value(stop, t, y, p, scratch)
+            side = value(stop, t, y, p, one)
             look_around(events, t, y, p, sides[0])
         while done < wanted and status == OK:
             # the right-hand side may switch at a pause: it is never asked for its value there
@@ -189,9 +200,9 @@ def _march_rows(
                     status = NON_FINITE
                     break
                 if _EVENTFUL:
-                    steps += int(e > 0)  # events without end come to the bound on steps
+                    steps += int(len(events.roots) > 0)  # events without end come to the bound on steps
                     before = side
-                    side = value(stop, t, y, p, scratch)
+                    side = value(stop, t, y, p, one)
                     if crosses(before, side):
                         status = STOPPED
                         break
@@ -199,8 +210,9 @@ def _march_rows(
                 target = pauses[pause]
                 upper = target - inset(target)
             status, done, evaluated, stepped, t, side, fired = _stretch(
-                rhs, control, stop, events, own, wanted, done, t, target, lower, upper, side, control.max_steps - steps
-            )
+                rhs, control, stop, events, own, scratch, wanted, done, t, target, lower, upper, side,
+                control.max_steps - steps,
+            )  # fmt: skip
             evaluations += evaluated
             steps += stepped
         lost = status == TOO_MANY_STEPS or status == STEP_TOO_SMALL  # numba compiles it sooner
@@ -219,6 +231,7 @@ def _stretch(
     stop: int,
     events: Events,
     own: Row,
+    scratch: Scratch,
     wanted: int,
     done: int,
     t: float,
@@ -234,14 +247,13 @@ def _stretch(
     y is that just after it, without what it changes, and the first stage holds the derivative just before it.
     """
     n, rtol, patience = control.n_states, control.rtol, control.patience
-    p, times, absolute, out, peaks, work, q, space, sides, speeds = (
-        own.p, own.times, own.absolute, own.out, own.peaks, own.work, own.q, own.space, own.sides, own.speeds,
-    )  # fmt: skip
-    y, z, k, scratch = work[_Y], work[_NEXT], work[_K:], own.scratch
+    p, times, absolute, out, peaks, needed, trail = own
+    work, q, growth, one, rates, sides, speeds, space = scratch
+    y, z, k = work[_Y], work[_NEXT], work[_K:]
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
-    step = first_step(_order, Stretch(rhs, n, p, t, target, lower, upper, rtol, absolute), y, z, k)
+    step = first_step(_order, Stretch(rhs, n, p, t, target, lower, upper, rtol, absolute), y, z, k, rates)
     evaluations, steps, rejected, before_it = 2, 0, False, control.max_steps - max_steps
     stiff = other = 0
     if _EVENTFUL:
@@ -265,15 +277,15 @@ def _stretch(
         for i in range(n, len(y)):
             if not math.isfinite(z[i]):
                 return NON_FINITE, done, evaluations, steps, t, side, -1
-        if steps + before_it < len(own.trail):
-            kept = own.trail[steps + before_it]
+        if steps + before_it < len(trail):
+            kept = trail[steps + before_it]
             kept[0], kept[1], kept[2], kept[3] = t, h, lower, upper
             for i in range(n):
                 kept[HEAD + i] = y[i]
         _finish(n, h, k, q)
         last, status, before, interpolated, fired, low, high = t_new, OK, side, False, -1, 0.0, 1.0
         if _EVENTFUL:
-            side = value(stop, t_new, z, p, scratch)
+            side = value(stop, t_new, z, p, one)
             look_around(events, t_new, z, p, sides[1])
             look_ahead(events, n, t_new, z, k[_last], p, speeds[1])
             stopped = crosses(before, side)
@@ -283,7 +295,7 @@ def _stretch(
                 evaluations += _extra
                 interpolated = True
                 if stopped:
-                    last, status = locate(_powers, stop, n, t, h, before, p, work, q, scratch), STOPPED
+                    last, status = locate(_powers, stop, n, t, h, before, p, work, q, one), STOPPED
                 if happens:
                     fired, low, high = first_event(_powers, n, events, t, h, p, sides, speeds, work, q)
                     if fired >= 0 and t + high * h <= last:
@@ -319,11 +331,11 @@ def _stretch(
                 stiff = other = 0
             else:
                 other += 1
-            left = min(max_steps - steps, patience)
+            left = patience if patience < max_steps - steps else max_steps - steps
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
         if len(y) == n or control.states_lead:  # where sensitivities come later, tolerances are known
-            amplify(n, y, z, k[0], k[_last], rtol, absolute, own.growth, own.needed)
+            amplify(n, y, z, k[0], k[_last], rtol, absolute, growth, needed)
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**_exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False

@@ -61,7 +61,6 @@ def amplify(
             needed[i] = min(needed[i], max(LEAST_ATOL, rtol * new / growth[i]))
 
 
-@njit(cache=True, error_model="numpy")
 def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
     """Absolute tolerances (batch, n) to begin with: relative to initial values that are below ``atol``.
 
@@ -69,9 +68,12 @@ def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
     would show that they grow.
     """
     first = np.empty((len(initial), n))
-    for row in range(len(initial)):
-        for i in range(n):
-            first[row, i] = _first(atol, rtol, abs(initial[row, i]))
+    first.fill(atol)
+    start = np.abs(initial[:, :n])
+    small = start < atol
+    if np.logical_or.reduce(small, axis=None):
+        small &= start > 0.0
+        first[small] = np.maximum(LEAST_ATOL, rtol * start[small])
     return first
 
 
@@ -80,7 +82,6 @@ def _first(atol: float, rtol: float, start: float) -> float:
     return max(LEAST_ATOL, rtol * start) if 0.0 < start < atol else atol
 
 
-@njit(cache=True, error_model="numpy")
 def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array) -> Array:
     """Absolute tolerances at which no amplified error counts; those of the solve where none does.
 
@@ -97,6 +98,12 @@ def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Ar
         in an epidemic that begins with one infected and no one exposed.
     """
     found = needed.copy()
+    _amplified(atol, rtol, initial, needed, peaks, found)
+    return found
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+def _amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array, found: Array) -> None:
     for row in range(len(needed)):
         least = math.inf
         for i in range(needed.shape[1]):
@@ -110,4 +117,3 @@ def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Ar
         for i in range(needed.shape[1]):
             if initial[row, i] == 0.0 and peaks[row, i] > atol:
                 found[row, i] = min(found[row, i], least)
-    return found

@@ -17,15 +17,15 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode.integrators.explicit_rk import Tableau
-from invsamp.solvers.ode.integrators.function_pointers import call
-from invsamp.solvers.ode.integrators.rosenbrock import RODAS, factorize, solve_factors, solve_transposed
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call
+from invsamp.solvers.ode.integrators.rosenbrock import RODAS, factorize, solve_factors, solve_transposed, workspace
 from invsamp.solvers.ode.integrators.tableau_rodas5p import BY_TIME, NODES, STAGES, A, C, H
 from invsamp.solvers.ode.integrators.trajectories import HEAD, Control
 
 Array = npt.NDArray[np.float64]
 
 
-_workspace, _begin = RODAS.workspace, RODAS.begin
+_workspace, _begin = njit(**INNER)(workspace), RODAS.begin
 _NODES, _BY_TIME, _H = np.array(NODES), np.array(BY_TIME), np.array(H)
 
 

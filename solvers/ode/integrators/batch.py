@@ -13,12 +13,12 @@ from functools import lru_cache
 import numpy as np
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.integrators.adaptive_step import march
+from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
-COMPILING = "Compiling an integrator of ODEs: some seconds, once on this machine"
+COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
 
 
 def integrate(
@@ -65,13 +65,15 @@ def integrate(
         np.empty((batch, m)),
         np.empty((batch, control.n_states)),
     )
-    control = control._replace(absolute=_plain(control.absolute))
+    if not control.absolute.flags.carray:
+        control = control._replace(absolute=_plain(control.absolute))
     arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome
-    eventful = len(course.events.roots) > 0 or course.stop != 0
+    events = len(course.events.roots)
+    eventful = events > 0 or course.stop != 0
     kernel = march(method, eventful or course.pauses.shape[1] > 0, eventful)
 
     def rows(first: int, last: int) -> None:
-        kernel(rhs, *arguments, first, last)
+        kernel(rhs, *arguments, scratch_of(method, control, m, events), first, last)
 
     if kernel.overloads and (control.threads == 1 or batch == 1):
         rows(0, batch)

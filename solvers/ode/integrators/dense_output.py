@@ -1,4 +1,4 @@
-"""What is asked of the interpolant of a step: values at output times, where events are, where a trajectory stops.
+"""Uses of the interpolant of a step: values at output times, times of events, where a trajectory stops.
 
 A step's interpolant is y + sum_r q_r x^(r + 1) with x in [0, 1] and coefficients q (powers, m).
 """
@@ -9,9 +9,12 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
-from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.foreign import Jitted, Llvm
+from invsamp.solvers.ode.integrators.component_loops import DOUBLE, POINTER, SIZE, Lanes, over_components
 from invsamp.solvers.ode.integrators.event_handling import (
     Events,
     crosses,
@@ -21,7 +24,7 @@ from invsamp.solvers.ode.integrators.event_handling import (
     look_around,
     turning,
 )
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call, function_of
+from invsamp.solvers.ode.integrators.function_pointers import INNER, call
 
 Array = npt.NDArray[np.float64]
 
@@ -35,9 +38,26 @@ _Y, _NEXT = 0, 1
 
 def writer(powers: int) -> Jitted:
     """Compiled ``write(...)`` of a `Stepper`: the interpolant at output times."""
-    return function_of(
-        "control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out", _write(powers), {}
-    )
+
+    def _write(
+        typingctx: object, control: Llvm, absolute: Llvm, first: Llvm, last: Llvm, t: Llvm, h: Llvm, lower: Llvm,
+        upper: Llvm, times: Llvm, y: Llvm, p: Llvm, z: Llvm, q: Llvm, space: Llvm, out: Llvm,
+    ) -> Llvm:  # pragma: no cover  # fmt: skip
+        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
+            first, last, t, h = values[2:6]
+            arrays = [
+                context.make_array(signature.args[place])(context, builder, values[place]) for place in (8, 9, 12, 14)
+            ]
+            m = builder.extract_value(arrays[1].shape, 0)
+            function = _function(builder.module, powers)
+            builder.call(function, [first, last, t, h, *(array.data for array in arrays), m])
+            return context.get_dummy_value()
+
+        double, size = types.float64, types.intp
+        given = control, absolute, size, size, double, double, double, double, times, y, p, z, q, space, out
+        return types.void(*given), codegen
+
+    return intrinsic(_write)
 
 
 @njit(**INNER)
@@ -196,30 +216,37 @@ def _slope_inside(powers: int, count: int, x: float, h: float, q: Array, slope: 
         slope[i] = value / h
 
 
-def _write(powers: int) -> list[str]:
-    def polynomial(constant: str, *coefficients: str) -> str:
-        nested = coefficients[-1]
-        for each in coefficients[-2::-1]:
-            nested = f"({each} + x * {nested})"
-        return f"{constant} + x * {nested}"
+def _function(module: Llvm, powers: int) -> Llvm:
+    """LLVM's function ``f(first, last, t, h, times, y, q, out, m)``."""
+    kinds = [SIZE, SIZE, DOUBLE, DOUBLE, *[POINTER] * 4, SIZE]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), module.get_unique_name("write"))
+    function.linkage = "internal"
+    first, last, t, h, times, y, q, out, m = function.args
+    out.add_attribute("noalias")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    per_length = builder.fdiv(DOUBLE(1.0), h)
 
-    c, e = ([f"{letter}{r}" for r in range(powers + 1)] for letter in "ce")
-    return [
-        "m = len(y)",
-        "per_length = 1 / h",
-        "if m < 4:",
-        # few components: two at a time, with their coefficients in registers
-        "    for i in range(0, m, 2):",
-        "        other = min(i + 1, m - 1)",
-        f"        {', '.join(c)} = y[i], {', '.join(f'q[{r}, i]' for r in range(powers))}",
-        f"        {', '.join(e)} = y[other], {', '.join(f'q[{r}, other]' for r in range(powers))}",
-        "        for j in range(first, last):",
-        "            x = (times[j] - t) * per_length",
-        f"            out[j, i] = {polynomial(*c)}",
-        f"            out[j, other] = {polynomial(*e)}",
-        "else:",
-        "    for j in range(first, last):",
-        "        x = (times[j] - t) * per_length",
-        "        for i in range(m):",
-        f"            out[j, i] = {polynomial('y[i]', *(f'q[{r}, i]' for r in range(powers)))}",
-    ]
+    def body(lanes: Lanes) -> None:
+        """One output time after the other, with the coefficients in registers."""
+        coefficients = [lanes.load(builder.gep(q, [builder.mul(m, SIZE(r))])) for r in range(powers)]
+        constant = lanes.load(y)
+        before, head = builder.block, function.append_basic_block("times")
+        each, done = function.append_basic_block("time"), function.append_basic_block("written")
+        builder.branch(head)
+        builder.position_at_end(head)
+        j = builder.phi(SIZE)
+        j.add_incoming(first, before)
+        builder.cbranch(builder.icmp_signed("<", j, last), each, done)
+        builder.position_at_end(each)
+        x = builder.fmul(builder.fsub(builder.load(builder.gep(times, [j])), t), per_length)
+        by, value = lanes.spread(x), coefficients[-1]
+        for coefficient in coefficients[-2::-1]:
+            value = builder.fadd(coefficient, builder.fmul(by, value))
+        lanes.store(builder.fadd(constant, builder.fmul(by, value)), builder.gep(out, [builder.mul(j, m)]))
+        j.add_incoming(builder.add(j, SIZE(1)), each)
+        builder.branch(head)
+        builder.position_at_end(done)
+
+    over_components(builder, m, body)
+    builder.ret_void()
+    return function

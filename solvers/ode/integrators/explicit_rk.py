@@ -19,7 +19,7 @@ from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
 from invsamp.solvers.ode.integrators.dense_output import writer
-from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, bound
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, bound
 from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
@@ -119,7 +119,6 @@ _errors: Jitted = None
 _before_last: Jitted = None
 
 
-@njit(**INNER)
 def _workspace(control: Control, m: int) -> Array:
     return np.empty(1)
 

@@ -1,4 +1,4 @@
-"""What compiled integrators are made of: calls by an address, sums with constant weights, and lines that call these.
+"""Parts of compiled integrators: calls by an address, sums with constant weights, and lines that call these.
 
 A right-hand side comes in as the address of a compiled ``void f(double t, double *y, double *p, double *out)``, made by
 `invsamp.solvers.ode.codegen.compile_cache`: a new model compiles its own few lines and nothing else.
@@ -29,7 +29,7 @@ INNER: dict[str, bool | str] = {
 BORROWING: dict[str, bool | str] = {**INNER, "_nrt": False}
 
 
-_GENERATED: dict[str, bool | str] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_GENERATED: dict[str, bool | str] = {**BORROWING, "cache": False}
 
 
 def _call(

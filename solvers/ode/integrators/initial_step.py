@@ -15,7 +15,7 @@ Array = npt.NDArray[np.float64]
 
 #: Decades below the length of a stretch in which it is asked what moves the slopes by themselves, and how many of the
 #: shortest show that nothing does.
-_DECADES, _ENOUGH = 12, 4
+DECADES, _ENOUGH = 12, 4
 #: In units of the tolerance, what states have to be moved by in a moment for it to count; and the share of the fastest
 #: change by which it is still under way.
 _COUNTS, _UNDER_WAY = 0.01, 0.3
@@ -36,10 +36,11 @@ class Stretch(NamedTuple):
 
 
 @njit(**INNER)
-def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> float:
+def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array, rates: Array) -> float:
     """Starting step of Hairer, Norsett and Wanner, II.4, but never longer than `moment_of_change`.
 
-    y are the states at t, and the first row of k their slopes; z and the second row are written to.
+    y are the states at t, and the first row of k their slopes; z, the second row and ``rates`` (DECADES,) are written
+    to.
     """
     rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
     size = slope = 0.0
@@ -49,7 +50,7 @@ def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> fl
         size += part * part
         slope += slant * slant
     size, slope = math.sqrt(size / n), math.sqrt(slope / n)
-    longest = moment_of_change(stretch, y, k)
+    longest = moment_of_change(stretch, y, k, rates)
     guess = min(1e-6 if size < 1e-5 or slope < 1e-5 else 0.01 * size / slope, target - t)
     for i in range(len(y)):
         z[i] = y[i] + guess * k[0, i]
@@ -59,22 +60,22 @@ def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array) -> fl
         return min(guess, longest)
     steepest = max(slope, bend)
     step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / order)
-    return min(100 * guess, step, target - t, longest)
+    return min(min(100 * guess, step), min(target - t, longest))
 
 
 @njit(**INNER)
-def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
+def moment_of_change(stretch: Stretch, y: Array, k: Array, rates: Array) -> float:
     """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
 
     States at rest give no time scale, and a pulse that is over within the first step would be passed by in silence.
     What changes the slopes at once is looked for in moments of a hundred-billionth of the stretch and more. Infinite
-    where nothing does, or by too little to count, or no faster than the stretch is long. The second row of k is written
-    to.
+    where nothing does, or by too little to count, or no faster than the stretch is long. The second row of k and
+    ``rates`` (DECADES,) are written to.
     """
     rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
-    rates, fastest, moving = np.zeros(_DECADES), 0.0, False
-    for j in range(_DECADES):
-        moment = 10.0 ** (j - _DECADES) * (target - t)
+    fastest, moving = 0.0, False
+    for j in range(DECADES):
+        moment = 10.0 ** (j - DECADES) * (target - t)
         call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
         change = _change(n, rtol, absolute, y, k)
         rates[j] = change / moment
@@ -85,9 +86,9 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array) -> float:
             return math.inf
     if fastest == 0.0:
         return math.inf
-    for j in range(_DECADES - 2, -1, -1):
+    for j in range(DECADES - 2, -1, -1):
         if rates[j] >= _UNDER_WAY * fastest:
-            return 10.0 ** (j - _DECADES) * (target - t)
+            return 10.0 ** (j - DECADES) * (target - t)
     return math.inf
 
 
@@ -104,6 +105,6 @@ def _change(n: int, rtol: float, absolute: Array, y: Array, k: Array) -> float:
 @njit(cache=True, error_model="numpy")
 def longest_first_step(stretch: Stretch, y: Array) -> float:
     """`moment_of_change` at states y (m,), for those who are not compiled."""
-    k = np.empty((2, len(y)))
+    k, rates = np.empty((2, len(y))), np.empty(DECADES)
     call(stretch.rhs, min(max(stretch.t, stretch.lower), stretch.upper), y, stretch.p, k, 0)
-    return moment_of_change(stretch, y, k)
+    return moment_of_change(stretch, y, k, rates)

@@ -7,12 +7,12 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its integrators take half a second to import: not before they are wanted
 from numba import njit
-from scipy.integrate import ODEintWarning, odeint
 
 from invsamp.solvers.ode.integrators.amplification import amplify
 from invsamp.solvers.ode.integrators.batch import integrate
@@ -22,7 +22,8 @@ from invsamp.solvers.ode.integrators.function_pointers import call
 from invsamp.solvers.ode.integrators.initial_step import Stretch, longest_first_step
 from invsamp.solvers.ode.integrators.lsoda_jacobian import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.integrators.rosenbrock import RODAS
-from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.stepper import Stepper
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import FIVE, eight
 from invsamp.solvers.ode.integrators.taylor import TAYLOR
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
@@ -56,7 +57,7 @@ def lsoda(
     )
     control.trail[control.rows, :1] = np.nan  # its steps are not kept
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", ODEintWarning)
+        warnings.simplefilter("ignore", scipy.integrate.ODEintWarning)
         for row in range(batch):
             wanted = times[row if len(times) > 1 else 0]
             wanted = wanted[np.isfinite(wanted)]
@@ -130,9 +131,14 @@ def _got_through(outcome: Outcome) -> npt.NDArray[np.bool_]:
 _OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
 
 
+@cache
+def _dop853() -> Stepper:
+    return stepper("DOP853", eight())
+
+
 #: From the name of a method to its integrator of batches.
 INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Control], Outcome]] = {
-    "DOP853": partial(integrate, stepper("DOP853", EIGHT)),
+    "DOP853": lambda *arguments: integrate(_dop853(), *arguments),
     "LSODA": lsoda,
     "RK45": partial(integrate, stepper("RK45", FIVE)),
     "Rodas5P": partial(integrate, RODAS),
@@ -227,7 +233,7 @@ class _Lsoda:
         n, begin, end = self.control.n_states, float(nodes[0]), float(nodes[-1])
         most = longest_first_step(Stretch(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights), y)
         try:
-            values, info = odeint(
+            values, info = scipy.integrate.odeint(
                 flat,
                 y,
                 nodes,

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from invsamp.arguments import array, numbers
 
@@ -26,7 +25,7 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
     if grid.ndim not in (1, 2) or not grid.shape[-1] or (grid.ndim == 2 and len(grid) != batch):
         raise ValueError(f"times must be non-empty, of shape (n_times,) or ({batch}, n_times), got shape {grid.shape}")
     common = grid.ndim == 1
-    grid = np.ascontiguousarray(np.atleast_2d(grid))
+    grid = np.ascontiguousarray(grid[None] if common else grid)
     fault = _first_fault(grid, common)
     if fault >= 0:
         row, column = divmod(fault, grid.shape[1])
@@ -40,7 +39,9 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
     if not common:
         first = np.where(np.isnan(first), math.inf, first)
     if t0 is None:
-        return grid, np.full(batch, first[0]) if common else np.where(np.isinf(first), 0.0, first)
+        if common:
+            return grid, first if batch == 1 else np.full(batch, first[0])
+        return grid, np.where(np.isinf(first), 0.0, first)
     start = array("t0", t0)
     if start.shape not in ((), (batch,)):
         raise ValueError(f"t0 must be a finite number or of shape ({batch},), got {t0}")
@@ -52,25 +53,14 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
     return grid, start
 
 
-@njit(cache=True)
 def _first_fault(grid: Array, common: bool) -> int:
     """Flat index of the first time that is out of order; -1 if there is none."""
-    columns = grid.shape[1]
-    if common and -math.inf < grid[0, 0] and grid[0, -1] < math.inf:
-        # in order from one end to the other: without a branch, several at a time
-        ordered = True
-        for column in range(1, columns):
-            ordered &= grid[0, column - 1] < grid[0, column]
-        if ordered:
+    if common and grid[0, 0] > -math.inf and grid[0, -1] < math.inf:
+        times = grid[0]
+        if np.logical_and.reduce(times[:-1] < times[1:]):
             return -1
-    for row in range(len(grid)):
-        before = -math.inf
-        for column in range(columns):
-            t = grid[row, column]
-            if t > before and t < math.inf:
-                before = t
-            elif common or not math.isnan(t):
-                return row * columns + column
-            else:
-                before = math.inf  # nothing but NaN may follow
-    return -1
+    before = np.concatenate([np.full((len(grid), 1), -math.inf), grid[:, :-1]], axis=1)
+    good = (grid > before) & (grid < math.inf)  # after NaN nothing is
+    if not common:
+        good |= np.isnan(grid)
+    return -1 if good.all() else int(np.argmin(good))

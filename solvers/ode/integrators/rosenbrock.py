@@ -24,7 +24,7 @@ from numba import njit
 from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.integrators.dense_output import writer
 from invsamp.solvers.ode.integrators.explicit_rk import error_norm
-from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, call, function_of
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, call, function_of
 from invsamp.solvers.ode.integrators.sparse_factors import (
     Pattern,
     factorize_sparse,
@@ -57,8 +57,8 @@ class Workspace(NamedTuple):
     extra: Array  # (2, m)
 
 
-@njit(**INNER)
-def _workspace(control: Control, m: int) -> Workspace:
+def workspace(control: Control, m: int) -> Workspace:
+    """Arrays for trajectories of m components; not compiled, but that it could be."""
     n = control.n_states
     pattern = control.linear.pattern
     dense = n if len(pattern.starts) == 0 else 0
@@ -342,7 +342,7 @@ RODAS = Stepper(
     last=_LAST,
     rows=STAGES + 2,
     powers=4,
-    workspace=_workspace,
+    workspace=workspace,
     begin=_begin,
     attempt=_attempt(),
     interpolate=program([]),  # it is done where its error is asked for

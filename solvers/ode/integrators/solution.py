@@ -1,4 +1,4 @@
-"""What solving a batch of trajectories gives, and what observations need of whatever solves it."""
+"""The solution of a batch of trajectories, and the interface of solvers for observations."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the loop over steps asks of a method: compiled functions of one signature each, put together once per method."""
+"""The interface of a method for the loop over steps: compiled functions of one signature each, made once per method."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.foreign import Called, Jitted
 
 
 class Stepper(NamedTuple):
@@ -21,7 +21,7 @@ class Stepper(NamedTuple):
     last: int  # row of k with the slope at the step's end, after `finish`
     rows: int  # of k
     powers: int  # of the interpolant
-    workspace: Jitted  # (control, m) -> what is kept for a trajectory
+    workspace: Called  # (control, m) -> what is written to on the way; not compiled
     begin: (
         Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on the step; before any from y
     )

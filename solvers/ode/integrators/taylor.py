@@ -25,7 +25,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from invsamp.solvers.foreign import Jitted, Llvm
-from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INNER, call
+from invsamp.solvers.ode.integrators.component_loops import DOUBLE, POINTER, SIZE, Lanes, over_components
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, call
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
 
@@ -33,8 +34,6 @@ Array = npt.NDArray[np.float64]
 
 #: Highest order: that of the least relative tolerance, 1e-13.
 MOST_ORDER = 16
-_DOUBLE, _SIZE = ir.DoubleType(), ir.IntType(64)
-_LANES = 4
 #: In tolerances, the error of sensitivities at which a step of the states is divided for them; and into how many.
 _MOST_ERROR, _MOST_INNER = 0.5, 1000
 
@@ -67,71 +66,41 @@ def _evaluation(slopes: bool) -> Jitted:
 
 
 def _evaluate(module: Llvm, slopes: bool) -> Llvm:
-    """LLVM's function: some components at once, then the rest one by one, with the same bits."""
-    pointer, vector = _DOUBLE.as_pointer(), ir.VectorType(_DOUBLE, _LANES)
-    kinds = [_SIZE, _DOUBLE, *[pointer] * 3, _SIZE, _SIZE]
+    """LLVM's function ``f(order, x, y, q, out, count, width)``."""
+    kinds = [SIZE, DOUBLE, *[POINTER] * 3, SIZE, SIZE]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), module.get_unique_name("polynomial"))
     function.linkage = "internal"
     order, x, y, q, out, count, width = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    first = _SIZE(0)
-    for kind, lanes in ((vector, _LANES), (_DOUBLE, 1)):
-        before, head = builder.block, function.append_basic_block("head")
-        body, after = function.append_basic_block("body"), function.append_basic_block("after")
-        builder.branch(head)
-        builder.position_at_end(head)
-        i = builder.phi(_SIZE)
-        i.add_incoming(first, before)
-        builder.cbranch(builder.icmp_signed("<=", builder.add(i, _SIZE(lanes)), count), body, after)
-        builder.position_at_end(body)
+    highest = builder.sub(order, SIZE(1))
 
-        def load(base: Llvm, place: Llvm, kind: Llvm = kind) -> Llvm:
-            at = builder.bitcast(builder.gep(base, [place]), kind.as_pointer())
-            found = builder.load(at)
-            found.align = 8
-            return found
+    def body(lanes: Lanes) -> None:
+        name = "llvm.fma.f64" if lanes.width == 1 else f"llvm.fma.v{lanes.width}f64"
+        fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(lanes.kind, [lanes.kind] * 3), name)
+        by = lanes.spread(x)
 
-        def spread(value: Llvm, kind: Llvm = kind, lanes: int = lanes) -> Llvm:
-            if lanes == 1:
-                return value
-            undefined = ir.Constant(kind, ir.Undefined)
-            one = builder.insert_element(undefined, value, ir.IntType(32)(0))
-            return builder.shuffle_vector(
-                one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-            )
-
-        name = "llvm.fma.f64" if lanes == 1 else f"llvm.fma.v{lanes}f64"
-        fused = module.globals.get(name) or ir.Function(module, ir.FunctionType(kind, [kind] * 3), name)
-        by = spread(x)
-
-        def weighed(value: Llvm, row: Llvm, spread: Llvm = spread) -> Llvm:
+        def coefficient(row: Llvm) -> Llvm:
+            value = lanes.load(builder.gep(q, [builder.mul(row, width)]))
             if not slopes:
                 return value
-            return builder.fmul(spread(builder.sitofp(builder.add(row, _SIZE(1)), _DOUBLE)), value)
+            return builder.fmul(lanes.spread(builder.sitofp(builder.add(row, SIZE(1)), DOUBLE)), value)
 
-        highest = builder.sub(order, _SIZE(1))
-        start = weighed(load(q, builder.add(builder.mul(highest, width), i)), highest)
-        next_row = builder.sub(highest, _SIZE(1))
+        start, next_row = coefficient(highest), builder.sub(highest, SIZE(1))
         entry, loop, done = builder.block, function.append_basic_block("loop"), function.append_basic_block("done")
         builder.branch(loop)
         builder.position_at_end(loop)
-        row, total = builder.phi(_SIZE), builder.phi(kind)
+        row, total = builder.phi(SIZE), builder.phi(lanes.kind)
         row.add_incoming(next_row, entry)
         total.add_incoming(start, entry)
-        coefficient = weighed(load(q, builder.add(builder.mul(row, width), i)), row)
-        following = builder.call(fused, [by, total, coefficient])
-        lower = builder.sub(row, _SIZE(1))
+        following = builder.call(fused, [by, total, coefficient(row)])
+        lower = builder.sub(row, SIZE(1))
         row.add_incoming(lower, loop)
         total.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed(">=", lower, _SIZE(0)), loop, done)
+        builder.cbranch(builder.icmp_signed(">=", lower, SIZE(0)), loop, done)
         builder.position_at_end(done)
-        value = following if slopes else builder.call(fused, [by, following, load(y, i)])
-        stored = builder.store(value, builder.bitcast(builder.gep(out, [i]), kind.as_pointer()))
-        stored.align = 8
-        i.add_incoming(builder.add(i, _SIZE(lanes)), done)
-        builder.branch(head)
-        builder.position_at_end(after)
-        first = i
+        lanes.store(following if slopes else builder.call(fused, [by, following, lanes.load(y)]), out)
+
+    over_components(builder, count, body)
     builder.ret_void()
     return function
 
@@ -149,7 +118,6 @@ class Workspace(NamedTuple):
     there: Array  # (m,), where it ends
 
 
-@njit(**INNER)
 def _workspace(control: Control, m: int) -> Workspace:
     width = m if control.states_lead else 0
     inner, ends = np.zeros((MOST_ORDER + 1, width)), np.zeros((2, width))

@@ -1,4 +1,4 @@
-"""What a batch of trajectories is integrated with, what happens on the way, and what comes out."""
+"""Inputs, interruptions and results of the integration of a batch of trajectories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEAD = 4
 
 
 class Course(NamedTuple):
-    """What happens on the way: times at which the integration restarts, what y becomes there, and events.
+    """Interruptions of trajectories: times at which the integration restarts, the new y there, and events.
 
     The arrays have a row for each trajectory, or one for all.
     """

@@ -11,7 +11,7 @@ from invsamp.solvers.ode.codegen.compile_rhs import prepare_states
 from invsamp.solvers.ode.integrators.backward_sweep import explicit_sweep, rodas_rows, rodas_sweep, table_of
 from invsamp.solvers.ode.integrators.methods import Status
 from invsamp.solvers.ode.integrators.solution import Solution
-from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import FIVE, eight
 from invsamp.solvers.ode.integrators.trajectories import HEAD, Array, Control
 from invsamp.solvers.ode.model.ode_solver import OdeSolver, linear_of
 
@@ -83,4 +83,4 @@ def _sweep(model: OdeSolver, name: str, given: tuple[Array, Array, Array, Array,
         control = Control(n, model.rtol, np.empty((1, n)), 1, linear=linear_of(model.rhs, n, q, 0, ()))
         rodas_sweep(*rodas_rows(), rhs, pull, second, control, *given)
     else:
-        explicit_sweep(table_of(EIGHT if name == "DOP853" else FIVE), rhs, pull, n, *given)
+        explicit_sweep(table_of(eight() if name == "DOP853" else FIVE), rhs, pull, n, *given)

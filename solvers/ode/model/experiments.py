@@ -124,7 +124,7 @@ class Experiments(TimedModel):
 
     @property
     def message(self) -> str | None:
-        """What the last failure of one of the experiments said."""
+        """The message of the last failure of one of the experiments."""
         said = [f"{name}: {each.message}" for name, each in self.observations.items() if each.message is not None]
         return said[0] if said else None
 

@@ -44,7 +44,7 @@ def observe(
     jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
     mask: npt.ArrayLike | None = None,
 ) -> OdeObservation:
-    """What `OdeModel.observe` does, whose arguments these are."""
+    """The method `OdeModel.observe`, whose arguments these are."""
     grid = increasing("times", times)
     start = float(grid[0]) if t0 is None else real("t0", t0)
     if not start <= grid[0]:

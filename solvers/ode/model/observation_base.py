@@ -1,4 +1,4 @@
-"""What every forward model that observes trajectories of an `OdeModel` says of itself."""
+"""The base of all forward models that observe trajectories of an `OdeModel`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ObservedTrajectories(TimedModel):
 
     @property
     def message(self) -> str | None:
-        """What the last failure said: the solver's status, where it came about, and what to try."""
+        """The message of the last failure: the solver's status, where it came about, and what to try."""
         return self._said[-1] if self._said else None
 
     @property
@@ -72,5 +72,5 @@ class ObservedTrajectories(TimedModel):
 
     @property
     def work(self) -> float:
-        """What a row takes for a unit of time, as tolerance and order let one expect: states times evaluations."""
+        """The expected work of a row for a unit of time, by tolerance and order: states times evaluations."""
         return len(self.model.states) * self.model.evaluations_expected

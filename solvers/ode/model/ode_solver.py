@@ -86,13 +86,13 @@ class OdeSolver:
         prepare_states(self.rhs, n, q)
         if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
             raise ValueError(
-                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
-                "method='LSODA' takes others"
+                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no "
+                "branches): method='LSODA' accepts others"
             )
         if self.method == "Taylor" and self.jacobian is not None:
             raise ValueError("method='Taylor' has the derivatives of rhs from its series: leave jacobian= out")
         if self.method == "Taylor" and (obstacle := taylor_obstacle(self.rhs, n, q)) is not None:
-            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: method='auto' takes it")
+            raise ValueError(f"method='Taylor' needs a rhs with Taylor series, but {obstacle}: use method='auto'")
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 
@@ -252,8 +252,7 @@ class OdeSolver:
         n, columns = len(self.states), sizes.shape[1]
         found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
         if settled(found, n, absolute, self.rtol, self.error_control == "full"):
-            slopes = found.values[:, :, n:].reshape(len(p), -1, columns, n).swapaxes(2, 3)
-            return SensitiveSolution(found.values[:, :, :n], slopes, *found[1:5], switched)
+            return SensitiveSolution(found.values[:, :, :n], _slopes(found, n, columns), *found[1:5], switched)
         states = found._replace(values=found.values[:, :, :n])
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
@@ -277,8 +276,11 @@ class OdeSolver:
         rhs = self._variations(columns, own)
         states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
         absolute = _with_columns(atol, sizes)
+        known: Outcome | None = None
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
+            if factor == 1.0 and known is not None:
+                return known
             tolerances = self.rtol * factor, absolute[rows] * factor
             common = grid if len(grid) == 1 else grid[rows]
             found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
@@ -286,6 +288,13 @@ class OdeSolver:
                 tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
             return found
 
+        if not states.status.any():
+            known = run(np.arange(len(p)), 1.0)
+            if settled(known, n, absolute, self.rtol, self.error_control == "full"):
+                work = states.evaluations + known.evaluations, states.steps + known.steps
+                return SensitiveSolution(
+                    states.values, _slopes(known, n, columns), states.status, *work, states.ended, switched
+                )
         floor = self._floor(absolute)
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
@@ -317,7 +326,7 @@ class OdeSolver:
         return replace(self, **settings) if settings else self  # type: ignore[arg-type]
 
     def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
-        """What the first failed trajectory of a solution says, and what to try; None if none failed.
+        """The message of the first failed trajectory of a solution, and what to try; None if none failed.
 
         ``until`` is the last of the times that were wanted.
         """
@@ -352,7 +361,7 @@ class OdeSolver:
         if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
         if x0.ndim == 1:
-            x0 = np.repeat(x0[None], len(p), axis=0)
+            x0 = x0[None] if len(p) == 1 else np.repeat(x0[None], len(p), axis=0)
         return p, x0, *check_times(times, t0, len(p))
 
     def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
@@ -387,7 +396,7 @@ class OdeSolver:
         while True:
             needed = amplified(self.atol, self.rtol, y0, outcome.needed, outcome.peaks)
             smaller = needed < atol
-            if not smaller.any():
+            if not np.logical_or.reduce(smaller, axis=None):
                 return outcome, switched, absolute, last
             rows = np.flatnonzero(smaller.any(axis=1))
             atol = needed
@@ -511,7 +520,7 @@ MOST_SERIES = 50
 #: Up to so many states the implicit method is tried before LSODA if its factors are dense, whose cost grows with their
 #: cube, and up to so many LSODA follows it, whose factors are.
 MOST_IMPLICIT, MOST_DENSE = 100, 1000
-#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
+#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is available.
 _MOST_EXPLICIT = 1000
 
 
@@ -532,6 +541,11 @@ def _seeds(n: int, q: int, columns: tuple[int, ...]) -> Array:
     seeds = np.zeros((q + len(columns), n))
     seeds[range(q, len(seeds)), columns] = 1.0
     return seeds
+
+
+def _slopes(found: Outcome, n: int, columns: int) -> Array:
+    """Sensitivities (batch, n_times, n, columns) of an integration of n states and these."""
+    return found.values[:, :, n:].reshape(*found.values.shape[:2], columns, n).swapaxes(2, 3)
 
 
 def _with_columns(atol: Array, sizes: Array) -> Array:

@@ -42,9 +42,10 @@ def tell_disagreement(rhs: Rhs, states: Array, sensitive: Array, quantities: Arr
     if worst > MOST:
         _told.add(rhs)
         warnings.warn(
-            f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} tolerances "
-            f"(row {row} of the batch): one of them stepped over something short, or errors grow fast on the way. Give "
-            "max_step=, below the shortest duration of what happens, breakpoints= where it happens, or a smaller rtol",
+            f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} "
+            f"tolerances (row {row} of the batch). One of them stepped over a short event, or errors grow "
+            "fast. Give max_step= below the shortest duration of such events, breakpoints= at their times, "
+            "or a smaller rtol",
             stacklevel=2,
         )
 
@@ -55,21 +56,32 @@ def _largest_difference(
 ) -> tuple[int, float]:
     """The row with the largest difference of states (batch, n_times, n), and that in units of its tolerance.
 
-    NaN, where there is no state or no sensitivity, counts as no difference.
+    The latter is 0 where no difference can be one to report. NaN, where there is no state or no sensitivity, counts as
+    no difference.
     """
     batch, n_times, n = states.shape
     columns = sensitive.shape[2] // n - 1
     at, worst = 0, 0.0
+    doubtful = False  # in units of tolerances that are no larger
+    for row in range(batch):
+        for k in range(n_times):
+            for i in range(n):
+                tolerance = atol + rtol * abs(states[row, k, i])
+                doubtful |= abs(sensitive[row, k, i] - states[row, k, i]) > MOST * tolerance
+    if not doubtful:
+        return at, worst
+    size = np.empty(n)
     for row in range(batch):
         for i in range(n):
-            size = largest = 0.0
-            for k in range(n_times):
-                difference = abs(sensitive[row, k, i] - states[row, k, i])
-                size = max(size, abs(states[row, k, i]))
-                # what moves a state a little moves it by more at other times: the largest so far
+            size[i] = 0.0
+        for k in range(n_times):
+            for i in range(n):
+                reached = abs(states[row, k, i])
                 for c in range(columns):
-                    size = max(size, abs(sensitive[row, k, n + c * n + i] * quantities[row, c]))
-                largest = max(largest, difference / (atol + rtol * size))
-            if largest > worst:
-                at, worst = row, largest
+                    reached = max(reached, abs(sensitive[row, k, n + c * n + i] * quantities[row, c]))
+                # what moves a state a little moves it by more at other times: the largest so far
+                size[i] = max(size[i], reached)
+                difference, tolerance = abs(sensitive[row, k, i] - states[row, k, i]), atol + rtol * size[i]
+                if difference > worst * tolerance:  # seldom: divisions take long
+                    at, worst = row, difference / tolerance
     return at, worst

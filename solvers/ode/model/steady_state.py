@@ -154,7 +154,7 @@ class SteadyStart:
     def failure(self, x: Array) -> str | None:
         """Why states are NaN; None if they are not."""
         lost = int(np.isnan(x).any(axis=1).sum())
-        return f"no stable steady state by t = {self.until:g} to start from ({lost} of {len(x)} rows)" if lost else None
+        return f"no stable steady state at t = {self.until:g} to start from ({lost} of {len(x)} rows)" if lost else None
 
     def _resting(self, p: Array) -> Array:
         """Where the system comes to rest, (batch, n)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
+import scipy  # its stats take a second to import: not before they are wanted
 
 from invsamp.solvers.ode.model.ode_model import OdeModel
 
@@ -71,7 +71,7 @@ def _tried(
 ) -> tuple[Array, Array]:
     """Parameters (trials, q), and states (trials, n_states) at the first time: those unobserved of the data's size."""
     trials = BEGINNINGS if spread == 1.0 else TRIALS
-    powers = 2.0 * qmc.Halton(len(p) + len(model.states), seed=seed).random(trials) - 1.0
+    powers = 2.0 * scipy.stats.qmc.Halton(len(p) + len(model.states), seed=seed).random(trials) - 1.0
     size = float(np.sqrt(np.mean(np.square(observed[seen])))) or 1.0
     states = size * REACH ** powers[:, len(p) :]
     for column, k in enumerate(columns):

@@ -70,18 +70,18 @@ class ShootingFit:
         return self.chi_square / max(self.degrees_of_freedom, 1)
 
     def warnings(self) -> list[str]:
-        """What is wrong about it: that it does not fit, or has not converged."""
+        """Faults of the fit: that it misses the data, or has not converged."""
         found = []
         if self.misfit > MISFIT:
             found.append(
-                f"the fit misses the data: squared residuals are {self.misfit:.3g} times what noise_sd leads to "
-                f"expect. It is in another minimum than that of the data, or they are of another model, or "
-                f"noise_sd is too small: begin with other parameters or starts, take shorter segments, observe more"
+                f"the fit misses the data: squared residuals are {self.misfit:.3g} times the value expected "
+                "from noise_sd. The fit is in a local minimum, the model is wrong, or noise_sd is too small. "
+                "Begin with other parameters or starts, take shorter segments, or observe more"
             )
         if not self.converged:
             found.append(
-                f"the fit has not converged in {self.iterations} iterations: either more are needed "
-                f"(max_iterations=), or the data leave something next to undetermined (see `sd`)"
+                f"the fit has not converged in {self.iterations} iterations. Either more are needed "
+                "(max_iterations=), or the data hardly determine some parameters (see `sd`)"
             )
         return found
 

@@ -79,7 +79,7 @@ def read_system(path: str | Path, changing: Collection[str] = ()) -> SbmlSystem:
     libsbml = needed("libsbml")
     instance("path", path, (str, Path), "the path of an SBML file")
     if not Path(path).is_file():
-        raise ValueError(f"path must be an SBML file, got {str(path)!r}, which is not there")
+        raise ValueError(f"path must be an SBML file, got {str(path)!r}, which does not exist")
     document = libsbml.readSBMLFromFile(str(path))
     if document.getNumErrors(libsbml.LIBSBML_SEV_ERROR) or document.getNumErrors(libsbml.LIBSBML_SEV_FATAL):
         raise ValueError(f"path must be an SBML file, got {str(path)!r}: {_first_error(document, libsbml)}")
@@ -99,7 +99,7 @@ def read_system(path: str | Path, changing: Collection[str] = ()) -> SbmlSystem:
 def _first_error(document: Sbml, libsbml: Sbml) -> str:
     severe = (libsbml.LIBSBML_SEV_ERROR, libsbml.LIBSBML_SEV_FATAL)
     errors = (document.getError(k) for k in range(document.getNumErrors()))
-    return next((error.getMessage().strip() for error in errors if error.getSeverity() in severe), "no word why")
+    return next((error.getMessage().strip() for error in errors if error.getSeverity() in severe), "no reason given")
 
 
 def _refuse(model: Sbml, document: Sbml) -> None:

@@ -211,7 +211,7 @@ def definitions(system: SbmlSystem, parameters: Collection[str]) -> Callable[[Ex
             lost = sorted(
                 each for each, value in known.items() if _unknown(value) and symbol(each) in formula.free_symbols
             )
-            raise ValueError(f"SBML must give values of what formulas use, got none of {lost} in {formula}")
+            raise ValueError(f"SBML must give values of all names in formulas, got none of {lost} in {formula}")
         return found
 
     return final

@@ -39,7 +39,7 @@ GENTLY = 0.1
 
 
 class Differentiated(NamedTuple):
-    """What `differentiate` adds to solved trajectories."""
+    """The sensitivities that `differentiate` adds to solved trajectories."""
 
     slopes: Array  # (batch, n_times, columns, n_states), NaN where there are none
     status: Integers  # (batch,)

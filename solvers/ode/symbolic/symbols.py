@@ -1,4 +1,4 @@
-"""What is read as SymPy formulas has these symbols and numbers, and is put into each other by name."""
+"""Symbols and numbers of formulas that are read as SymPy's, and substitution by name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ needed = partial(arguments.needed, "SBML and PEtab need", "petab")
 
 @lru_cache(maxsize=1)
 def time_symbol() -> Expression:
-    """What stands for time."""
+    """The symbol of time."""
     import sympy
 
     return sympy.Symbol("time of the simulation", real=True)
 
 
 def symbol(name: str) -> Expression:
-    """What stands for a name of a file."""
+    """The symbol of a name in a file."""
     import sympy
 
     return sympy.Symbol(name, real=True)

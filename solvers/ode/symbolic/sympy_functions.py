@@ -74,7 +74,7 @@ def _made(
 ) -> Callable[..., object]:
     used = set().union(*(each.free_symbols for each in formulas))
     if unknown := sorted(each.name for each in used - set(places)):
-        raise ValueError(f"formulas must use what has a value, got {unknown}, which have none")
+        raise ValueError(f"formulas must use names that have values, got {unknown}, which have none")
     show = _printer().doprint
     names = {each: _placeholder(k) for k, each in enumerate(places)}
     shown = [show(each.xreplace(names)) for each in formulas]
@@ -168,11 +168,13 @@ def crossed(comparison: Expression, states: Sequence[str]) -> tuple[Expression |
     if not timed and not of_states:
         return None, None, False
     if comparison.rel_op not in ("<", "<=", ">", ">="):
-        raise Unsupported(f"comparisons for equality of what changes are not supported, got {comparison}")
+        raise Unsupported(f"comparisons for equality of quantities that change are not supported, got {comparison}")
     difference, rising = comparison.lhs - comparison.rhs, comparison.rel_op in (">", ">=")
     if of_states:
         return None, difference, rising
     slope = difference.diff(time_symbol())
     if not slope.is_number or not slope.is_nonzero:
-        raise Unsupported(f"comparisons of what is not linear in time, or not at a known rate, got {comparison}")
+        raise Unsupported(
+            f"comparisons that are not linear in time at a known rate are not supported, got {comparison}"
+        )
     return -difference.xreplace({time_symbol(): number(0.0)}) / slope, None, rising == bool(slope > 0)

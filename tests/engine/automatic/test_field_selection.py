@@ -121,7 +121,7 @@ class TestInformedCoefficients:
 
 def test_other_kernels_have_no_such_directions():
     run = sampled(posed(Bent(), d=40), draws=4, warmup=100)
-    with pytest.raises(ValueError, match="run must be of a kernel about the Gaussian of a mode"):
+    with pytest.raises(ValueError, match="run must be that of a kernel with the Gaussian of a mode as its reference"):
         run.plot_informed_directions()
 
 

@@ -114,7 +114,7 @@ def test_a_weighted_run(draw):
             r"result of record\['norm'\] must have a row for each of the 3 theta",
         ),
         ({"record": {"norm": lambda theta: "one"}}, r"result of record\['norm'\] must be"),
-        ({"keep": False}, "keep must leave something to keep"),
+        ({"keep": False}, "keep must hold a parameter"),
         ({"keep": "c"}, "keep must be one of 'a', 'b', got 'c'"),
         ({"keep": 3}, "keep must be"),
     ],

@@ -171,7 +171,7 @@ def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
         ((("energy", float),), "of the kernel 'mala' cannot be called 'energy': a run has one of that name"),
         ((("log_weight", float),), "cannot be called 'log_weight'"),
         ((("chain", int),), "cannot be called 'chain': that is a dimension"),
-        ((("a/b", int),), "cannot be called 'a/b': files take no slash"),
+        ((("a/b", int),), "cannot be called 'a/b': names of files exclude"),
         (((3, int),), "must have a name that is a string and not empty, got 3"),
         ((("low", str),), r"statistics\['low'\] of the kernel 'mala' must be float, int or bool, got <class 'str'>"),
     ],

@@ -112,7 +112,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
     else:
         assert status == 128 + number
     assert f"{number.name}: stopped in {where}" in last
-    assert last.endswith(f"Go on with invsamp.resume('{folder}')")
+    assert last.endswith(f"Continue it with invsamp.resume('{folder}')")
     assert "lock" not in os.listdir(folder)
     if where == "draw":
         # all that was made: the steps after the signal's would be about a hundred
@@ -131,7 +131,7 @@ def test_a_signal_at_the_start_is_obeyed_after_it(tmp_path, reference, capfd):
 def test_a_signal_in_the_last_step_is_obeyed_after_it(tmp_path, reference, calls, capfd):
     assert signaled(tmp_path, calls[1], signal.SIGTERM) == 143
     last = capfd.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("SIGTERM: the run was over; it is in ") and "invsamp.load(" in last
+    assert last.startswith("SIGTERM: the run was complete; it is in ") and "invsamp.load(" in last
     np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, reference)
 
 
@@ -147,9 +147,12 @@ def test_a_second_signal_leaves_a_step_that_hangs(tmp_path, reference, calls, ca
         os.kill(child, signal.SIGINT)
         assert status_of(child) == 1
     said = capfd.readouterr().err
-    assert "SIGINT: finishing this step and writing a checkpoint; once more leaves at once" in said
+    assert "SIGINT: finishing this step and writing a checkpoint; another signal stops at once" in said
     assert said.strip().splitlines()[-2] == "KeyboardInterrupt"
-    assert f"the run is in {tmp_path / 'run'} as of its last checkpoint, with 250 draws per chain. Go on with" in said
+    assert (
+        f"the run is in {tmp_path / 'run'} as of its last checkpoint, with 250 draws per chain. Continue it with"
+        in said
+    )
     found = iv.load(tmp_path / "run")
     assert found.report["draws"] == 250
     np.testing.assert_array_equal(found.theta, reference[:, :250])

@@ -107,7 +107,8 @@ def ladder(**swap):
     ],
 )
 def test_settings_pass(sampler, tmp_path):
-    iv.sample(TARGET, sampler, directory=tmp_path / "run", segment=10, **LENGTH)
+    run = iv.sample(TARGET, sampler, directory=tmp_path / "run", segment=10, **LENGTH)
+    np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, run.theta)
 
 
 def test_a_part_that_is_no_settings_is_refused_before_anything_is_solved(tmp_path):

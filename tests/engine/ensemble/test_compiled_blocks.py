@@ -119,9 +119,9 @@ def test_draws_and_report_are_those_of_python(name, monkeypatch):
     steps = []
     for module in (langevin_loop, path_loop):
 
-        def counted(*block, loop=module._loop):
-            made, more = loop(*block)
-            steps.append(made * len(block[1]))
+        def counted(block, *others, loop=module._loop):
+            made, more = loop(block, *others)
+            steps.append(made * len(block.temperatures))
             return made, more
 
         monkeypatch.setattr(module, "_loop", counted)

@@ -14,9 +14,9 @@ from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.engine.exchange.swap_scheduler import Exchange
 
 LADDERS = {
-    "two that meet after every step, two that do not": (["fine", "fine", "coarse", "medium"], 0.2),
+    "two with attempts after every step, two without": (["fine", "fine", "coarse", "medium"], 0.2),
     "each by itself": (["fine", "medium", "coarse", "medium"], 0.2),
-    "all that meet after every step": (["fine"] * 4, None),
+    "all with attempts after every step": (["fine"] * 4, None),
     "one": (["fine"], None),
 }
 

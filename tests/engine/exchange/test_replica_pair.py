@@ -148,7 +148,7 @@ class TestDoubts:
 
     def test_noise_taken_for_exact(self):
         (words,) = self.doubts(metropolis(), noisy(1.0), noisy(1.0))
-        assert "takes noisy energies for exact ones" in words
+        assert "treats noisy energies as exact" in words
         assert not self.doubts(metropolis(), noisy(1.0), noisy(1.0), energies="exact")
         assert not self.doubts(metropolis(), exact(), exact())
 

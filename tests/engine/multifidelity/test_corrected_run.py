@@ -72,8 +72,11 @@ class TestChosen:
     @pytest.mark.parametrize(
         ("problem", "words"),
         [
-            (posed(cost=2.7), "'coarse' is 2.7 times cheaper than 'fine' (counted): they pay from 5 times on"),
-            (posed(coarse=Rippled(ONE), fine=Line(cost=20.0)), "not worth an exchange: the sd is above 1"),
+            (
+                posed(cost=2.7),
+                "'fine' (counted): they save evaluations if it is 5 times cheaper",
+            ),
+            (posed(coarse=Rippled(ONE), fine=Line(cost=20.0)), "expensive for exchanges: the sd is above 1"),
         ],
     )
     def test_declines_in_words(self, quiet, problem, words):
@@ -104,7 +107,7 @@ class TestChosen:
         models = {"rough": Rippled(ONE), "coarse": Line(MAP @ FINE, SHIFT, 0.02, 2.0)}
         run = iv.sample(posed(**models, fine=Line(cost=40.0)), **QUICK)
         assert run.report["fidelities"] == ["fine", "coarse"]
-        assert any(line.startswith("'rough': ") and "not worth" in line for line in run.report["decisions"])
+        assert any(line.startswith("'rough': ") and "too inaccurate or" in line for line in run.report["decisions"])
 
     def test_modes_are_crossed_by_the_coarse_model(self, quiet):
         run = iv.sample(two_humps(), **QUICK | {"draws": 200, "warmup": 500, "chains": 8})
@@ -148,7 +151,7 @@ class TestChainsThatDoNotAgree:
         with pytest.warns(UserWarning, match=r"R-hat is above 1.01: x"):
             run = iv.sample(two_humps(), LEARNING, **QUICK | {"chains": 8})
         assert any(
-            "12,000 draws" in line and "do not agree, R-hat" in line for line in run.report["decisions"]
+            "12,000 draws" in line and "do not agree yet, R-hat" in line for line in run.report["decisions"]
         )  # 5 times 300 of each
         signs = np.sign(run.theta[..., 0])
         assert (signs == signs[:, :1]).all() and len(np.unique(signs)) == 2
@@ -225,7 +228,7 @@ class TestFields:
 
         run = iv.sample(two_fidelities(coarse=Off()), draws=20, seed=1, progress=False)
         assert run.report["fidelities"] == ["fine"] and run.report["kernels"] == ["infinity_hmc"]
-        assert any("not worth an exchange: the sd is above 1" in line for line in run.report["decisions"])
+        assert any("expensive for exchanges: the sd is above 1" in line for line in run.report["decisions"])
 
 
 class HotRung:
@@ -292,7 +295,7 @@ def test_goes_on_to_the_bit_where_jumps_were_led_to_other_modes(tmp_path, quiet)
 
 def test_a_coarse_model_that_has_changed_is_noticed(tmp_path, quiet):
     stopped_at(tmp_path / "run", 505, posed(), LEARNING)
-    with pytest.raises(ValueError, match=r"computes something else .*coarse"):
+    with pytest.raises(ValueError, match=r"it has other values .*coarse"):
         iv.resume(tmp_path / "run", posed(bend=0.021), progress=False)
 
 
@@ -476,7 +479,7 @@ def fails(share, *, fine=False):
 
 class TestFailingModels:
     def test_who_asks_for_it_is_warned_and_the_fine_rung_moves_at_each_exchange(self):
-        with pytest.warns(UserWarning, match="'coarse' fails where 'fine' does not: .* slow to come from there"):
+        with pytest.warns(UserWarning, match="'coarse' fails where 'fine' does not: .* visit it rarely"):
             run = iv.sample(fails(0.1), LEARNING, **QUICK | {"draws": 40})
         drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
         assert drawn == 2 * 4 * 40
@@ -544,7 +547,7 @@ class TestBadInput:
                 return super().__call__(theta)[:, :4]
 
         fewer = posed(coarse=Part(), fine=Line(cost=20.0))
-        with pytest.raises(ValueError, match=r"'coarse' must have shape \(4, 6\), got \(4, 4\); .* by data_indices"):
+        with pytest.raises(ValueError, match=r"'coarse' must have shape \(4, 6\), got \(4, 4\); .* as data_indices"):
             iv.sample(fewer, LEARNING, **QUICK)
         with pytest.raises(ValueError, match="kernel must be None"):
             iv.samplers.surrogate_exchange(None, correct="auto", kernel=iv.kernels.Langevin(adjusted=True))
@@ -569,7 +572,7 @@ class TestBadInput:
             "'coarse' is 2.5 times more expensive than 'fine' (counted)" in line for line in run.report["decisions"]
         )
         learned = LevelCorrection("coarse", "affine", {"affine": 0.1}, 0.9, 20, 0, 30.0, "counted", 25)
-        assert "fewer pairs than its 25 outputs need: the map is held near an offset" in str(learned)
+        assert "fewer pairs than its 25 outputs need: the map is shrunk toward an offset" in str(learned)
 
     def test_a_fine_model_that_hardly_ever_solves(self, quiet):
         class Failing(Line):

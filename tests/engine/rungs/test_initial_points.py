@@ -31,7 +31,7 @@ def test_a_fortieth_of_the_prior_is_enough(draw, seed):
 
 def test_nowhere_is_told_with_what_to_do():
     with pytest.raises(
-        RuntimeError, match=r"nor at 100 others of each chain(?s:.*)Give start= points that can be solv"
+        RuntimeError, match=r"nor at 100 others of each chain(?s:.*)Give start= points at which the model can be solv"
     ):
         iv.sample(working(-1.0), iv.mala(), draws=10, chains=2, seed=1, progress=False)
 

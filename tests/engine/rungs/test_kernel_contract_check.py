@@ -130,7 +130,7 @@ def test_some_chains_asked_for_by_themselves():
 
     assert iv.sample(TARGET, sampler(step), **LENGTH).theta.shape[1] == 300
     halved = type("Walk", (Walk,), {"nonsense": lambda *args: (yield from args[1].evaluate(np.zeros((2, 2)), [1]))})()
-    with pytest.raises(PartError, match=r"say of which chain each of the 2 positions is, in rows, got \[1\]"):
+    with pytest.raises(PartError, match=r"give rows, the chain of each of the 2 positions, got \[1\]"):
         iv.sample(TARGET, iv.ladder.Sampler([iv.ladder.Rung(kernel=halved, step_size=0.1)]), **LENGTH)
 
 

@@ -189,7 +189,7 @@ class TestPosterior:
 
     def test_a_parameter_that_the_program_does_not_get(self):
         model = iv.executable(["echo", "{{a}}"], printed)
-        with pytest.warns(UserWarning, match="neither a model nor the noise uses 'b': the data say nothing about it"):
+        with pytest.warns(UserWarning, match="neither a model nor the noise uses 'b': the data do not inform it"):
             iv.Posterior(PRIOR, model, np.zeros(1), iv.GaussianNoise(1.0))
 
     def test_a_database_of_its_runs(self, tmp_path):

@@ -75,7 +75,7 @@ def test_costs_must_not_decrease():
 
 def test_work_that_models_count_warns():
     """It is no more than what they expect: another kind of model may be dear and coarse."""
-    with pytest.warns(UserWarning, match="a solve of 'a' takes 4 times its work.*costs= says"):
+    with pytest.warns(UserWarning, match="a solve of 'a' takes 4 times its work.*by costs="):
         posed("a", "b", works=(8.0, 2.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

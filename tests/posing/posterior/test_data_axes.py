@@ -53,6 +53,8 @@ def test_a_posterior_and_its_run_know_them() -> None:
     posterior = iv.Posterior(iv.Prior(rate=iv.LogNormal(0, 1)), Decay(), np.ones(3), iv.GaussianNoise(0.1))
     assert posterior.axes == {"times": TIMES}
     assert posterior.for_prediction(iv.finite_differences(lambda theta: theta), shape=1).axes == {}
+    fidelities = iv.Posterior(posterior.prior, {"coarse": Decay(), "fine": Decay()}, np.ones(3), iv.GaussianNoise(0.1))
+    assert fidelities.for_prediction(Decay()).axes == {"times": TIMES}
     run = iv.sample(posterior, iv.pcn(), draws=20, progress=False)
     assert run.report["posed"]["axes"] == {"times": TIMES}
     assert run.plot_predictive(posterior).axes[0].get_xlabel() == "time"

@@ -104,7 +104,7 @@ def test_wrong_number_of_observations_is_a_mistake() -> None:
         ({"domain": Box([0.0] * 3, [1.0] * 3)}, "Box has 3 coordinates"),
         ({"domain": "k"}, "domain must be a Domain, a constraint"),
         ({"domain": constraint("q > 1")}, "names 'q', which is none of"),
-        ({"domain": [constraint("k > 1"), constraint("k < 0.5")]}, "leaves no room"),
+        ({"domain": [constraint("k > 1"), constraint("k < 0.5")]}, "no parameters satisfy it"),
         ({"domain": constraint("k > 1"), "transforms": {"k": "log"}}, "the domain constrains k"),
         (
             {"domain": HalfSpaces([[0, 0, 0, 1.0, 0, 0, 0, 0]], [3.0]), "transforms": {"k": "log"}},
@@ -286,7 +286,7 @@ class TestForPrediction:
         assert posed.for_prediction(Lines(), (3, 2)).data.shape == (3, 2)
 
     def test_what_is_missing_is_told(self) -> None:
-        with pytest.raises(ValueError, match="shape must be given for a model that does not say how much it predicts"):
+        with pytest.raises(ValueError, match="shape must be given for a model without n_observations"):
             self.posterior(iv.GaussianNoise(1)).for_prediction(self.lines([1.0]))
         with pytest.raises(ValueError, match="noise must be given, as the posterior has a log likelihood in its place"):
             iv.Posterior(self.prior, log_likelihood=lambda t: t[:, 0]).for_prediction(self.lines([1.0]), 1)

@@ -127,7 +127,7 @@ def test_what_depends_on_what_is_printed():
                 iv.GaussianNoise(0.1),
                 domain="u[0] > 0",
             ),
-            "u cannot be sampled as itself",
+            "u cannot be sampled without its transform",
         ),
     ],
 )

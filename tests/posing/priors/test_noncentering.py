@@ -314,7 +314,7 @@ def test_what_a_domain_constrains_is_sampled_as_itself() -> None:
     assert posterior.check_gradient(theta[0]).passed
     moved = iv.Prior(a=iv.Normal(0, 1), x=iv.Uniform("a", "a + 1"))
     with pytest.raises(
-        ValueError, match="x cannot be sampled as itself, centered or within a domain: the ends of Uniform"
+        ValueError, match="x cannot be sampled as itself, centered or within a domain: the bounds of Uniform"
     ):
         iv.Posterior(moved, log_likelihood=lambda t: t[:, 0], domain=iv.constraint("x > 0"))
 

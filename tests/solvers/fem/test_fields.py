@@ -96,7 +96,7 @@ def test_regions_by_name_are_asked_of_the_mesh():
     masks = {"core": left(POINTS), "shell": ~left(POINTS)}
     values = field.at(POINTS, masks.__getitem__).values(np.array([[2.0]]))[0]
     np.testing.assert_array_equal(values, np.where(left(POINTS), 2.0, 3.0))
-    with pytest.raises(ValueError, match="'core' is known by name to cells alone"):
+    with pytest.raises(ValueError, match="the name 'core', which only cells have"):
         field.at(POINTS)
 
 

@@ -210,7 +210,9 @@ class TestNodal:
 
     def test_points_outside_are_another_meshs(self):
         half = Mesh([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1, 2]])
-        with pytest.raises(ValueError, match="'u' must be on a mesh that covers where it is used: points must lie"):
+        with pytest.raises(
+            ValueError, match="'u' must be on a mesh that covers all points of its use: points must lie"
+        ):
             fields.Nodal("u", half).at(unit_square(2).points)
 
 

@@ -144,10 +144,10 @@ class TestResidual:
         f, c = fem.Function(other), fem.Constant(other.mesh, 1.0)
         for held in (f, c):
             with pytest.raises(
-                ValueError, match=r"residual must hold what lives on the state's mesh, got .* another mesh"
+                ValueError, match=r"residual must hold functions and constants on the state's mesh, got .* another mesh"
             ):
                 StationaryProblem(poisson(u, v, a, s) - held * v * ufl.dx(domain), u, {"f": held})
-            with pytest.raises(ValueError, match=r"sensors\[1\] must hold what lives on the state's mesh"):
+            with pytest.raises(ValueError, match=r"sensors\[1\] must hold functions and constants on the state's mesh"):
                 StationaryProblem(poisson(u, v, a, s), u, {"s": s}).observe([u * ufl.dx, held * u * ufl.dx(domain)])
 
     def test_coefficients_without_values(self, parts) -> None:

@@ -26,4 +26,4 @@ def test_events_without_end(events) -> None:
     seen = ball.observe([0.1, 9.0], initial=(1.0, 0.0), t0=0.0)
     assert ball.solve([[9.8]], [1.0, 0.0], [0.0, 9.0]).status[0] == Status.TOO_MANY_EVENTS
     assert np.isnan(seen(np.array([[9.8]]))).all()
-    assert "TOO_MANY_EVENTS" in seen.message and "the events have no end" in seen.message.lower()
+    assert "TOO_MANY_EVENTS" in seen.message and "the events do not end" in seen.message.lower()

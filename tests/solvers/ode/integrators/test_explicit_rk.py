@@ -12,13 +12,13 @@ from scipy.integrate import DOP853, RK45, solve_ivp
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_states
 from invsamp.solvers.ode.integrators.explicit_rk import Tableau, stepper
-from invsamp.solvers.ode.integrators.tableau_dormand_prince import EIGHT, FIVE
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import FIVE, eight
 from invsamp.solvers.ode.integrators.trajectories import Control
 from invsamp.solvers.ode.model.ode_model import OdeModel
 
 PARAMETERS = np.array([0.6, 0.03, 0.8, 0.025])
 START = np.array([30.0, 5.0])
-TABLES = {5: FIVE, 8: EIGHT}
+TABLES = {5: FIVE, 8: eight()}
 STEPS = {order: stepper("step", table) for order, table in TABLES.items()}
 
 

@@ -13,13 +13,13 @@ from invsamp.solvers.ode.integrators.methods import Status
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (Status.TOO_MANY_STEPS, "100 steps do not get there.*: .*max_steps, or a looser rtol"),
-        (Status.NON_FINITE, "The solution blows up, or leaves where rhs is defined"),
-        (Status.STEP_TOO_SMALL, "The solution blows up, or rhs jumps: .*breakpoints"),
-        (Status.STOPPED, "The event came before the last observation"),
-        (Status.STIFF, "(The system is stiff, and )?100 (explicit )?steps do not get there"),
-        (Status.TOO_MANY_EVENTS, "The events have no end: .* 100 steps do not get past"),
-        (Status.NO_SENSITIVITIES, "The states are solved, .* Try method=.*, a larger max_steps"),
+        (Status.TOO_MANY_STEPS, "100 steps do not reach the end.* a larger max_steps, or a looser rtol"),
+        (Status.NON_FINITE, "The solution diverges, or leaves the domain of rhs"),
+        (Status.STEP_TOO_SMALL, "The solution diverges, or rhs jumps: .*breakpoints"),
+        (Status.STOPPED, "The event of stop= came before the last observation"),
+        (Status.STIFF, "(The system is stiff: )?100 (explicit )?steps do not reach the end"),
+        (Status.TOO_MANY_EVENTS, "The events do not end within 100 steps: "),
+        (Status.NO_SENSITIVITIES, "The states were solved, .* Try method=.*, a larger max_steps"),
     ],
 )
 def test_a_status_is_told_with_what_to_try(status, words, method):

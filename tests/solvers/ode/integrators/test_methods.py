@@ -7,8 +7,8 @@ import threading
 
 import numpy as np
 import pytest
+import scipy
 from functions import robertson
-from scipy.integrate import odeint
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_jacobian
 from invsamp.solvers.ode.integrators import methods
@@ -32,7 +32,7 @@ def test_counters_are_those_of_odeint():
     variations = prepare_jacobian(model.rhs, None, 3, 3).compiled.address
     settings = {"tfirst": True, "rtol": 1e-8, "atol": 1e-12, "full_output": True}
     settings["Dfun"] = lambda t, y: state_jacobian(variations, t, y, p)
-    y, info = odeint(lambda t, y: robertson(t, y, p), [1.0, 0, 0], times, **settings)
+    y, info = scipy.integrate.odeint(lambda t, y: robertson(t, y, p), [1.0, 0, 0], times, **settings)
     assert ours.steps[0] == info["nst"][-1]
     assert info["nfe"][-1] <= ours.evaluations[0] <= info["nfe"][-1] + 3
     np.testing.assert_allclose(ours.states[0], y, rtol=1e-9, atol=1e-14)
@@ -51,13 +51,13 @@ def test_robertson_needs_an_implicit_method():
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_lsoda_is_left_when_there_are_only_bad_values(bad, monkeypatch):
     called = []
-    original = methods.odeint
+    original = scipy.integrate.odeint
 
     def spy(*arguments, **settings):
         called.append(1)
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(methods, "odeint", spy)
+    monkeypatch.setattr(scipy.integrate, "odeint", spy)
     model = OdeModel(lambda t, x, p: (1.0 if t < 0.5 else bad,), ["x"], [], "LSODA")
     solution = model.solve(np.empty((1, 0)), [1.0], [0.0, 1.0])
     assert called and solution.status[0] == Status.NON_FINITE

@@ -56,7 +56,7 @@ def test_the_table_fulfills_the_order_conditions():
     assert abs(weights @ a**4 - 1 / 5) < 1e-11 and abs(embedded @ a**4 - 1 / 5) > 1e-4
 
 
-_workspace, _begin, _attempt = rosenbrock.RODAS.workspace, rosenbrock.RODAS.begin, rosenbrock.RODAS.attempt
+_workspace, _begin, _attempt = njit(rosenbrock.workspace), rosenbrock.RODAS.begin, rosenbrock.RODAS.attempt
 
 
 @njit

@@ -270,9 +270,9 @@ def advice(rhs, p, start, until=2.0, **settings):
 def test_a_failure_says_its_status_and_what_to_try():
     stiff = advice(lambda t, x, p: (-p[0] * (x[0] - math.cos(t)),), [[1e7], [1.0]], (0.0,), method="RK45")
     assert "STIFF by RK45 after t = " in stiff and 'method="LSODA"' in stiff and "(1 of 2 traj" in stiff
-    assert "blows up" in advice(lambda t, x, p: (p[0] * x[0] ** 2,), [1.0], (1.0,), method="LSODA")
-    assert "rhs is defined" in advice(lambda t, x, p: (math.sqrt(p[0] - t),), [0.5], (1.0,))
-    assert "The event came before" in advice(lambda t, x, p: (-p[0],), [1.0], (1.0,), stop=lambda t, x, p: x[0])
+    assert "diverges" in advice(lambda t, x, p: (p[0] * x[0] ** 2,), [1.0], (1.0,), method="LSODA")
+    assert "the domain of rhs" in advice(lambda t, x, p: (math.sqrt(p[0] - t),), [0.5], (1.0,))
+    assert "The event of stop= came" in advice(lambda t, x, p: (-p[0],), [1.0], (1.0,), stop=lambda t, x, p: x[0])
     model = OdeModel(lambda t, x, p: (p[0] * x[0],), ("x",), ("p",))
     forward = model.observe([400.0, 800.0], ("x0",), t0=0.0)
     forward.linearize(np.array([[1.0, 0.0]]))

@@ -85,7 +85,7 @@ def test_no_rest_is_a_failed_row_with_a_message(rhs, initial):
     forward = OdeModel(rhs, ("x",), ("p",)).observe(TIMES, SteadyState(initial, until=100.0))
     y, slopes = forward.jacobian(np.array([[1.0]]))
     assert np.isnan(y).all() and np.isnan(slopes).all()
-    assert forward.message.startswith("no stable steady state by t = 100 to start from (1 of 1 rows)")
+    assert forward.message.startswith("no stable steady state at t = 100 to start from (1 of 1 rows)")
 
 
 def test_an_oscillator_and_an_unstable_point_are_no_steady_states():

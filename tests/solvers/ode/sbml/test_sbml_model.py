@@ -161,7 +161,7 @@ class TestRefusals:
         by_formula = from_sbml(path, parameters=["k1"]).observe(TIMES, {"B": "2 * k1 + 1"})
         by_number = from_sbml(path, parameters=["k1"]).observe(TIMES, {"B": 2.6})
         np.testing.assert_allclose(by_formula([[0.8]]), by_number([[0.8]]), rtol=1e-12)
-        with pytest.raises(ValueError, match="which is not there"):
+        with pytest.raises(ValueError, match="which does not exist"):
             from_sbml(tmp_path / "nowhere.xml")
         (tmp_path / "other.xml").write_text("<sbml>")
         with pytest.raises(ValueError, match="must be an SBML file"):
