@@ -109,10 +109,11 @@ def horseshoe() -> Case:
         slope = (by_b * scale * z).sum(axis=1), by_b * tau * z, by_b * tau * scale
         return value, np.column_stack(slope)
 
-    # of a coefficient s z with z normal, by nodes of z, for each width s; over the local widths, then over tau
-    z, weight_z = np.polynomial.hermite_e.hermegauss(121)
-    log_s = _middles(-16.0, 12.0, 2800)
-    b = np.exp(log_s)[:, None] * z
+    # A coefficient is s z with z normal, at nodes of log |z|: those of z itself miss a likelihood that is narrow
+    # beside s. Its moments for each width s are summed over the local widths, then over tau.
+    log_z, log_s = _middles(-20.0, 3.0, 230), _middles(-16.0, 12.0, 280)
+    size = np.exp(log_z - 0.5 * np.exp(2.0 * log_z))
+    b, weight_z = np.exp(log_s)[:, None] * np.concatenate([-np.exp(log_z), np.exp(log_z)]), np.tile(size, 2)
     known_b = []
     for n, m in zip(trials, successes, strict=True):
         mass = weight_z * np.exp(m * log_expit(b) + (n - m) * log_expit(-b) + 0.7 * n)

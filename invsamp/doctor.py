@@ -28,7 +28,7 @@ OPTIONAL = {
     "torch": "models that are torch functions (iv.from_torch); `pip install invsamp[torch]`",
     "jax": "models and densities in JAX (iv.from_jax); `pip install invsamp[jax]`",
     "pymc": "models in PyMC (iv.from_pymc); `pip install invsamp[pymc]`",
-    "bridgestan": "models in Stan (iv.from_bridgestan); `pip install bridgestan`, with a C++ compiler",
+    "bridgestan": "models in Stan (iv.from_bridgestan); `pip install invsamp[bridgestan]`, with a C++ compiler",
     "sklearn": "Gaussian processes that correct a coarse model; `pip install invsamp[gp]`",
     "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
     "petab": "problems in PEtab and models in SBML (iv.petab); `pip install invsamp[petab]`",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -58,14 +59,30 @@ def smoothed_weights(log_ratio: Array, efficiency: float) -> tuple[Array, Array]
         return log_weight, shape
     from arviz_stats.base import array_stats
 
-    log_weight, shape = array_stats.psislw(-log_ratio, efficiency)
+    with _distinct_weights():
+        log_weight, shape = array_stats.psislw(-log_ratio, efficiency)
     return log_weight, shape
 
 
 def cross_validation(posterior: xr.Dataset, log_likelihood: xr.Dataset) -> InferenceData:
     """ArviZ's leave-one-out cross-validation by the variable ``data`` of the log likelihood."""
     groups = container({"posterior": posterior, "log_likelihood": log_likelihood}, {})
-    return load_arviz().loo(groups, var_name="data", pointwise=True)
+    with _distinct_weights():
+        return load_arviz().loo(groups, var_name="data", pointwise=True)
+
+
+@contextmanager
+def _distinct_weights() -> Iterator[None]:
+    """A clear error where ArviZ 1 finds no tail to fit."""
+    try:
+        yield
+    except ValueError as error:
+        if "tail values" not in str(error):
+            raise
+        raise ValueError(
+            "draws must differ for cross-validation: the largest importance weights of a datum are all equal. "
+            "Make more draws"
+        ) from error
 
 
 def standard_error(terms: Array) -> float:

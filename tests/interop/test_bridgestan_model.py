@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -60,6 +64,35 @@ def test_names_shapes_and_transforms() -> None:
 
 def test_draws(within) -> None:
     run = iv.sample(iv.from_bridgestan(Model()), iv.hmc(), draws=1500, seed=1, progress=False)
+    every = max(1, int(np.ceil(6000 / run.summary()["ess_bulk"]["sd"])))
+    assert within(*kolmogorov(run.draws("sd").ravel()[::every], stats.gamma(2).cdf))
+    assert not within(*kolmogorov(run.draws("sd").ravel()[::every], stats.gamma(2.5).cdf))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model compiled by hand with BridgeStan's C interface, as no Stan compiler is needed to load one."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("needs a C compiler")
+    source = Path(__file__).parents[1] / "data" / "stan_interface.c"
+    built = tmp_path_factory.mktemp("stan") / "model.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(built), str(source), "-lm"], check=True)
+    return built
+
+
+@pytest.mark.filterwarnings("ignore:The version of the compiled model:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Loading a shared object:UserWarning")
+def test_through_the_package_itself(library: Path, within) -> None:
+    """`bridgestan.StanModel`, which checks types and shapes of arrays, takes what is handed to it, and raises."""
+    bridgestan = pytest.importorskip("bridgestan")
+    problem = iv.from_bridgestan(bridgestan.StanModel(str(library)))
+    assert problem.shapes == {"mu": (), "sd": ()}
+    assert problem.described() == {"model": "stan_interface"}
+    assert problem.check_gradient().passed
+    energy, slope = problem.potential().energy_and_gradient(np.array([[7.0, 0.0], [1.0, 0.0]]))
+    assert energy[0] == np.inf and not slope[0].any()
+    np.testing.assert_allclose([energy[1], *slope[1]], [1.5, 1.0, -1.0])
+    run = iv.sample(problem, draws=1500, seed=1, progress=False)
     every = max(1, int(np.ceil(6000 / run.summary()["ess_bulk"]["sd"])))
     assert within(*kolmogorov(run.draws("sd").ravel()[::every], stats.gamma(2).cdf))
     assert not within(*kolmogorov(run.draws("sd").ravel()[::every], stats.gamma(2.5).cdf))

@@ -256,7 +256,7 @@ class TestModes:
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
-        told = r"gradient of fidelity 'target' .*Descents follow gradients"
+        told = r"gradient of fidelity 'target' .*Optimizations follow gradients"
         uphill = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
         with pytest.warns(UserWarning, match=told):
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
@@ -274,7 +274,7 @@ class TestModes:
                 warnings.simplefilter("always")
                 modes = iv.maximize(posterior, 4, seed=1)
             assert np.isfinite(modes.log_evidence).all()
-            assert [("Descents follow gradients" in str(one.message)) for one in told] == [True] * wrong
+            assert [("Optimizations follow gradients" in str(one.message)) for one in told] == [True] * wrong
 
     def test_starts_that_cannot_be_solved_are_told_apart(self):
         def model(x):

@@ -73,7 +73,7 @@ def answers(comm, requests, models, chains=6, apart=False):
         found = [
             as_they_come([one(request) for request in asked], engine.bound.dispatch.queue)
             if apart
-            else engine.answer(asked)
+            else engine.bound.dispatch.answer(asked)
             for asked in requests
         ]
         counts = {name: e.evaluations for name, e in engine.potentials.items()}

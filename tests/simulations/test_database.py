@@ -188,7 +188,7 @@ class TestTables:
         frame = database.table().to_dataframe()
         frame.to_csv(tmp_path / "runs.csv", index=False)
         other = SimulationDatabase.open(tmp_path / "other", NAMES)
-        again = pd.read_csv(tmp_path / "runs.csv", engine="python")
+        again = pd.read_csv(tmp_path / "runs.csv", float_precision="round_trip")
         assert other.import_dataframe(again, ["y[0]", "y[1]"], "seconds") == 6
         assert other.import_dataframe(again, ["y[0]", "y[1]"]) == 0
         found = other.lookup(database.table().theta)

@@ -73,7 +73,8 @@ def found() -> set[str]:
 
 def methods(value: Any) -> set[str]:
     """Names of the methods of a class that a user calls with arguments."""
-    names = {name for name in dir(value) if name[0] != "_" and name not in INNER and not hasattr(tuple, name)}
+    names = {name for name in dir(value) if name[0] != "_" and name not in INNER}
+    names = {name for name in names if not hasattr(tuple, name) and not hasattr(BaseException, name)}
     return {name for name in names if callable(getattr(value, name)) and _takes(getattr(value, name))}
 
 

@@ -35,9 +35,9 @@ def an_ode() -> ode.OdeModel:
 
 
 @cache
-def a_run() -> Any:
+def a_run(draws: int = 20) -> Any:
     sampler = iv.samplers.parallel_tempering((1.0, 2.0), (0.1, 0.1))
-    return quiet(iv.sample, a_posterior(), sampler, draws=20, warmup=5, chains=2, seed=1, progress=False)
+    return quiet(iv.sample, a_posterior(), sampler, draws=draws, warmup=5, chains=2, seed=1, progress=False)
 
 
 def line(theta: np.ndarray) -> np.ndarray:

@@ -592,7 +592,7 @@ def runs_calls() -> dict[str, Call]:
             },
         ),
         "Run.load": Call(iv.Run.load, {"path": stored}),
-        "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
+        "Run.loo": Call(a_run(200).loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
         "Run.predict": Call(run.predict, {"posterior": posterior, "draws": 3}),
         "Run.as_prior": Call(many_draws().as_prior, {"names": ["x"]}, {"names": {"none", "text", "entries"}}),

@@ -736,7 +736,7 @@ class TestWords:
         assert "16 of 16 optimizations from starting points" in report["decisions"][0]
         assert "diverged, along slope: the posterior may be improper" in report["decisions"][0]
         assert report["descents"] == [None]  # chains are not optimized
-        assert "as slope ran away. The posterior may be improper" in warned({"modes": report["modes"]})[0]
+        assert "in the direction of slope. The posterior may be improper" in warned({"modes": report["modes"]})[0]
 
     def test_a_direction_without_end_in_which_nothing_falls(self):
         def valley(x):
