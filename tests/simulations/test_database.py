@@ -180,6 +180,7 @@ class TestTables:
             assert read["theta"].sel(parameter="b").item() == 1.0
             np.testing.assert_array_equal(read["outputs"], [[1.0, 2.0]])
 
+    @pytest.mark.filterwarnings("ignore:The 'float_precision' argument")  # pandas 2 needs it, and pandas 4 does not
     def test_an_exported_table_can_be_imported(self, tmp_path, database):
         rng = np.random.default_rng(0)
         for row in rng.normal(size=(5, 2)):
