@@ -108,8 +108,9 @@ def from_bridgestan(model: Any) -> StanProblem:
     ``iv.sample(iv.from_bridgestan(bridgestan.StanModel("model.stan", "data.json")))``
 
     >>> from importlib.util import find_spec
+    >>> from pathlib import Path
     >>> import invsamp as iv
-    >>> if find_spec("bridgestan"):
+    >>> if find_spec("bridgestan") and Path("model.stan").exists():
     ...     import bridgestan
     ...     posterior = iv.from_bridgestan(bridgestan.StanModel("model.stan", data="data.json"))
     ...
