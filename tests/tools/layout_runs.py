@@ -108,7 +108,8 @@ FOUND = {
 }
 LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 #: What two runs cannot share: how long they took, and which processes made them.
-OWN = ("seconds", "evaluation_seconds", "versions", "processes")
+# the message is that of a failure in this process, where there was one
+OWN = ("seconds", "evaluation_seconds", "versions", "processes", "failure_message")
 
 
 def digest(run):

@@ -319,7 +319,9 @@ class Engine(
     @property
     def _failure_messages(self) -> list[str]:
         """Messages of the last failed solves, the finest first; those before a restore if none has failed since."""
-        found = [failure_message(self.problem, potential) for potential in reversed(self.potentials.values())]
+        # a model that other runs have had keeps their messages
+        failed = [potential for potential in reversed(self.potentials.values()) if potential.failed]
+        found = [failure_message(self.problem, potential) for potential in failed]
         return [message for message in found if message is not None] or self._messages_before
 
     @_failure_messages.setter
