@@ -255,11 +255,21 @@ class _Lsoda:
         # mxstep bounds each output interval; the promise is about the whole trajectory
         if info["message"].startswith("Excess work") or self.steps > max_steps:
             self.status = Status.TOO_MANY_STEPS
-        elif not np.isfinite(values).all() if succeeded else self.seen_bad:  # LSODA may call the former a success
+        # LSODA may call values that are not finite a success; before SciPy 1.17, steps past such rates, too
+        elif (succeeded and not np.isfinite(values).all()) or (
+            self.seen_bad and not (succeeded and self._finite_at(nodes, values, lower, upper))
+        ):
             self.status = Status.NON_FINITE
         elif not succeeded:
             self.status = Status.STEP_TOO_SMALL
         return values if self.status == Status.OK else None
+
+    def _finite_at(self, times: Array, values: Array, lower: float, upper: float) -> bool:
+        """Whether the right-hand side is finite at all values (times, m)."""
+        peaks, out = np.zeros(values.shape[1]), np.empty((1, values.shape[1]))
+        return all(
+            evaluate(self.rhs, t, lower, upper, y, self.p, peaks, out) for t, y in zip(times, values, strict=True)
+        )
 
     def _newton(self, m: int, lower: float, upper: float) -> dict[str, object]:
         """The Jacobian as a setting of `odeint`, if there is one."""
