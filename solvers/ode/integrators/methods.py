@@ -255,7 +255,7 @@ class _Lsoda:
         # mxstep bounds each output interval; the promise is about the whole trajectory
         if info["message"].startswith("Excess work") or self.steps > max_steps:
             self.status = Status.TOO_MANY_STEPS
-        # LSODA may call values that are not finite a success; before SciPy 1.17, steps past such rates, too
+        # LSODA may call values that are not finite a success; in SciPy 1.15 and older, steps past such rates, too
         elif (succeeded and not np.isfinite(values).all()) or (
             self.seen_bad and not (succeeded and self._finite_at(nodes, values, lower, upper))
         ):
