@@ -105,7 +105,7 @@ class GuardedModel:
 
     @property
     def message(self) -> str | None:
-        """Message of the last failure: its exception, or the model's own ``message``, or which outputs are not finite."""
+        """The exception of the last failure, or the model's own ``message``, or which outputs were not finite."""
         return self._message if self._message is not None else getattr(self.model, "message", None)
 
     def look(self, y: Array) -> None:
