@@ -43,7 +43,7 @@ def run_settings(engine: Engine) -> Plain:
 
 
 def unequal_energies(comm: Communicator, potentials: Mapping[str, Potential], position: Array) -> ValueError | None:
-    """What to raise on every process of ``comm`` where forward models compute something else on some: one solve each.
+    """Error for every process of ``comm`` where forward models differ between processes; None if equal. One solve each.
 
     ``potentials`` are in the same order on all processes, as some may need all of them for a solve at ``position``
     (d,), which is the same on all.

@@ -14,7 +14,7 @@ from invsamp.protocols import AxisLabels, LabelsAxes, Observed, PointwiseLikelih
 
 
 class Named(Protocol):
-    """What has parameters."""
+    """An object that has parameters."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:

@@ -231,7 +231,7 @@ class GuardedModel:
         return y, self._own(matrix)
 
     def given(self, theta: Array) -> Array:
-        """What the model gets: a copy of theta, with what is fixed."""
+        """Input of the model: a copy of theta, with the fixed parameters."""
         if self._fixed is None:
             return theta.copy()
         full = np.tile(self._fixed, (len(theta), 1))
@@ -248,7 +248,7 @@ class GuardedModel:
     def _guarded(
         self, solve: Callable[[slice], Sequence[object]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
     ) -> list[Array]:
-        """What ``solve`` gives for these rows: arrays by name and shape of a row. Row by row if that raises."""
+        """Results of ``solve`` for these rows: arrays by name and shape of a row. Row by row if it raises."""
         batch = rows.stop - rows.start
         if batch > 1 and self._row_by_row:
             return self._each(solve, rows, wanted)
@@ -303,7 +303,7 @@ class GuardedModel:
         return array
 
     def _hint(self, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-        """What is likely wrong with observations of another shape."""
+        """Hint at the likely cause of observations of another shape."""
         if found[:1] != wanted[:1]:
             return f". A model is given theta of shape (n, d), and returns a row for each of n: {ONE_THETA}"
         if len(found) == 2 and found[1] < wanted[1]:

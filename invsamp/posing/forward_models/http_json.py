@@ -150,7 +150,7 @@ class _Wire:
         self._wire, self._deadline, self._left = wire, deadline, largest
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What an answer is read from."""
+        """File from which an answer is read."""
         return io.BufferedReader(_Reader(self))
 
     def sendall(self, data: bytes) -> None:

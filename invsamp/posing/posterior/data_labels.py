@@ -99,7 +99,7 @@ def plain_labels(values: Any) -> list[Any]:
 
 
 def _of_data(data: Any, axes: int) -> list[_Axis]:
-    """What a table or labeled array says."""
+    """Axes of a table or labeled array."""
     xarray, pandas = sys.modules.get("xarray"), sys.modules.get("pandas")  # who has one has imported it
     if xarray is not None and isinstance(data, xarray.DataArray):
         return [
@@ -118,7 +118,7 @@ def _of_index(index: Any, default: Any) -> _Axis:
 
 
 def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...]) -> list[_Axis]:
-    """What the forward model says, and those who name outputs."""
+    """Axes that the forward model describes, and the outputs that ``series`` names."""
     known, found = axes_of(model, shape), [_Axis()] * len(shape)
     first = 1 if "members" in known else 0
     if first:

@@ -85,7 +85,7 @@ class PosteriorPotential:
         return self._model.no_derivatives or self._prior.no_derivatives
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What the misfit of the data should be, where the noise is known."""
+        """Expected misfit of the data, where the noise is known."""
         return self._noise.expected_misfit()
 
     def residuals(self, position: Array) -> Array:
@@ -162,7 +162,7 @@ class PosteriorPotential:
         return Curved(*empty)
 
     def observations(self, position: Array) -> Array:
-        """What the model predicts, (chains, m) of its own data; NaN where the solve failed, or theta lies outside.
+        """Predictions (chains, m) of the model's own data; NaN where the solve failed, or theta lies outside.
 
         See `invsamp.protocols.ObservingPotential`.
         """
@@ -192,7 +192,7 @@ class PosteriorPotential:
         return self._terms(position, self._group_terms, members, counted)
 
     def sensitivities(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
-        """What makes Gauss-Newton matrices; see `invsamp.protocols.SensitivePotential`.
+        """Terms of Gauss-Newton matrices; see `invsamp.protocols.SensitivePotential`.
 
         Second derivatives are differences of the noise's, without a solve; what the noise's own unknowns add is left
         out.

@@ -12,7 +12,7 @@ from invsamp.posing.distributions.base import ScalarFamily
 
 @dataclass(frozen=True)
 class Graph:
-    """What depends on what; prints a line for each name.
+    """Dependencies between parameters; prints a line for each name.
 
     Attributes
     ----------

@@ -225,7 +225,7 @@ class Prior:
 
     @property
     def graph(self) -> Graph:
-        """What depends on what; prints a line for each name."""
+        """Dependencies between parameters; prints a line for each name."""
         nodes = [] if self.hierarchy is None else self.hierarchy.parameters
         how = {node.name: node.forms for node in nodes}
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
