@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from optional_methods import CVODE
 
 from invsamp.solvers.ode import OdeModel, Status
 from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplified, amplify, first_tolerances
 
-METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"]
+METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA", CVODE]
 
 
 def logistic(t, x, p):
