@@ -82,7 +82,8 @@ class Cvode(RestartedTrajectory):
         def rhs(t: float, y: Array, out: Array) -> None:
             at[:] = y  # CVODE's is read-only, which would be another type to compiled code
             out[:] = flat(t, at)
-            stuck = 0.0 < t - times[0] < _LEAST_STEP * abs(t)
+            begun = times[0] if t <= times[1] else times[1]  # the latter before the first finite value of a step
+            stuck = 0.0 < t - begun < _LEAST_STEP * abs(t)
             if stuck or times[2] >= budget:
                 reason = Status.NON_FINITE if self.seen_bad else Status.STEP_TOO_SMALL
                 self.status = reason if stuck else Status.TOO_MANY_STEPS
