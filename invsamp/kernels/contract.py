@@ -1,4 +1,4 @@
-r"""What a kernel is, and what it is given.
+r"""Contract of a kernel, and the view of a rung that it is given.
 
 A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
 returns where the chains are then. It is vectorized over the chains of a rung. It sees whitened coordinates w and
@@ -41,7 +41,7 @@ _NONE: Mapping[str, AnyArray] = MappingProxyType({})
 
 
 class Info(NamedTuple):
-    r"""What a step reports.
+    r"""Report of one step.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class Kernel(Protocol):
 
     @property
     def statistics(self) -> Mapping[str, type]:
-        """What each step reports, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
+        """Statistics of `Info.statistics` that are stored for each draw: names, and float, int or bool."""
 
     @property
     def adjusted(self) -> bool: ...

@@ -269,7 +269,7 @@ class RungChains(
 
     @property
     def _own_target(self) -> TargetDistribution | None:
-        """What is sampled, if that is not what was asked for, which may be of a class of the user's own."""
+        """The target that is sampled; None where it is the given one, which may be of a class of the user's own."""
         return None if self.target is self.settings.target else self.target
 
     @_own_target.setter
