@@ -182,7 +182,7 @@ def path(name: str, value: object) -> Path:
 
 
 def function(name: str, value: object, signature: str = "") -> Callable[..., Any]:
-    """What can be called, with what ``signature`` says, such as "(t, x, p)"."""
+    """Check that a value is a function; ``signature`` states its arguments in the message, such as "(t, x, p)"."""
     if not callable(value) or isinstance(value, type):
         raise wrong(name, f"a function {signature}".rstrip(), value)
     called: Callable[..., object] = value
@@ -229,7 +229,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
 
 
 def mapping(name: str, value: object, right: str = "a mapping") -> dict[Any, Any]:
-    """What a mapping holds."""
+    """Check that a value is a mapping, and copy it to a dict."""
     if not isinstance(value, Mapping):
         raise wrong(name, right, value)
     return dict(value)

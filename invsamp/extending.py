@@ -1,6 +1,6 @@
 """Contracts and base classes for extensions: distributions, noise, models, kernels, targets, swaps, and evaluators.
 
-`docs/how-to/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its
+`docs/how-to/extend/extending.md` shows an example of each. Everything here is defined elsewhere, in the module of its
 contract; this is the one place from which an extension imports.
 """
 

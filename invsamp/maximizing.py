@@ -225,7 +225,7 @@ def _modes(
     left: tuple[int, int, int],
     prior: Reference | None = None,
 ) -> Modes:
-    """What is returned; ``left`` are the starts that did not end, that were not solved, and that were left out."""
+    """The result; ``left`` counts starts that did not converge, those that were not solved, and those left out."""
     problem, solver = led.problem, solvers[-1]
     chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
@@ -315,7 +315,7 @@ def _to_likelihood(led: Descents, most: int, rng: np.random.Generator) -> Descen
 
 
 def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
-    """What is said where no descent has converged."""
+    """Message where no optimization has converged."""
     away = _away(problem, end.position - begun, scale)
     return (
         f"none of {len(begun)} optimizations converged within {most} evaluations, the lowest at the energy "
@@ -343,7 +343,7 @@ def _begun(
 
 
 def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> str | None:
-    """What is wrong with the gradient at the starts (n, d), if it is not that of the energy."""
+    """Message about the gradient at the starts (n, d) where it is not that of the energy; None where it is."""
     potential = Uncounted(solver, solver.answer_all)
     _, mistake = check_one(problem, problem, solver.fidelity, potential, begun, rng)
     if mistake is None:

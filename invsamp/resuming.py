@@ -200,7 +200,7 @@ def _parts(
 
 
 def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, record: object) -> Record:
-    """What the run records, by the functions that are given, or else those of the pickle."""
+    """Quantities that the run records, by the given functions, or else by those of the pickle."""
     if record is None and kept is not None:
         return kept
     names = about["record"]

@@ -25,7 +25,7 @@ class InvsampWarning(UserWarning):
 
 
 class Entry(NamedTuple):
-    """What a code stands for."""
+    """Title, cause and remedy of a warning code."""
 
     title: str
     cause: str

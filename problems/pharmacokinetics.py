@@ -1,4 +1,4 @@
-"""What becomes of a drug: a population of patients, and one patient whose dose and its time no one wrote down.
+"""Pharmacokinetics: a population of patients, and one patient whose dose and its time no one wrote down.
 
 Data are made up with known parameters. Amounts are in mg, volumes in l, times in h.
 

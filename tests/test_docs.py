@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import pkgutil
@@ -384,6 +385,26 @@ def test_links_lead_somewhere(page: str) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
+
+
+SOURCES = [path for folder in ("invsamp", "solvers", "problems") for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_pages_that_sources_name_exist() -> None:
+    named = {page for path in SOURCES for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text())}
+    assert named and not [page for page in named if not (ROOT / page).exists()]
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """Not with a relative clause: "What a run holds" is "Contents of a run"."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    clauses = [
+        (path.relative_to(ROOT).as_posix(), text.split("\n")[0])
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented) and re.match(r"(What|Who)\b", text := ast.get_docstring(node) or "")
+    ]
+    assert not clauses
 
 
 def with_examples() -> list[str]:

@@ -168,7 +168,7 @@ class Calibration:
         return [f"... and {len(self.labels) - SHOWN} more that depart less"] * (len(self.labels) > SHOWN)
 
     def _word(self, k: int) -> str:
-        """What is wrong with the draws of one quantity."""
+        """Describe the error of the draws of one quantity."""
         error = np.sqrt(1.0 / max(len(self.ranks), 1))
         found = []
         if abs(self.offset[k]) > 3.0 * error:

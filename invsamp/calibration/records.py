@@ -88,7 +88,7 @@ class Records:
 
 
 def about(settings: Settings) -> Plain:
-    """What a directory's calibration is of."""
+    """Describe the calibration that a directory stores: problem, sampler and settings."""
     plan = {name: getattr(settings, name) for name in ("ranks", "draws", "warmup", "chains", "seed")}
     return {"format": FORMAT, "of": describe(settings.posterior, settings.sampler)} | plan
 

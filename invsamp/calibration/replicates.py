@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Replicate:
-    """What came of one; ``failed`` says why nothing did, or is empty."""
+    """Result of one replicate; ``failed`` is the reason of a failure, or empty."""
 
     theta: list[float]
     ranks: list[int]

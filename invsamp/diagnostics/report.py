@@ -1,4 +1,4 @@
-"""What a run reports, by name: the fields of ``run.report``, as JSON has them.
+"""Fields of ``run.report`` by name, as JSON stores them.
 
 All may be missing, of a run that another user recorded. Lists have an entry for each rung, the cold one first, or for
 each pair of neighbors; mappings one for each fidelity.
@@ -139,7 +139,7 @@ class Budget(TypedDict):
 
 
 class Pilot(TypedDict):
-    """What the pilot run promised: effective draws per step, of ``asked`` that it had to show."""
+    """Effective draws per step in the pilot run: those that it ``promised``, and the ``asked`` minimum."""
 
     steps: int
     r_hat: float
@@ -148,7 +148,7 @@ class Pilot(TypedDict):
 
 
 class LearnedLevel(TypedDict):
-    """What was learned of a coarse fidelity."""
+    """Correction of a coarse fidelity that was learned: its kind, efficiency, pairs of solves and cost."""
 
     fidelity: str
     kind: str
@@ -162,7 +162,7 @@ class LearnedLevel(TypedDict):
 
 
 class LearntCorrection(LearnedLevel, total=False):
-    """What was learned of the coarse fidelity that moves, and of those between it and the finest."""
+    """Correction of the coarse fidelity on which chains move, and of those between it and the finest."""
 
     pays: bool
     every: int

@@ -24,7 +24,7 @@ def refusal(rung: int, rungs: int, step: float, share: float) -> str:
 
 
 def stability_warnings(where: str, found: StepStability) -> list[str]:
-    """What is wrong with the steps of a rung, which ``where`` names."""
+    """Warnings about the steps of the rung named ``where``; an empty list if they are stable."""
     share, drift, longest = found["share"], found["drift"], found["longest"]
     if share <= SHARE_LIMIT and drift <= DRIFT_LIMIT:
         return []

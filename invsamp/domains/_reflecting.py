@@ -1,4 +1,4 @@
-"""What domains are made of, in the form that the kernels take, and the base class that follows the paths."""
+"""Faces of domains, packed for the kernels, and the base class that reflects paths at them."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class ReflectingDomain(ABC):
 
 
 def _frozen(value: object) -> object:
-    """What JSON has, as tuples, to hash."""
+    """Convert lists and dicts of JSON to tuples, which can be hashed."""
     if isinstance(value, dict):
         return tuple((key, _frozen(entry)) for key, entry in value.items())
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

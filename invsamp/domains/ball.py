@@ -19,7 +19,7 @@ OUTLINE_POINTS = 180
 
 
 class _Round(ReflectingDomain):
-    """What a ball and an ellipsoid share: both are the image of the unit ball under a matrix, moved to a center."""
+    """Base of ball and ellipsoid: the image of the unit ball under a matrix, moved to a center."""
 
     center: Array
 

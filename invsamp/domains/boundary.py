@@ -1,4 +1,4 @@
-"""What happens to moves that leave the problem's domain: reflection, and the baselines that it is measured against.
+"""Treatment of moves that leave the problem's domain: reflection, and the baselines that it is compared with.
 
 A boundary turns a problem into the one that is sampled: the same coordinates, with another domain or other energies.
 Only `"reflect"` samples the posterior restricted to its domain.
@@ -31,7 +31,7 @@ from invsamp.stored import stored_dataclass
 
 @runtime_checkable
 class Boundary(Protocol):
-    """What every boundary offers."""
+    """Contract of a boundary."""
 
     @property
     def leaves(self) -> bool:

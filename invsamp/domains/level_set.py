@@ -219,7 +219,7 @@ class LevelSet(ReflectingDomain):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SavedLevelSet(ReflectingDomain):
-    """What a saved run knows of a `LevelSet`: its name, and curves to draw. It cannot show that what lies inside."""
+    """A `LevelSet` as a saved run stores it: its name, and curves to draw. It cannot decide what lies inside."""
 
     description: Facts  # what `LevelSet.to_dict` wrote
 

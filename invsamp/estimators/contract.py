@@ -16,7 +16,7 @@ from invsamp.protocols import Array
 
 
 class Source(Protocol):
-    """What an estimator is joined to: one fidelity, as far as it has to be known before any evaluation.
+    """The fidelity that an estimator is bound to, as far as it has to be known before any evaluation.
 
     ``size`` is the number of its data terms, None where it has none. ``sums`` is true if it sums the gradients of any
     batch itself, ``sensitive`` if it gives the factors of its terms' Gauss-Newton matrices.
@@ -140,7 +140,7 @@ def probe(
 
 
 def remembered(memory: Memory | None, rows: Rows) -> tuple[Memory, ...]:
-    """What an estimator gets beside positions: the memory of these rows, or nothing if there is none."""
+    """Arguments of an estimator after the positions: the memory of these rows, or none if there is none."""
     return ({name: values[rows] for name, values in memory.items()},) if memory else ()
 
 

@@ -142,7 +142,7 @@ class CountedPotential:
 
 
 def _nothing(request: Request, split: bool) -> Estimate:
-    """What is known at no position: arrays as others have them, so that they go together."""
+    """Estimate at no position: empty arrays, present where those of other estimates are, so that they can be joined."""
     no_energy, no_gradient = np.empty(0), np.empty(request.position.shape)
     return Estimate(
         no_energy,

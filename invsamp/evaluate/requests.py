@@ -151,7 +151,7 @@ class Queue(Protocol):
     """Answers several that ask, to each as soon as its own answers are there."""
 
     def put(self, asking: int, requests: tuple[Request, ...]) -> None:
-        """What one of them asks for."""
+        """Queue the requests of one caller."""
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
         """One of them whose answers are there, and these, in the order of its requests; waits for it."""

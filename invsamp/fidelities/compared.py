@@ -1,4 +1,4 @@
-"""What a comparison of fidelities has found out, as plain data: tables, advice and a figure are made of it."""
+"""Results of a comparison of fidelities, as plain data for tables, advice and a figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class States(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What `invsamp.fidelities.compare` found out; `FidelityComparison` says what these are."""
+    """Results of `invsamp.fidelities.compare`; `FidelityComparison` describes the fields."""
 
     levels: tuple[Level, ...]
     pairs: tuple[Pair, ...]

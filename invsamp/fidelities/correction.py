@@ -68,7 +68,7 @@ class Corrected:
 def learn(
     posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["auto"], seed: int, enhanced: bool = False
 ) -> Corrected:
-    r"""What the coarse fidelities lack, learned from pairs of solves at states.
+    r"""Learn corrections of the coarse fidelities from pairs of solves at states.
 
     Parameters
     ----------

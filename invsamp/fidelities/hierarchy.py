@@ -1,4 +1,4 @@
-"""What the levels of a hierarchy cost and how they differ, and the probabilities that make the best of it."""
+"""Costs and differences of the levels of a hierarchy, and the optimal probabilities of a coupled sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from invsamp.protocols import Array, Problem
 
 @dataclass(frozen=True)
 class Levels:
-    """What was measured of a hierarchy, and the probabilities that suit it. Made by `measure_levels`.
+    """Costs and errors of a hierarchy, with the probabilities that suit it. Made by `measure_levels`.
 
     Costs are in seconds, or as given. ``errors`` are mean squares of the difference between each level and the finest.
     ``noise`` is that of a coupled sum with these probabilities. Both are for one direction in units of the posterior's

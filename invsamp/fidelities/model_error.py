@@ -1,4 +1,4 @@
-"""What a coarse model misses, as noise: the Bayesian approximation error."""
+"""The error of a coarse model as noise: the Bayesian approximation error."""
 
 from __future__ import annotations
 

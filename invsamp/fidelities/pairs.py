@@ -73,7 +73,7 @@ class Swaps:
         self._energies, self._noise, self._mixture, self._finest = energies, noise, mixture, finest
 
     def pair(self, cold: tuple[str, float], hot: tuple[str, float]) -> Pair:
-        """What is to be expected of the swaps of two rungs, each a fidelity and a temperature."""
+        """Expected properties of the swaps of two rungs, each a fidelity and a temperature."""
         sides = self._side(*cold), self._side(*hot)
         expected = forecast(*sides)._asdict()
         counts = [worth(side.weight) for side in sides]

@@ -1,4 +1,4 @@
-"""What swaps between two rungs would be like, from the energies of both their levels at common draws."""
+"""Expected swaps between two rungs, from the energies of both their levels at common draws."""
 
 from __future__ import annotations
 

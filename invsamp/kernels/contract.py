@@ -1,4 +1,4 @@
-r"""What a kernel is, and what it is given.
+r"""Contract of a kernel, and the view of a rung that it is given.
 
 A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
 returns where the chains are then. It is vectorized over the chains of a rung. It sees whitened coordinates w and
@@ -41,7 +41,7 @@ _NONE: Mapping[str, AnyArray] = MappingProxyType({})
 
 
 class Info(NamedTuple):
-    r"""What a step reports.
+    r"""Report of one step.
 
     Attributes
     ----------
@@ -183,8 +183,8 @@ class Kernel(Protocol):
     statistic (`Info.acceptance`) to which warm-up adapts the step size of an adjusted kernel; ``longest_step``: the
     longest that it takes.
     ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_step``:
-    the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature; 1
-    where it needs none.
+    the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature, and
+    its square that of every 64th step; 1 where it needs none.
 
     ``ensemble_size``: how many chains depend on each other, as those of an affine-invariant ensemble do. 1: chains are
     independent. n: chains 0 to n - 1 are an ensemble, n to 2n - 1 the next, and ensembles are independent; the number
@@ -201,7 +201,7 @@ class Kernel(Protocol):
 
     @property
     def statistics(self) -> Mapping[str, type]:
-        """What each step reports, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
+        """Statistics of `Info.statistics` that are stored for each draw: names, and float, int or bool."""
 
     @property
     def adjusted(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""What kernels state of themselves unless they say otherwise: by themselves, as baselines, or about another one."""
+"""Default properties of kernels: of gradient steps, of baselines, and of kernels that wrap another one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KernelDefaults:
         return {}
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """What is kept stays with the rung."""
+        """The memory after a swap: unchanged, as it belongs to the rung."""
         return memory
 
 

@@ -151,7 +151,7 @@ class _CoarseRung:
 
 
 def _known(coarse: ActiveRung, here: Point, memory: Memory) -> EvaluationRequests[Point]:
-    """What the coarse model says where the chains are: as it is remembered, or anew where they are elsewhere."""
+    """Coarse estimates at the chains' positions: those remembered, and new ones where chains have moved."""
     names = [name for name in Estimate._fields if f"{_OWN}{name}" in memory]
     new = np.flatnonzero((memory[f"{_OWN}position"] != here.position).any(axis=1))
     if "energy" not in names or len(new) == len(here.position):

@@ -23,7 +23,7 @@ LONGEST, LONGEST_IN_WARMUP = 256, 64
 
 
 class Dynamics(Protocol):
-    """What the paths of a kernel follow on a rung: volume is kept by kicks and drifts."""
+    """Dynamics that the paths of a kernel follow on a rung; its kicks and drifts preserve volume."""
 
     def fresh(self, normal: Array) -> Array:
         """Velocities (chains, d) at the start of a path, from standard normal numbers."""
@@ -39,7 +39,7 @@ class Dynamics(Protocol):
 
 
 class Paths(KernelDefaults, ABC):
-    r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a drift, a half kick.
+    r"""Base of kernels whose dynamics preserves volume and energy: a half kick, a drift, a half kick.
 
     A path of n steps of length :math:`\epsilon`, at most `LONGEST`, is accepted with probability
     :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Straight moves have :math:`\epsilon = \sqrt{2 \eta}`;
@@ -70,7 +70,7 @@ class Paths(KernelDefaults, ABC):
 
     @abstractmethod
     def dynamics(self, rung: ActiveRung) -> Dynamics:
-        """What paths follow there."""
+        """Dynamics of the paths on a rung."""
 
     def steps(self, rung: ActiveRung, share: float) -> tuple[int, StepSize]:
         """Number and length of the steps of a path, of which ``share`` in [0, 1) says how long it is."""

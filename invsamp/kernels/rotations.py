@@ -33,7 +33,7 @@ QUARTER = 0.5 * math.pi
 
 
 class _Rotations(Paths):
-    """What kernels that rotate share."""
+    """Base of the kernels that rotate."""
 
     reference: ModeReference | None
     longest_step = QUARTER

@@ -116,7 +116,7 @@ def over(schedule: Any, steps: int | None) -> Schedule:
 
 
 def step_size_at(schedule: Schedule, k: int) -> float:
-    """What a schedule gives for iteration k; `ValueError` unless that is a positive number."""
+    """Step size of a schedule at iteration k; `ValueError` unless it is a positive number."""
     try:
         return real("step_size", schedule(k), above=0)
     except ValueError as error:

@@ -75,7 +75,7 @@ class Basins:
     def basin(
         self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool, cut: Array | None
     ) -> Basin | None:
-        """What a Hessian at an end shows, and whether bounds or cliffs were in its way; None where it is no Gaussian.
+        """Basin of an end by its Hessian, and whether bounds or cliffs were in its way; None where it is no Gaussian.
 
         ``cut`` is the covariance within bounds, if there is one (`invsamp.modes.half_spaces`).
         """

@@ -1,4 +1,4 @@
-r"""What conjugate gradients have learned of a matrix, as a preconditioner of the next system.
+r"""Directions of earlier runs of conjugate gradients on a matrix, as a preconditioner of the next system.
 
 A run of conjugate gradients on the matrix A leaves directions P and their images A P, with :math:`P^T A P = D`
 diagonal. The preconditioner

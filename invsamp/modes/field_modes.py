@@ -26,7 +26,7 @@ AGREED = 2
 
 
 class FieldModes(NamedTuple):
-    """What descents have found."""
+    """Result of optimizations: the distinct minima, and counts of failures and steps."""
 
     modes: Sequence[FieldMode]  # distinct minima, the lowest first
     unfinished: int

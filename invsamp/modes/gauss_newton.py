@@ -144,7 +144,7 @@ class CurvedPoints(Points):
 
 
 def _gain(matrix: Array, slope: Array, step: Array) -> Array:
-    """What steps (n, d) gain by a quadratic model (n,)."""
+    """Decrease (n,) of a quadratic model by steps (n, d)."""
     return np.asarray(-(slope * step).sum(axis=1) - 0.5 * np.einsum("ni,nij,nj->n", step, matrix, step))
 
 

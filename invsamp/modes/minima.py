@@ -170,7 +170,7 @@ class _Found:
 
 
 class _Looking:
-    """What ends of descents are, one after the other from the lowest on; those that are led on are replaced."""
+    """Assigns ends of optimizations to minima, the lowest first; an end that is optimized further is replaced."""
 
     def __init__(self, objective: Objective, end: Descent, gaussian: bool, basins: Basins | None) -> None:
         self._objective, self._end, self._gaussian, self._basins = objective, end, gaussian, basins

@@ -24,7 +24,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Modes:
-    """What `maximize` found; prints as a table. The modes are sorted, the highest density or likelihood first.
+    """Modes that `maximize` found; prints as a table. They are sorted, the highest density or likelihood first.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class Modes:
         return f"{len(self)} {what.replace('maximums', 'maxima')} from {starts} starts; evaluations: {solves}"
 
     def _notes(self) -> list[str]:
-        """What is said of the fit, and of the starts."""
+        """Notes on the fit, and on the starts."""
         lines, starts = list[str](), int(self.counts.sum())
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))
@@ -262,7 +262,7 @@ class Modes:
         return f"{height}from {self.counts[k]} starts{self._where(k)}: {values}"
 
     def _where(self, k: int) -> str:
-        """What its covariance lacks."""
+        """Note on a mode without a covariance: a bound, or a flat direction. Empty where it has one."""
         if self.on_wall[k]:
             bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
             return ", at a bound" + (f" ({bounds})" if bounds else "")

@@ -1,4 +1,4 @@
-"""What local optimization minimizes: an energy with the scale of its coordinates, within a domain."""
+"""Objective of local optimization: an energy with the scale of its coordinates, within a domain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Objective(NamedTuple):
 
 
 def of_fidelity(fidelity: str, gradient: Gradients = True) -> Evaluate:
-    """What evaluates a fidelity."""
+    """Function that evaluates a fidelity."""
 
     def evaluate(at: Array) -> EvaluationRequests[Estimate]:
         (found,) = yield (Request(fidelity, at, gradient),)

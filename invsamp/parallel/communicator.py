@@ -84,7 +84,7 @@ def _all() -> Communicator | None:
 
 
 def _stated_size() -> int:
-    """What the launcher says."""
+    """Number of processes that the launcher states; 1 where it states none."""
     return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdecimal()), default=1)
 
 

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 def evaluator_of(
     engine: Engine, executor: Executor | Evaluator | None, comm: Communicator | None, settings: Mapping[str, object]
 ) -> RunEvaluator:
-    """What a user lets evaluate for a run; by default this process with those that MPI started together with it.
+    """The evaluator of a run: the user's, or by default this process with those that MPI started together with it.
 
     ``settings`` of the run, beside those that the engine knows, have to be the same on all of these.
 
@@ -39,7 +39,7 @@ def evaluator_of(
 
 
 def evaluated(engine: Engine, evaluator: RunEvaluator, work: Callable[[], Result]) -> Result:
-    """What ``work`` makes of an engine whose requests an evaluator answers."""
+    """Result of ``work`` on an engine, while an evaluator answers the engine's requests."""
     evaluator.open(engine.potentials)
     try:
         engine.signaled, engine.processes = evaluator.signaled, evaluator.report

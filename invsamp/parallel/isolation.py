@@ -238,7 +238,7 @@ class IsolatedModel(CountsFailures):
         return answers
 
     def _noted(self, answer: Answer, theta: Array) -> str | None:
-        """What is wrong with an answer about theta (p,), which is counted; None if nothing is."""
+        """Message of an answer about theta (p,) that failed, which is counted; None if it did not fail."""
         kind = _failure(answer)
         if kind is None:
             return None

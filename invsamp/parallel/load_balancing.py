@@ -44,14 +44,14 @@ class Planner:
         self.splits: dict[tuple[object, ...], bool] = {}
 
     def learn(self, request: Request, seconds: float) -> None:
-        """What rows of that kind take: down at once, and up slowly, as the first solve may compile, any be held up."""
+        """Update the seconds of such rows: down at once; up slowly, as compilation or delays may inflate a time."""
         if rows := len(request.position):
             kind, new = kind_of(request), seconds / rows
             old = self._seconds.get(kind, new)
             self._seconds[kind] = min(new, old + 0.2 * (new - old))
 
     def seconds(self, requests: Iterable[Request]) -> float:
-        """What they cost; 0 for what was not met before."""
+        """Expected seconds of requests; 0 for kinds without a measured time."""
         return sum(self._seconds.get(kind_of(request), 0.0) * len(request.position) for request in requests)
 
     def worth(self, requests: Sequence[Request]) -> bool:
@@ -67,7 +67,7 @@ class Planner:
         return more and kind in self._seconds and request.fidelity not in self.joint
 
     def tried(self, request: Request, rows: int, splits: bool) -> None:
-        """What came of it with so many rows."""
+        """Record the result of a trial with so many rows."""
         self._tried[kind_of(request)], self.splits[kind_of(request)] = rows, splits
 
     def way(self, fidelity: str) -> str:

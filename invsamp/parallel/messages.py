@@ -47,7 +47,7 @@ def packed(part: Any) -> Any:
 
 
 def unpacked(message: Any) -> Any:
-    """What was packed."""
+    """Inverse of `packed`."""
     if isinstance(message, tuple):
         dtype, shape, data = message
         return np.ndarray(shape, dtype, data).copy()
@@ -75,7 +75,7 @@ class Patience:
         self.seconds = 0.0
 
     def until(self, look: Callable[[], Found | None], due: float = 0.0) -> Found:
-        """What ``look()`` gives, once that is neither None nor False; it is not expected before so many seconds."""
+        """First value of ``look()`` that is not None or False; none is expected within ``due`` seconds."""
         found = look()
         if found is not None and found is not False:
             return found

@@ -89,7 +89,7 @@ class Coordinator:
             raise
 
     def put(self, asking: int, requests: tuple[Request, ...]) -> None:
-        """What one of several asks for."""
+        """Queue the requests of one caller."""
         self._askings[asking] = numbers = [next(self._numbers) for _ in requests]
         for number, request in zip(numbers, requests, strict=True):
             self._requests[number], self._parts[number] = request, []
@@ -142,7 +142,7 @@ class Coordinator:
         self._send(dict.fromkeys(range(1, self._comm.size), item))
 
     def _here(self, request: Request) -> Estimate:
-        """What this process gives by itself, without a detour: it may be cheap."""
+        """Answer a request in this process, without messages, and measure its time."""
         potential = self._potentials[request.fidelity]
         before = potential.seconds
         found = potential.answer(request)
@@ -169,7 +169,7 @@ class Coordinator:
         return True
 
     def _taken(self, asking: int) -> tuple[Estimate, ...]:
-        """What one has asked for."""
+        """Estimates for all requests of one caller."""
         numbers = self._askings.pop(asking)
         self._mine.difference_update(numbers)
         return tuple([self._joined(self._requests.pop(number), self._parts.pop(number)) for number in numbers])

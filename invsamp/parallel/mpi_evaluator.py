@@ -103,7 +103,7 @@ class Ranks(RunEvaluator):
         return super().report() if self.local else self._coordinator.report()
 
     def drive(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` returns or raises on the first process is returned or raised on all of them."""
+        """Run ``work`` on the first process; return its result, or raise its exception, on all of them."""
         with self._together(self._own):
             if self.drives:
                 result, left = bcast(self._own, self._made(work))
@@ -144,7 +144,7 @@ class Ranks(RunEvaluator):
         return made, left
 
     def _serve(self) -> None:
-        """What the other processes do: solve what they are sent, until there is no more."""
+        """Solve what the first process sends to this one, until it sends no more."""
         comm, patience, first = self._own, Patience(), self._own.rank % self._groups.size == 0
         signal: Sent | None = None
         with Interrupts() as interrupts:

@@ -1,4 +1,4 @@
-"""What processes of a run are sent, and send back."""
+"""Messages between the processes of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 @sent
 class Done(NamedTuple):
-    """What came of a task."""
+    """Result of a task."""
 
     request: int
     begin: int
@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
 @sent
 class Reply(NamedTuple):
-    """What a process sends back: what it did, in which time, the error that ends the run, a signal that it got."""
+    """Reply of a process: its results, the time, the error that ends the run, and a signal that it received."""
 
     done: list[Done]
     seconds: float

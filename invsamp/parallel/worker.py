@@ -49,7 +49,7 @@ Result = Array | tuple[Array, Array]
 
 @sent
 class Call(NamedTuple):
-    """What a worker is asked for: an operation on one row, and what it may forget before."""
+    """Request to a worker: an operation on one row, and linearizations that it may forget before."""
 
     operation: str  # "observations", "linearize", "product", "jacobian" or "rows"
     arguments: tuple[object, ...]
@@ -59,7 +59,7 @@ class Call(NamedTuple):
 
 @sent
 class Answer(NamedTuple):
-    """What came of a call: ``value`` where ``status`` is "done", otherwise what went wrong.
+    """Answer to a call: ``value`` where ``status`` is "done", otherwise the message of the error.
 
     Beside a linearization there may be the vector-Jacobian ``product`` that is asked for next, if its cotangent is the
     one of this `digest`.

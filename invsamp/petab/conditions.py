@@ -72,7 +72,7 @@ def value(tables: Tables, cell: Value, where: str) -> float | str:
 
 
 def _expression(tables: Tables, cell: Value) -> Expression:
-    """What sets a state, with the numbers of parameters that are not estimated."""
+    """Expression that sets a state, with the numbers of parameters that are not estimated."""
     if isinstance(cell, str):
         return fixed(tables, symbol(cell))
     return fixed(tables, cell) if hasattr(cell, "free_symbols") else number(float(cell))

@@ -1,4 +1,4 @@
-r"""What draws say of classes: probabilities averaged over the posterior, how uncertain they are, and how right."""
+r"""Class probabilities averaged over the posterior, their uncertainty, and scores of how right they are."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ QUADRATURE = 40
 
 
 class Mesh(Protocol):
-    """What a field needs of a mesh, such as `invsamp.solvers.fem.mesh.Mesh`."""
+    """Contract of a field's mesh, such as `invsamp.solvers.fem.mesh.Mesh`."""
 
     @property
     def points(self) -> Array:

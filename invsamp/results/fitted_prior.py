@@ -133,7 +133,7 @@ class FittedPrior(Prior):
 
 
 class DrawsOfRun(Protocol):
-    """What is asked of a run."""
+    """Attributes of a run that a fitted prior needs."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]: ...

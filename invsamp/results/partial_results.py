@@ -92,13 +92,13 @@ def _recorded(
 
 
 class _Faults:
-    """What failed, in words."""
+    """Messages of failures after the last step."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     def tried(self, what: str, make: Callable[[], Item], instead: Callable[[], Item]) -> Item:
-        """What ``make`` gives, or ``instead`` if it fails."""
+        """Result of ``make``, or of ``instead`` if it fails."""
         try:
             return make()
         except _FAILURES as error:
@@ -112,7 +112,7 @@ class _Faults:
 
 
 def _planned(engine: Engine) -> Report:
-    """What is known of a run whatever fails."""
+    """Report of the settings of a run, which are known whatever fails."""
     plan, stopped = engine.plan, engine.stopped
     found: Report = {
         "draws": plan.draws,

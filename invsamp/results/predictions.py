@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What draws of a run predict, with observation noise and without; made by `Run.predict`.
+    """Predictions by draws of a run, with observation noise and without; made by `Run.predict`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the draws of a run say of the data: predictions with observation noise, and the likelihood of each datum."""
+"""Predictions of the data by the draws of a run, with observation noise, and the likelihood of each datum."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
 
 
 def _ends_at(report: Report) -> str:
-    """What round trips of a ladder were to."""
+    """Where the round trips of a ladder end, in words."""
     hottest = (report.get("target_factors") or [None])[-1]
     if hottest == [1.0, 0.0]:
         direct = (report.get("kernels") or [""])[-1] == "prior draws"
@@ -144,7 +144,7 @@ def centering(report: Report) -> list[str]:
 
 
 def account(spent: Spent) -> str:
-    """What evaluations went into, in words."""
+    """Evaluations by purpose, in words."""
     parts = [f"optimization {spent['descents']:,} (limit about {spent['descents_most']:,})"]
     parts += [f"mode search {spent['looks']:,}"] * (spent["looks"] > 0)
     parts += [f"failed pilot runs {spent['failed']:,}"] * (spent["failed"] > 0)
@@ -153,7 +153,7 @@ def account(spent: Spent) -> str:
 
 
 def solved(report: Report, fidelity: str) -> list[str]:
-    """What evaluations of a fidelity came to: calls of its function where these are others, time, failures."""
+    """Cost of the evaluations of a fidelity: calls of its function where these are others, time, failures."""
     calls = (report.get("function_calls") or {}).get(fidelity)
     seconds = (report.get("evaluation_seconds") or {}).get(fidelity)
     failed = (report.get("failed_solves") or {}).get(fidelity)

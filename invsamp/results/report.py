@@ -49,7 +49,7 @@ footer { margin-top: 2rem; color: #4b5a68; font-size: .9rem; }
 
 
 class Reported(Run, Protocol):
-    """What a report needs of an `invsamp.Run` besides what figures do."""
+    """Members of an `invsamp.Run` that a report needs besides those for figures."""
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws."""

@@ -1,4 +1,4 @@
-"""What a sampler returns: draws, counts and figures, in an ArviZ InferenceData."""
+"""Result of a sampler: draws, counts and figures, in an ArviZ InferenceData."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ class Run(Pictures):
         return self._summary.warnings(self._summary.thinning)
 
     def notes(self) -> list[str]:
-        """What a reader of the summary should know, and is no fault of the draws; ``print(run)`` shows it.
+        """Notes for a reader of the summary that are no fault of the draws; ``print(run)`` shows them.
 
         Heavy tails, where means of ranks and quantiles have converged: standard deviations have no finite error then.
         """
@@ -741,7 +741,7 @@ class Run(Pictures):
         return dataset
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the table, and what it warns of."""
+        """HTML for a notebook: the table, and the warnings."""
         return printed_html(*self._to_print())
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ _AT_ONCE = 32 * 2**20
 
 
 class RunSummary:
-    """What there is to say of the draws of the cold rung. Tables are made once, until `clear`.
+    """Summary of the draws of the cold rung. Tables are made once, until `clear`.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class RunSummary:
         return self._tables[every, few]
 
     def warnings(self, every: int = 1) -> list[str]:
-        """What is wrong by some entries of every n-th draw, and whether the model fits its data."""
+        """Warnings by some entries of every n-th draw, and about the fit of the model to its data."""
         summary, report, weight = self.table(every, few=True), self._source.report, self._source.weights(0, every)
         found = checks.diagnose(self._judged(summary), report, weight)
         found += checks.pilot_warnings(summary[: self._own(summary)], report, every)
@@ -90,7 +90,7 @@ class RunSummary:
         return found + fit_warnings(misfit, weight, expected, report.get("ensemble_size", 1))
 
     def notes(self) -> list[str]:
-        """What a reader of the table should know."""
+        """Notes for a reader of the table."""
         return checks.notes(self._judged(self.table(few=True)), self._source.report)
 
     def moments(self, name: str) -> tuple[Array, Array]:

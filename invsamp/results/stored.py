@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Stored(Source):
-    """What a directory holds of a run; the draws that are asked for are read, and nothing else.
+    """A run in a directory; the draws that are asked for are read, and nothing else.
 
     Parameters
     ----------

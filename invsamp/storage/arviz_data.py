@@ -132,7 +132,7 @@ def write(data: InferenceData, path: str) -> None:
 
 
 def read(path: str, groups: Iterable[str]) -> InferenceData:
-    """What a netCDF file holds of these groups, in memory: lazy data would keep the file open, and locked."""
+    """Read these groups of a netCDF file into memory: lazy data would keep the file open, and locked."""
     import xarray as xr
 
     with xr.open_dataset(path, engine="h5netcdf") as root:

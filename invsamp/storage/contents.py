@@ -1,4 +1,4 @@
-"""What a run holds, as groups and attributes of an ArviZ InferenceData."""
+"""Contents of a run, as groups and attributes of an ArviZ InferenceData."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def attributes_of(
 
 
 def described(shapes: Mapping[str, tuple[int, ...]], domain: Domain | None) -> Plain:
-    """What the description of a run has to hold for `Stored`."""
+    """Entries that the description of a run must have for `Stored`."""
     text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
     return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}
 

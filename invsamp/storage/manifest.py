@@ -1,4 +1,4 @@
-"""What a run is: its settings and fingerprints of its parts, compared on resume; and a file for people to read it."""
+"""Settings of a run and fingerprints of its parts, compared on resume; and a file for people to read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float
 
 
 def describe(problem: Problem, sampler: Sampler | None) -> Plain:
-    """What distinguishes one problem and sampler from others, as nested text.
+    """Describe a problem and a sampler as nested text; others have another text.
 
     A part is described by its settings, or by what it prints; the data are hashed. A model that prints the same while
     it computes something else is left to `energies_at`.
@@ -41,9 +41,9 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
         "parameters": {name: list(shape) for name, shape in problem.shapes.items()},
         "fidelities": list(problem.fidelities),
     }
-    told = dict(problem.described()) if isinstance(problem, Described) else {}
-    data = told.pop("data", None)
-    for name, part in told.items():
+    parts = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = parts.pop("data", None)
+    for name, part in parts.items():
         found[name] = {key: _nested(one) for key, one in part.items()} if isinstance(part, Mapping) else _nested(part)
     found["domain"] = _text(problem.sampling_domain)
     if data is not None:
@@ -54,10 +54,10 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
 
 def posed(problem: Problem) -> Plain:
     """Description of a problem: short texts of prior, noise and models, by name, the data's shape and its columns."""
-    told = dict(problem.described()) if isinstance(problem, Described) else {}
-    data = told.pop("data", None)
+    parts = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = parts.pop("data", None)
     found: Plain = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
-    for name, part in told.items():
+    for name, part in parts.items():
         found[name] = (
             {str(key): _brief(one) for key, one in part.items()} if isinstance(part, Mapping) else _brief(part)
         )
@@ -82,7 +82,7 @@ def energies_at(potentials: Mapping[str, Potential], position: Array) -> dict[st
 
 
 def compare_energies(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
-    """What differs between the energies at one position, in words; empty if they are the same up to rounding."""
+    """Differences of the energies at one position, in words; empty if they are the same up to rounding."""
     found = []
     for name, old in before.items():
         new = now[name]
@@ -110,7 +110,7 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
 
 
 def compare_data(before: Array, now: Array) -> str:
-    """What differs between two arrays of data, in words."""
+    """Difference of two arrays of data, in words."""
     if before.shape != now.shape:
         return f"data had shape {before.shape}, has {now.shape}"
     places = np.argwhere((before != now) & ~(np.isnan(before) & np.isnan(now)))
@@ -147,7 +147,7 @@ def _nested(part: object) -> object:
 
 
 def _text(part: object) -> str:
-    """What a part prints, without the addresses in memory, which differ from process to process."""
+    """Printed form of a part, without the addresses in memory, which differ from process to process."""
     with np.printoptions(precision=17, threshold=LONGEST):
         return _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
 
@@ -159,7 +159,7 @@ def _brief(part: object, most: int = 300) -> str:
 
 
 def _printed(nested: object) -> str:
-    """What `_nested` made of a part, as the part prints."""
+    """Printed form of a part, from its nested text by `_nested`."""
     if isinstance(nested, Mapping):
         settings = ", ".join(f"{name}={_printed(value)}" for name, value in nested.items() if name != _KIND)
         return f"{nested.get(_KIND, '')}({settings})"

@@ -113,7 +113,7 @@ def read(path: str | os.PathLike[str]) -> InferenceData:
 
 
 def _fault(path: Path, wanted: bool) -> str | None:
-    """What is wrong with the checksum of a file, in words; None if it is right, or missing where it is not wanted."""
+    """Fault of the checksum of a file, in words; None if it is right, or missing where it is not wanted."""
     crc, last = 0, b""
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):

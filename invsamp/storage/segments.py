@@ -61,13 +61,13 @@ def write_constants(path: Path, groups: Groups) -> File:
 
 
 def read_constants(path: Path) -> dict[str, dict[str, AnyArray]]:
-    """What `write_constants` wrote."""
+    """Read the file of `write_constants`."""
     with _open(path) as file:
         return {group: {n: _values(_variable(file, group, n), ()) for n in _variables(file, group)} for group in file}
 
 
 def fault(directory: Path, file: File) -> str | None:
-    """What is wrong with a file of a run, in words that name it; None if it is whole."""
+    """Fault of a file of a run, in words that name it; None if it is whole."""
     where = f"{directory / file.name}"
     if isinstance(file, Entry):
         where += f" (draws {file.first} to {file.first + file.count - 1})"
@@ -87,7 +87,7 @@ def fault(directory: Path, file: File) -> str | None:
 
 
 def found(directory: Path) -> tuple[list[Entry], list[str]]:
-    """Whole segments of a directory whose state file is lost, and what is wrong with the others."""
+    """Whole segments of a directory whose state file is lost, and messages about the others."""
     entries: list[Entry] = []
     faults = []
     for path in reversed(segment_paths(directory)):
@@ -250,7 +250,7 @@ def _group(file: Hdf5, name: str) -> Hdf5:
 
 
 def _member(group: Hdf5, name: str) -> Hdf5:
-    """What a group holds under a name; `ValueError` if it is a link, which may lead to another file."""
+    """Member of a group by its name; `ValueError` if it is a link, which may lead to another file."""
     link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118  which opens nothing
     if not isinstance(link, netcdf.require_h5py().HardLink):
         raise ValueError(f"{group.file.filename} holds no {name!r} of its own")

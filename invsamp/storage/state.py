@@ -44,7 +44,7 @@ class Entry(File):
 
 @dataclass(frozen=True)
 class Header:
-    """What a reader needs besides the segments.
+    """Description of a run, of its state and of its files, for a reader of the segments.
 
     Parameters
     ----------

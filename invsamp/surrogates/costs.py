@@ -1,4 +1,4 @@
-"""What solves of a posterior's fidelities cost: as it is stated or counted, never by a clock."""
+"""Costs of solves of a posterior's fidelities: as stated or counted, never by a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Source = Literal["stated", "counted", "assumed"]
 
 
 class Costs(NamedTuple):
-    """What a solve of each fidelity takes, in a unit that they share."""
+    """Cost of a solve of each fidelity, in a unit that they share."""
 
     of: Mapping[str, float]
     source: Source

@@ -24,7 +24,7 @@ from invsamp.surrogates.affine import Map
 
 
 class Enhanced(NamedTuple):
-    """What observations of the data that are seen go through."""
+    """Affine map of the observations that the model predicts, y' of the enhanced error model."""
 
     factor: Array  # (k, k), A
     data: Array  # (k,), d

@@ -38,7 +38,7 @@ class Refittable(Protocol):
 
 @dataclass(frozen=True)
 class LevelCorrection:
-    """What was learned of one coarse fidelity.
+    """Correction of one coarse fidelity that was learned.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class LevelCorrection:
 
     @property
     def learned(self) -> str:
-        """What there is, without a verdict."""
+        """Description of the correction, without a verdict."""
         sds = ", ".join(f"{kind} {value:.3g}" for kind, value in self.sd.items())
         words = f"{self.fidelity!r}: {self.kind} by {self.pairs} pairs (sd of the energy's error: {sds}), "
         words += f"efficiency {self.efficiency:.2f}, {cheaper(self.relative_cost)} ({self.source})"
@@ -111,7 +111,7 @@ def cheaper(ratio: float) -> str:
 
 
 class Learned(NamedTuple):
-    """What was chosen of the kinds that were asked for."""
+    """Correction that was chosen among the kinds that were asked for."""
 
     kind: Kind
     sd: Mapping[str, float]  # by kind, of the energy's error over pairs that were held out
@@ -124,7 +124,7 @@ class Learned(NamedTuple):
     enhanced: bool
 
     def level(self, fidelity: str, relative_cost: float, source: str) -> LevelCorrection:
-        """What there is to report."""
+        """Report of the correction of a fidelity."""
         outputs = 1 if self.found is None else len(self.found.offset)
         return LevelCorrection(fidelity, *self[:5], float(relative_cost), source, outputs, self.enhanced)
 
@@ -140,7 +140,7 @@ def learned(
     enhanced: bool = False,
     offered: Sequence[Kind] = KINDS,
 ) -> Learned:
-    """What a coarse fidelity lacks.
+    """Learn the correction of a coarse fidelity.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, f
 
 
 class Correction(NamedTuple):
-    """What takes the place of a fidelity's forward model."""
+    """Replacement of a fidelity's forward model."""
 
     fidelity: str
     found: Map | None = None  # what its observations go through

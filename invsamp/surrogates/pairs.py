@@ -19,7 +19,7 @@ FOLDS = 5
 
 
 class Pairs(NamedTuple):
-    """What two models say at the same states; ``seen`` are the data that the coarse one predicts."""
+    """Observations by two models at the same states; ``seen`` are the data that the coarse one predicts."""
 
     posterior: Posterior
     theta: Array  # (n, dimension)

@@ -1,4 +1,4 @@
-"""What a user gives as a rung's target, or as those of a ladder; and what a target leaves to the noise of gradients."""
+"""Checks of the targets that a user gives for a rung or a ladder, and the noise of gradients that a target allows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def temperatures_of(targets: Sequence[TargetDistribution]) -> list[float] | None
 
 
 def noise_room(target: TargetDistribution) -> float:
-    r"""What a tempered target's temperature is to the noise of gradients, for any target that is linear.
+    r"""Temperature that counts for the noise of gradients: a tempered target's own, and its like for any linear target.
 
     A step :math:`\eta`, as given, injects noise of variance :math:`2 \eta s` into the coordinates, s the step scale,
     and gradients of noise variance V bring :math:`(\eta s b)^2 V` along: room for :math:`\eta V < 2 / (s b^2)`.

@@ -231,7 +231,7 @@ class Contour:
         return np.asarray(1.0 / np.clip(tau * self.slope(estimate, memory), tau / self.max_temperature, 1.0))
 
     def updated(self, memory: Memory, estimate: Estimate, iteration: int, warming: bool) -> Memory:
-        """What was learned with one more step; after warm-up, what was counted."""
+        """Memory after one more step, by which it learns; after warm-up it counts."""
         energy = estimate.energy
         if np.isnan(memory["knots"][0]):
             return self._searched(memory, energy, iteration, warming)
@@ -260,7 +260,7 @@ class Contour:
         return np.searchsorted(ends, energy)
 
     def report(self, memory: Memory) -> Plain:
-        """What a report says of it: the bins, what was learned, and what was counted of the draws."""
+        """Report of the bins, of the learned function, and of the counts of the draws."""
         wanted = shares(memory["log_psi"], self.zeta).mean(axis=0)
         ratio = memory["mode_occupancy"] / np.maximum(wanted, 1e-300)
         judged = self.learning is None or self.learning.field in ("log", "csgld")

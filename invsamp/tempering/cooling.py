@@ -158,7 +158,7 @@ def of_temperature(temperature: float | TargetDistribution) -> TargetDistributio
 
 
 def label(target: TargetDistribution, iteration: int, steps: int) -> str | None:
-    """What a run has to say of draws of a first target that is not the posterior; None where there is nothing.
+    """Warning about draws of a first target that is not the posterior; None where it is.
 
     ``iteration`` steps were made, of which the last ``steps`` led to draws.
     """

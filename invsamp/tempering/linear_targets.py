@@ -14,7 +14,7 @@ from invsamp.stored import stored_dataclass
 
 
 class Linear:
-    """What targets share whose v is a sum a (prior energy) + b (misfit) with constants: they learn nothing."""
+    """Base of targets whose v is a sum a (prior energy) + b (misfit) with constants: they learn nothing."""
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -43,7 +43,7 @@ class Linear:
 
 
 class AtTemperature(Linear):
-    """What targets share whose v is the energy, prior and misfit together, over a temperature."""
+    """Base of targets whose v is the energy, prior and misfit together, over a temperature."""
 
     temperature: float
     needs_prior: ClassVar[bool] = False

@@ -35,7 +35,7 @@ class TargetDistribution(Protocol):
     def step_scale(self) -> float: ...
 
     def init(self) -> Memory:
-        """What is learned, before anything is; empty if nothing ever is."""
+        """Memory before anything is learned; empty if nothing ever is."""
 
     def energy(self, estimate: Estimate, memory: Memory) -> Array:
         """Values of v (chains,): never NaN."""
@@ -67,7 +67,7 @@ class ScheduledTarget(TargetDistribution, Protocol):
     """A target whose steps change their length with what is in its memory."""
 
     def scale(self, memory: Memory) -> float:
-        """What stands in the place of ``step_scale``."""
+        """Step scale of this memory, which replaces ``step_scale``."""
 
 
 @runtime_checkable

@@ -33,7 +33,7 @@ _FREEDOMS = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
 
 
 class Fitted(NamedTuple):
-    """What was fitted, None where linear coordinates are as good; J by family on chains that were left out."""
+    """The fitted map, None where linear coordinates are as good; J by family on chains that were left out."""
 
     map: TransportMap | None
     divergences: dict[str, float]

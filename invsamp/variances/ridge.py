@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
 @stored
 class RidgeFit(NamedTuple):
-    """What a prediction needs."""
+    """Fitted quantities that a prediction needs."""
 
     center: Array  # (d,) of the standardization of inputs
     scale: Array  # (d,) of the standardization, times the length scale

@@ -74,7 +74,7 @@ def checked_boundary(boundary: object, whole: Sequence[str] = WHOLE) -> Boundary
 
 
 def shown(boundary: Boundary) -> str:
-    """What stands for it in a repr."""
+    """Boundary conditions as a repr shows them."""
     if not isinstance(boundary, Mapping):
         return repr(boundary)
     return "{" + ", ".join(f"{describe(part)}: {condition!r}" for part, condition in boundary.items()) + "}"

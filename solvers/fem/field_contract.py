@@ -74,7 +74,7 @@ class Field(Protocol):
 
 
 class ScalarUnknowns:
-    """What has slots, each a number or the name of an unknown of one column; a name may stand in several."""
+    """Base of fields with slots, each a number or the name of a scalar unknown; a name may stand in several."""
 
     @property
     def _slots(self) -> tuple[Unknown, ...]:

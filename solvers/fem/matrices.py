@@ -20,7 +20,7 @@ Places = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """What this rank's cells add to a matrix: entries in the space's sparsity pattern over its local nodes."""
+    """Contribution of this rank's cells to a matrix: entries in the space's sparsity pattern over its local nodes."""
 
     pattern: Sparse
     places: tuple[Places, Places]  # starts of the rows, and columns, for compiled loops

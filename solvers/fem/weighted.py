@@ -16,7 +16,7 @@ from invsamp.solvers.forward_model import Product, Tangent, tangent_of
 
 
 class Part(Protocol):
-    """What some unknowns add to the m observations; a row of theta gives the same bits alone and in any batch."""
+    """Contribution of some unknowns to m observations; a row of theta gives the same bits alone and in any batch."""
 
     @property
     def method(self) -> str:
@@ -99,7 +99,7 @@ class Precomputed:
 def weighted(
     fields: Mapping[str, tuple[FieldValues, Numbers]], weights: Mapping[str, Array], space: Space
 ) -> tuple[Array, list[tuple[Part, Numbers]]]:
-    """What fields of several kinds add to m observations: the known ones, (m,), and the parts of the others.
+    """Contributions of fields of several kinds to m observations: of the known ones, (m,), and parts for the others.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from invsamp.solvers.fields.operator import Power
 
 
 class Settings(Protocol):
-    """What a coloring needs of its field."""
+    """Properties of a field that its coloring needs."""
 
     @property
     def mean(self) -> Array:

@@ -31,7 +31,7 @@ _WHOLE = 1e-9
 
 
 class Assembled:
-    """What does not depend on the length: C, G and B of a mesh, and the order of elimination.
+    """Quantities that do not depend on the length: C, G and B of a mesh, and the order of elimination.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ ROOM = 2**24
 
 
 class NodalData(NamedTuple):
-    """What drives k independent solutions, each (n, k) or None for zero; or weights of functionals of the same."""
+    """Data of k independent solutions, each (n, k) or None for zero; or weights of functionals of the same."""
 
     initial: Array | None = None
     source: Array | None = None  # up to its factor in time

@@ -28,7 +28,7 @@ Slots = tuple[Unknown, Unknown, Unknown, Unknown]
 
 @dataclass(frozen=True, eq=False)
 class BumpOnGrid:
-    """What a bump adds to m observations.
+    """Contribution of a bump to m observations.
 
     Parameters
     ----------

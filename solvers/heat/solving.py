@@ -125,6 +125,6 @@ class Solving:
         return np.concatenate([self.sensors.values(state) for state in states]).T
 
     def _seeds(self, cotangents: Array) -> dict[int, Array]:
-        """What cotangents (k, m) of the observations are at the nodes, by step."""
+        """Cotangents at the nodes, by step, from cotangents (k, m) of the observations."""
         blocks = cotangents.reshape(len(cotangents), len(self.steps), self.sensors.count)
         return {step: self.sensors.transpose(blocks[:, k].T) for k, step in enumerate(self.steps)}

@@ -233,7 +233,7 @@ def _component(space: FunctionSpace, component: tuple[int, ...]) -> tuple[Functi
 def _point_matrix(
     space: FunctionSpace, points: Array, cells: npt.NDArray[np.intp], positions: npt.NDArray[np.intp] | None, width: int
 ) -> Sparse:
-    """What each of the state's local entries (width) adds to the values at this rank's points.
+    """Matrix from the state's local entries (width) to the values at this rank's points.
 
     By evaluating one basis function at a time: the way to do so has not changed between versions, and it holds for
     every element.

@@ -1,4 +1,4 @@
-"""What an emulation has asked for, kept in its directory, so that it goes on after a kill where it stood.
+"""Waves of simulations that an emulation has asked for, stored in its directory, so that it resumes after a kill.
 
 An emulation is repeated from its seed; what it simulates is looked up in the database. The positions of each wave are
 kept here too, so that a machine that rounds in another way asks for the same simulations.

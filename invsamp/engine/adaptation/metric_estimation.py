@@ -37,7 +37,7 @@ def far(d: int) -> float:
 
 
 class _MetricEstimator(Lasting, ABC):
-    """What is common to estimates of the metric for a dense and for a diagonal metric: the chains that they use."""
+    """Base of the estimators of dense and diagonal metrics: the positions and gradients of the chains that they use."""
 
     def __init__(self, length: int, chains: int, d: int) -> None:
         self.dimension = d

@@ -163,7 +163,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_r
                     self._used_from[level] = min(self._used_from[level], 0.5 * self.betas[k + 1])
 
     def _taken(self, rung: RungChains) -> Array:
-        """What the path takes a part of, at the rung's chains: the misfit, or the whole energy."""
+        """Energies at the rung's chains that the path tempers: the misfit, or the whole energy."""
         energy = rung.estimate.energy
         prior = rung.estimate.prior if self._split else None
         with np.errstate(invalid="ignore"):

@@ -20,7 +20,7 @@ from invsamp.engine.driver.engine import Engine
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, str, int, float, type(None))
 WHAT_TO_DO = (
     "State that changes in a run belongs into the part's memory, arrays by name that its methods take and "
-    "return (see docs/how-to/extending.md). Then it is saved and resumed. Without directory= it may stay in "
+    "return (see docs/how-to/extend/extending.md). Then it is saved and resumed. Without directory= it may stay in "
     "the part"
 )
 

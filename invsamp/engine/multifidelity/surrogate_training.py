@@ -241,7 +241,7 @@ class Training(
     def _learn(
         self, name: str, theta: Array, own: Array, fine: Array, rng: np.random.Generator
     ) -> tuple[Learned, Correction]:
-        """What one level lacks, of observations of its own data and of the fine one's."""
+        """Learn the correction of one fidelity from its own observations and those of the finest one."""
         posterior, settings = self.posterior, self._settings
         model, fitted = posterior.forward[name], None
         if isinstance(model, Refittable):

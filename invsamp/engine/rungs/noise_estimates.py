@@ -111,7 +111,7 @@ class NoiseModels(Lasting, lasting=("_energy", "_gradient", "ready")):
 
 
 def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:
-    """What a variance model says; `known()` without a value repeats what the estimator itself states."""
+    """Variances that a model predicts; `known()` without a value repeats those that the estimator itself states."""
     if isinstance(model, Known) and model.stated:
         return stated
     return model.predict(state, position)

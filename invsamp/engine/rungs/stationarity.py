@@ -10,7 +10,7 @@ from invsamp.stored import stored
 
 @stored
 class Stationarity(NamedTuple):
-    r"""What shows a window in which chains have not arrived, or were thrown about.
+    r"""Statistics of a window that show whether its chains have arrived, and whether long steps throw them about.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a compiled loop over steps takes, and what comes of it."""
+"""Arguments and results of a compiled loop over steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StepBlock(NamedTuple):
 
 
 class StepsMade(NamedTuple):
-    """What came of a block: the steps before one that the loop cannot make, as an energy there is not finite.
+    """Result of a block: the steps before one that the loop cannot make, as an energy there is not finite.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ class Mistake(NamedTuple):
 
     @property
     def error(self) -> float:
-        """What the gradient misses, relative to the size."""
+        """Error of the gradient, relative to the size."""
         return abs(self.claimed - self.measured) / self.size
 
 
@@ -128,9 +128,9 @@ class Probe:
         return result
 
     def missed(self, direction: Array, length: float) -> float:
-        """What the gradient misses, relative to the larger slope, where no part of the claimed one hides another.
+        """Error of the gradient, relative to the larger slope, in a direction in which parts of it do not cancel.
 
-        Along a direction (d,) as it comes they cancel: what misses half of each may seem to miss next to nothing.
+        In an arbitrary direction (d,) they cancel, and a gradient with half of each part missing may seem nearly right.
         """
         along = np.abs(direction) * np.sign(self.gradient)
         claimed, measured = float(self.gradient @ along), self.slope(along, length)
@@ -157,8 +157,8 @@ class Probe:
             three = slopes[k - 1 : k + 2]
             spread, missed = float(np.ptp(three)), float(np.abs(three - claimed).min())
             decades = lengths[k - 1] / lengths[k + 1] >= 99.0
-            told = spread <= SETTLED * missed and missed > rounding[k + 1]
-            if decades and told and (best is None or spread < best[0]):
+            conclusive = spread <= SETTLED * missed and missed > rounding[k + 1]
+            if decades and conclusive and (best is None or spread < best[0]):
                 best = spread, k
         if best is None or self._kinked(lengths, found, best[1], claimed):
             return None

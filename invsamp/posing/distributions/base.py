@@ -1,4 +1,4 @@
-"""What the distributions of `invsamp.posing.distributions.univariate` have in common."""
+"""Base classes of the distributions of `invsamp.posing.distributions.univariate`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Coefficients(NamedTuple):
 
 
 class Distribution(ABC):
-    """What a prior needs to know of the distribution of one (possibly vector-valued) parameter."""
+    """Contract of the distribution of one (possibly vector-valued) parameter."""
 
     @property
     @abstractmethod
@@ -68,7 +68,7 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def log_constant(self) -> float:
-        """What to add to the value of `evaluate` so that the density integrates to one."""
+        """Constant to add to the value of `evaluate` so that the density integrates to one."""
 
     @abstractmethod
     def evaluate(self, columns: Array) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ class Distribution(ABC):
 
     @property
     def compiled(self) -> Coefficients | None:
-        """What the compiled loop over columns needs; None (the default) if only `evaluate` knows the density."""
+        """Coefficients for the compiled loop over columns; None (the default) if only `evaluate` knows the density."""
         return None
 
     @property
@@ -213,12 +213,12 @@ class ScalarFamily(Distribution):
 
     @cached_property
     def compiled(self) -> Coefficients:  # type: ignore[override]
-        """What the compiled loop over columns needs."""
+        """Coefficients for the compiled loop over columns."""
         return Coefficients.of(math.prod(self.shape), self.family.kernel, *self.family.coefficients(*self._flat()))
 
     @cached_property
     def log_constant(self) -> float:
-        """What to add to the value of `evaluate` so that the density integrates to one."""
+        """Constant to add to the value of `evaluate` so that the density integrates to one."""
         return float(self.family.log_constant(*self._flat()).sum())
 
     @property

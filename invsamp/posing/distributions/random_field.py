@@ -26,7 +26,7 @@ class FieldDistribution(Distribution):
 
     @property
     def formulas(self) -> dict[str, str]:
-        """What is unknown of the field, by number: names, or formulas of names."""
+        """The field's unknowns by number: names, or formulas of names."""
         return {f"unknown {k}": text for k, text in enumerate(self.field.names)}
 
     @property

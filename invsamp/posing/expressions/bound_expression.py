@@ -17,7 +17,7 @@ Indices = npt.NDArray[np.intp]
 
 
 class Names(NamedTuple):
-    """What a prior calls by name: columns of theta, free or tied, and numbers that are fixed."""
+    """Names that a prior may use: columns of theta, free or tied, and numbers that are fixed."""
 
     shapes: Mapping[str, tuple[int, ...]]
     slices: Mapping[str, slice]

@@ -93,7 +93,7 @@ class FiniteDifferenceModel:
 
     @property
     def message(self) -> str | None:
-        """What the last failure said, where the function keeps it."""
+        """Message of the last failure, where the function keeps it."""
         return getattr(self.function, "message", None)
 
     def __call__(self, theta: Array) -> Array:
@@ -163,7 +163,7 @@ class TorchModel:
 
     @property
     def derivative_error(self) -> float:
-        """What single precision leaves of a derivative."""
+        """Relative error of derivatives in single precision; 0 in double precision."""
         return 0.0 if self.dtype == "float64" else 1e-3
 
     def __call__(self, theta: Array) -> Array:

@@ -52,7 +52,7 @@ class CountsFailures:
 
     @property
     def message(self) -> str | None:
-        """What the last failure said."""
+        """Message of the last failure."""
         return self._failures.message
 
     @property

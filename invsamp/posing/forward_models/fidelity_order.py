@@ -53,7 +53,7 @@ def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
 
 
 def checked_costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str, float]:
-    """What a solve of each fidelity takes, in their order."""
+    """Cost of a solve of each fidelity, in their order."""
     found = mapping("costs", given)
     for name in found:
         one_of("costs", name, fidelities)

@@ -27,7 +27,7 @@ class Template:
     text: str
 
     def labels(self) -> list[str]:
-        """What its places name, in their order.
+        """Names in the places of the template, in their order.
 
         Raises
         ------

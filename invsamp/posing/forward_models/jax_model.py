@@ -37,7 +37,7 @@ class JaxModel:
 
     @property
     def derivative_error(self) -> float:
-        """What single precision leaves of a derivative."""
+        """Relative error of derivatives in single precision; 0 in double precision."""
         return 1e-3 if self.single else 0.0
 
     def __getstate__(self) -> Plain:

@@ -143,7 +143,7 @@ class LogDensity:
 
     @property
     def message(self) -> str | None:
-        """What the last failure said, where the function keeps it."""
+        """Message of the last failure, where the function keeps it."""
         return getattr(self.function, "message", None)
 
     def __call__(self, theta: Array) -> Array:

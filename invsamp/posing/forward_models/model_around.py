@@ -35,10 +35,10 @@ class ModelAround:
 
     @property
     def work(self) -> float | None:
-        """What a solve takes, where it counts that."""
+        """Work of a solve, where the inner model counts it."""
         return getattr(self.inner, "work", None)
 
     @property
     def message(self) -> str | None:
-        """What its last failure said, where it keeps it."""
+        """Message of the inner model's last failure, where it keeps it."""
         return getattr(self.inner, "message", None)

@@ -240,7 +240,7 @@ class UmbridgeModel(UmbridgeFunction):
 def _pose(
     server: Server, url: str, name: str, config: str
 ) -> tuple[type[UmbridgeFunction], tuple[int, ...], tuple[int, ...]]:
-    """What the server's model is, and its input and output sizes."""
+    """Class of the server's model, and its input and output sizes."""
     info = server.ask("Info")
     if info.get("protocolVersion") != PROTOCOL:
         raise ModelError(f"{url} must speak protocol {PROTOCOL}, got {info.get('protocolVersion')!r}")

@@ -1,6 +1,6 @@
-"""What a noise is: the log-likelihood of every datum, its derivatives, and draws.
+"""Contract of a noise model: the log-likelihood of every datum, its derivatives, and draws.
 
-Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/how-to/extending.md has one.
+Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/how-to/extend/extending.md has one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NONE = np.empty(0, dtype=np.intp)
 
 
 class Noise(ABC):
-    """What is observed where ``y`` would be without noise. Subclass it: `evaluate` and `sample` are all that it takes.
+    """Distribution of data around noise-free values ``y``. A subclass has to define `evaluate` and `sample` alone.
 
     Both get the values of `quantities` after their other arguments, in their order. ``y`` has shape (batch, m); the
     data and the values have shapes that broadcast to it: (m,) and (1, m), or as ``y`` where each row has its own
@@ -109,7 +109,7 @@ class CompiledNoise(Noise):
         return self.family, 0.0, 0.0
 
     def auxiliary(self, data: Array, value: Array) -> Array:
-        """What the formulas use of the data, and of the quantity if it is known, beside them."""
+        """Values that the formulas need, computed once from the data, and from the quantity if it is known."""
         return data
 
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:

@@ -160,7 +160,7 @@ class BoundNoise:
         return by_y
 
     def cotangent(self, theta: Array, y: Array) -> Array:
-        """What `accumulate` returns."""
+        """The derivative of the log-likelihood with respect to y, as `accumulate` returns it."""
         return self.accumulate(theta, y, np.zeros(len(y)), np.zeros(theta.shape))
 
     def log_likelihood(self, theta: Array, y: Array) -> Array:
@@ -201,7 +201,7 @@ class BoundNoise:
         return found
 
     def expected_misfit(self) -> ExpectedMisfit | None:
-        """What the misfit of these data should be; None where a part of the noise does not say, or is unknown."""
+        """Expected misfit of these data; None where a part of the noise does not state it, or is unknown."""
         parts = self._parts
         if any(quantity.known is None for part in parts for quantity in part.quantities):
             return None

@@ -22,7 +22,7 @@ Tail = tuple[Array, Array, Array]
 
 @dataclass(frozen=True)
 class _Limited(Noise):
-    """What both have in common: a noise with a scale, and two limits."""
+    """Base of both: a noise with a scale, and two limits."""
 
     noise: ScaleFamily
     lower: npt.ArrayLike = -np.inf
@@ -54,7 +54,7 @@ class _Limited(Noise):
 
     @abstractmethod
     def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: object) -> Tail:
-        """What the limits make of the value and the derivatives ``inside``."""
+        """Value and derivatives within the limits, from those ``inside``."""
 
     def _below(self, limit: Array, y: Array, scale: Array) -> Tail:
         """Log probability of data below a limit, and its derivatives."""

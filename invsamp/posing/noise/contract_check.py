@@ -32,7 +32,7 @@ def check_noise(noise: Noise) -> None:
 
 
 def checked_terms(noise: Noise, found: object, y: Array, data: Array, names: Sequence[str]) -> list[AnyArray]:
-    """What `Noise.evaluate` returned for y and data, as arrays; `ModelError` where it has to return something else."""
+    """Values that `Noise.evaluate` returned for y and data, as arrays; `ModelError` where their shapes are wrong."""
     kind = type(noise).__name__
     wanted = ["the log-likelihoods", "the derivative in y", *(f"that in {name}" for name in names)]
     if not isinstance(found, tuple) or len(found) != len(wanted):

@@ -18,7 +18,7 @@ from invsamp.protocols import Array
 
 
 class _Counts(CompiledNoise):
-    """What noises of counts share."""
+    """Base of noise models for counts."""
 
     wanted: ClassVar[str] = "counts, which are integers >= 0,"
 

@@ -15,7 +15,7 @@ _LOG_2 = math.log(2.0)
 
 
 class _Laplace(ScaleFamily):
-    """What both have in common: the standard distribution."""
+    """Base of both: the standard distribution."""
 
     def log_cdf(self, z: Array) -> tuple[Array, Array]:
         """Logarithm of the standard distribution function, which is symmetric, and its derivative."""

@@ -17,7 +17,7 @@ _LONG, _SHOWN = 120, 30
 
 
 class Posed(Protocol):
-    """What is shown of a posterior."""
+    """Attributes of a posterior that are shown."""
 
     prior: Prior
     data: Array

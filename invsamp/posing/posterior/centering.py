@@ -49,7 +49,7 @@ CURVATURE_STEP = 1e-3
 
 
 class Minimum(NamedTuple):
-    """What is known of the energy at one of its minima, in positions in which nothing is centered."""
+    """Energy at one of its minima, in positions in which nothing is centered."""
 
     position: Array  # (d,)
     misfit_slope: Array  # (d,) gradient of the misfit

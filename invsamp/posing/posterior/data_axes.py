@@ -1,4 +1,4 @@
-"""What the axes of the data are, by what the forward model says of its outputs."""
+"""Axes of the data, as the forward model describes its outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from invsamp.protocols import Plain
 
 
 def axes_of(model: object, shape: tuple[int, ...]) -> Plain:
-    """What is known of the axes of data of a shape: ``members``, ``times`` and ``sensors``, each where there are some.
+    """Known axes of data of a shape: ``members``, ``times`` and ``sensors``, each where there are some.
 
     ``members`` is the length of the first axis where the model is that of a population. ``times`` are those of the next
     axis: the model's ``times``, if its ``output_shape`` begins with as many. ``sensors`` is True where it has

@@ -51,11 +51,11 @@ def data_labels(
     UserWarning
         If a table has other times than the model.
     """
-    told, known = _of_data(data, len(shape)), _of_model(model, series, shape)
-    if not any(axis != _Axis() for axis in (*told, *known)):
+    stated, known = _of_data(data, len(shape)), _of_model(model, series, shape)
+    if not any(axis != _Axis() for axis in (*stated, *known)):
         return {}
     found: AxisLabels = {}
-    for k, (own, other) in enumerate(zip(told, known, strict=True)):
+    for k, (own, other) in enumerate(zip(stated, known, strict=True)):
         _check_times(own, other)
         name = own.name or other.name or ""
         labels = own.labels if own.labels is not None else other.labels
@@ -99,7 +99,7 @@ def plain_labels(values: Any) -> list[Any]:
 
 
 def _of_data(data: Any, axes: int) -> list[_Axis]:
-    """What a table or labeled array says."""
+    """Axes of a table or labeled array."""
     xarray, pandas = sys.modules.get("xarray"), sys.modules.get("pandas")  # who has one has imported it
     if xarray is not None and isinstance(data, xarray.DataArray):
         return [
@@ -118,7 +118,7 @@ def _of_index(index: Any, default: Any) -> _Axis:
 
 
 def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...]) -> list[_Axis]:
-    """What the forward model says, and those who name outputs."""
+    """Axes that the forward model describes, and the outputs that ``series`` names."""
     known, found = axes_of(model, shape), [_Axis()] * len(shape)
     first = 1 if "members" in known else 0
     if first:
@@ -137,13 +137,13 @@ def _check_times(own: _Axis, other: _Axis) -> None:
     if other.name != "time" or own.labels is None or not (own.name or "").lower().startswith("t"):
         return
     try:
-        told, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
+        stated, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
     except ValueError:
         return
-    if told.shape == times.shape and not np.allclose(told, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
-        at = int(np.argmax(np.abs(told - times)))
+    if stated.shape == times.shape and not np.allclose(stated, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
+        at = int(np.argmax(np.abs(stated - times)))
         warnings.warn(
-            f"data has {own.name} {told[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
+            f"data has {own.name} {stated[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
             "give the model the times of the data, or rename the index",
             InvsampWarning,
             stacklevel=5,

@@ -61,7 +61,7 @@ class PosedModel:
 
     @property
     def mistake(self) -> ModelError | None:
-        """What to raise where the model has raised whenever it was called, with the cause; None if it has returned."""
+        """Error to raise where the model has raised at every call, with the cause; None if it has returned once."""
         error = self.model.error
         if error is None:
             return None

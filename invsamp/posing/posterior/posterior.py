@@ -197,7 +197,7 @@ class Posterior(PriorInPositions):
 
     @property
     def axes(self) -> Plain:
-        """What the finest model says of the data's axes, for figures: ``members``, ``times``, ``sensors``."""
+        """Axes of the data, as the finest model describes them, for figures: ``members``, ``times``, ``sensors``."""
         return axes_of(self.forward[tuple(self.forward)[-1]], self._data_shape) if self.predicts else {}
 
     @property
@@ -301,7 +301,7 @@ class Posterior(PriorInPositions):
         return self._posed[self._fidelity(fidelity)].unknowns
 
     def given(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
-        """What a fidelity's model gets (batch, p) of theta (batch, dimension), with what is tied to it and fixed."""
+        """Input (batch, p) of a fidelity's model at theta (batch, dimension), with tied and fixed parameters."""
         name, points = self._fidelity(fidelity), widened(self.prior, self._theta(theta))
         return self._posed[name].model.given(points[:, self._posed[name].columns])
 
@@ -493,15 +493,15 @@ class Posterior(PriorInPositions):
         """Its parts and the data, by which a run that goes on recognizes it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
         prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)
-        told: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
-        return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
+        parts: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
+        return parts if isinstance(self.noise, GivenLikelihood) else parts | {"data": self.data}
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
-        """What the last exception of a fidelity's model said; None if there was none."""
+        """Message of the last exception of a fidelity's model; None if there was none."""
         return self._posed[self._fidelity(fidelity)].model.message
 
     def model_mistake(self, fidelity: str | None = None) -> Exception | None:
-        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        """Error to raise where a fidelity's model has raised at every call; None if it has returned once."""
         return self._posed[self._fidelity(fidelity)].mistake
 
     def check_gradient(

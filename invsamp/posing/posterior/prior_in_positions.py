@@ -30,7 +30,7 @@ LEAST_ACCEPTED = 1e-4
 
 
 class PriorInPositions:
-    """What a `invsamp.Posterior` is without its data: see there.
+    """An `invsamp.Posterior` without its data: see there.
 
     Parameters
     ----------

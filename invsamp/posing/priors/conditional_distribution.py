@@ -215,7 +215,7 @@ class Conditional:
             if not (values[parameter] > 0.0).all():
                 wrong = values[parameter].min()
                 raise ValueError(
-                    f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._told(parameter)} is drawn"
+                    f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._who(parameter)} is drawn"
                 )
         size = len(theta), self.columns.stop - self.columns.start
         if self.standard is not None and not (self.stretch(theta).scale > 0.0).all():
@@ -225,7 +225,7 @@ class Conditional:
         return self.distribution.family.draw(rng, size, *values.values())
 
     def whitened(self, theta: Array) -> Array:
-        """What is sampled in the place of theta (batch, width), shape (batch, m)."""
+        """Sampled coordinates (batch, m) for theta (batch, width)."""
         assert self.standard is not None
         location, scale, _ = self.stretch(theta)
         x = theta[:, self.columns]
@@ -269,7 +269,7 @@ class Conditional:
         ]
         return np.where(possible.all(axis=1), total.sum(axis=1), -np.inf), derivatives[0], by_column
 
-    def _told(self, parameter: str) -> str:
+    def _who(self, parameter: str) -> str:
         return str(self.distribution.formulas.get(parameter, parameter))
 
 
@@ -287,7 +287,7 @@ def _times(slope: Value, factor: Value) -> Value:
 
 
 class OfPrior(Distribution):
-    """What theta is sampled as itself by: its support, with a density that the prior adds."""
+    """Support of a parameter that is sampled as itself; the prior adds the density."""
 
     def __init__(self, shape: tuple[int, ...], support: tuple[Array, Array]) -> None:
         self._shape, self._support = shape, support
@@ -340,7 +340,7 @@ class PartlyCentered(OfPrior):
 
 
 def _restricted(base: ScalarFamily, entries: npt.NDArray[np.bool_]) -> Coefficients:
-    """What the compiled loop needs for some entries of a family; it passes over the others."""
+    """Coefficients of some entries of a family for the compiled loop, which passes over the others."""
     return base.compiled._replace(kernels=np.where(entries, base.compiled.kernels, density_loops.FLAT))
 
 

@@ -38,7 +38,7 @@ def _rows(table: Any) -> Facts:
 
 
 def _distribution(name: str, row: object) -> Distribution | float:
-    """What a row says of a parameter."""
+    """Distribution of a parameter, or its fixed value, from a row."""
     given = mapping(f"table[{name!r}]", row)
     for key in given:
         if key not in _COLUMNS and (meant := get_close_matches(str(key).strip().lower(), _COLUMNS, 1, _ALIKE)):

@@ -1,4 +1,4 @@
-"""What the names in a prior stand for: parents, shapes, and what cannot be."""
+"""Resolution of the names in a prior: parents and shapes, and errors."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from invsamp.protocols import Array
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a posterior samples in place of theta: u, with a prior of independent parameters, and what leads to theta.
+    """Coordinates u that a posterior samples in place of theta, with their independent prior, and the way to theta.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from invsamp.protocols import Array
 
 
 class _Elementwise:
-    """What the transforms share: each is one column of `invsamp.posing.compiled.density_loops.change_variables`."""
+    """Base of transforms that are one column of `invsamp.posing.compiled.density_loops.change_variables` each."""
 
     def column(self) -> tuple[int, float, float]:
         """Kind, lower and upper end, for the compiled loop."""

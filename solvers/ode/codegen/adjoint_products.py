@@ -1,4 +1,4 @@
-r"""What the adjoint of a step asks of a right-hand side, as compiled functions: products with transposed Jacobians.
+r"""Products of a right-hand side's transposed Jacobians, as compiled functions for the adjoint of a step.
 
 With weights v of the values f the products are :math:`J^T v` and :math:`f_p^T v`. A linearly implicit step needs the
 derivatives of :math:`v \cdot (J u + \tau f_t)` by states and parameters, too. Both are the reverse mode of automatic

@@ -86,5 +86,5 @@ class Table:
 
 
 def without_tables(value: object) -> Term:
-    """What numba takes in place of a value that a right-hand side reads."""
+    """Numba's argument in place of a value that a right-hand side reads: a table in its compiled form."""
     return value.compiled if isinstance(value, Table) else value

@@ -134,7 +134,7 @@ def emitted(planned: Callable[[], Plan]) -> Jitted:
 
 
 def _pieces(graph: Graph, wanted: Sequence[Wanted], most: int) -> list[list[Wanted]]:
-    """What is wanted, in pieces; what several of them need is computed in each."""
+    """Wanted entries in pieces; intermediate results that several pieces need are computed in each."""
     pieces: list[list[Wanted]] = [[]]
     needed: set[int] = set()
     for entry in wanted:

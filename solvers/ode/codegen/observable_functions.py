@@ -66,7 +66,7 @@ class StateFunction:
     _origin: tuple[Called, tuple[object, ...]] | None = field(default=None, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Called, tuple[object, ...]]:
-        """What was compiled or traced is made again where it is read: functions without a name cannot be pickled."""
+        """Compile or trace anew where it is read: functions without a name cannot be pickled."""
         return self._origin or (type(self), (self.function, self.n_states, self.n_parameters, self.jacobian))
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class Node:
 
     @property
     def value(self) -> float | None:
-        """What it is, if it is known after all."""
+        """Value of a constant; None for anything else."""
         row = self.graph.rows[self.index]
         return row[1] if row[0] == "constant" else None
 

@@ -1,4 +1,4 @@
-r"""What a linearly implicit method asks of a right-hand side, as compiled functions: Jacobians and their derivatives.
+r"""Jacobians of a right-hand side and their derivatives, as compiled functions for linearly implicit methods.
 
 The variational equations :math:`S' = J S + f_p` have, in a direction :math:`(u, \tau)` of states and time and at fixed
 S, the derivative
@@ -102,7 +102,7 @@ def is_traced(rhs: Rhs, n: int, q: int) -> bool:
 
 @lru_cache(maxsize=8)
 def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[Planned], Pairs, Pairs]:
-    """What to compute, and rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
+    """Outputs to compute, and rows and columns of their entries: of J, then of f_p, in the columns of ``own``."""
     traced = trace_graph(rhs, n, q)
     graph, by = traced.graph, traced.by_parameters
     in_time: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}

@@ -47,7 +47,7 @@ _DOUBLE, _INT = ir.DoubleType(), ir.IntType(64)
 
 
 class Plan(NamedTuple):
-    """What to compute: right-hand side, entries of its Jacobian, derivatives by the parameters that have a column."""
+    """Quantities to compute: right-hand side, entries of its Jacobian, derivatives by the parameters with a column."""
 
     graph: Graph
     nodes: list[int]  # all quantities, in order
@@ -103,7 +103,7 @@ def prepare_series(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...])
 
 @lru_cache(maxsize=8)
 def plan_series(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> Plan:
-    """What to compute for ``columns`` of sensitivities.
+    """Quantities to compute for ``columns`` of sensitivities.
 
     Raises
     ------

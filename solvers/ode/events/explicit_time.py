@@ -1,4 +1,4 @@
-"""What a right-hand side does at times of its own: where it switches, and what may make pulses.
+"""Explicit time in a right-hand side: the times at which it switches, and operations that may make pulses.
 
 A step sees the right-hand side at its stages alone: a pulse between two of them, or one on and off again, is stepped
 over, and the estimated error is zero. So what depends on time, and on no state, is taken out of the right-hand side as
@@ -41,7 +41,7 @@ _MOST_WAYS = 32
 
 @dataclass(frozen=True, eq=False)
 class ExplicitTime:
-    """What of a right-hand side depends on time and parameters alone, as a table of operations and places in it.
+    """Part of a right-hand side that depends on time and parameters alone: a table of operations, and places in it.
 
     A switch has the places of a condition or step, of what crosses zero (or a whole number) there, and of the slopes of
     that by time and parameters. A pulse those of a localized function, and of the condition on which it is used. A
@@ -61,7 +61,7 @@ class ExplicitTime:
 
 @lru_cache(maxsize=256)
 def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> ExplicitTime:
-    """What of a right-hand side of n states and q parameters, and of events' functions, depends on time."""
+    """The part of a right-hand side of n states and q parameters, and of events' functions, that depends on time."""
     graph, ran = _followed(rhs, n, q) if _reads_time(rhs) else (_Branching(), ())
     roots = [
         place for each in when for place in (_reads_time(each) and graph.run_if_possible(_listed(each), n, q)) or ()

@@ -27,7 +27,7 @@ Quantity = float | str | Callable[[Term], Term]
 
 
 def shallow_quantity(name: str, value: object) -> Quantity:
-    """What may be a quantity, before the parameters are known; ValueError for what is none for any."""
+    """Check a quantity before the parameters are known; `ValueError` for what is none for any."""
     if (isinstance(value, str) and value) or (callable(value) and not isinstance(value, type)):
         return cast(Quantity, value)
     return real(name, value, also=", the name of a parameter or a function of p")

@@ -62,7 +62,7 @@ _write: Jitted = None
 
 
 class Scratch(NamedTuple):
-    """What is written to on the way of one trajectory after the other: m components, e events."""
+    """Work arrays, used for one trajectory after the other: m components, e events."""
 
     work: Array  # (rows, m)
     q: Array  # (powers + 1, m)

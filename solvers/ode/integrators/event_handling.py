@@ -1,4 +1,4 @@
-r"""What happens to a trajectory and its sensitivities at doses, resets, switches and events: compiled functions.
+r"""Jumps of a trajectory and its sensitivities at doses, resets, switches and events: compiled functions.
 
 With the time :math:`\tau` of a happening, :math:`x^+ = g(\tau, x^-, p)`, and the right-hand side f on either side of
 it, the columns S of sensitivities jump to
@@ -96,7 +96,7 @@ def turning(h: float, first: float, last: float, speed: float, last_speed: float
 
 @njit(**INNER)
 def keep(sides: Array) -> None:
-    """What was after is what was before, from now on; ``sides`` (2, events)."""
+    """Make the values after a step those before the next one; ``sides`` (2, events)."""
     # not by slices, whose error message for other shapes takes seconds to compile
     for e in range(sides.shape[1]):
         sides[0, e] = sides[1, e]

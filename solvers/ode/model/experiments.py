@@ -216,7 +216,7 @@ class _Batch:
         return self.p[self.rows(k)], self.x0[self.rows(k)]
 
     def part(self, solution: Solution | SensitiveSolution, k: int) -> Solution:
-        """What was solved of it."""
+        """Part of a solution that belongs to experiment k."""
         rows, own = self.rows(k), len(self.observations[k].times)
         return Solution(
             solution.states[rows, :own],

@@ -538,7 +538,7 @@ def _pattern(rhs: Rhs, n: int, q: int) -> Pattern:
 
 
 def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> Linear:
-    """What Rodas5P needs for states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
+    """Functions for Rodas5P: states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
     linearized = prepare_linearized(rhs, n, q, columns, own)
     return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
 

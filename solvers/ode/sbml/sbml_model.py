@@ -44,7 +44,7 @@ class SbmlModel(OdeModel):
 
     @property
     def values(self) -> dict[str, float]:
-        """What the file says of the parameters, as far as it does."""
+        """Values of the parameters, of those for which the file states one."""
         known = self.system.constants
         return {name: known[name] for name in self.parameters if not math.isnan(known.get(name, math.nan))}
 
