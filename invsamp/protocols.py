@@ -626,7 +626,7 @@ class Predicts(Protocol):
 
 
 @runtime_checkable
-class TellsLikelihood(Protocol):
+class PointwiseLikelihood(Protocol):
     """A problem that gives the log likelihood of each datum."""
 
     @property

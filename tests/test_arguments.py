@@ -134,7 +134,7 @@ def test_a_class_is_no_object_of_its_own() -> None:
             arguments.instance("x", value, (Exact, Batch), "an estimator")
 
 
-def test_options_are_told() -> None:
+def test_options_are_reported() -> None:
     assert arguments.one_of("x", "b", ("a", "b")) == "b"
     for value in ("c", None, ["a"], np.array(["a", "b"])):
         with pytest.raises(ValueError, match="x must be one of 'a', 'b', got"):

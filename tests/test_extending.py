@@ -20,7 +20,7 @@ from scipy import stats
 from targets import CORRELATED, gaussian, second_moments, upper
 
 import invsamp as iv
-from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt
 from invsamp.engine.rungs.compatibility import ensemble_size
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.problems.mixtures import two_modes
@@ -251,7 +251,7 @@ class TestLaw:
         # flattened: the hot rung is where the cold one is not
         assert (np.abs(run.rung_theta(1)) < 1.0).mean() > 0.02
         # swaps that take no notice of the law exchange all there is
-        monkeypatch.setattr(Meeting, "_value", lambda meeting, weights, estimate: (0.0 * estimate.energy, 0.0))
+        monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         deaf = self.run(draw, script)
         assert not agrees((deaf.theta[..., 0] > 0.0).mean(axis=1), 0.6)
 

@@ -84,7 +84,7 @@ class TestReproducible:
         np.testing.assert_array_equal(quiet.theta, shown.theta)
         assert "250/250" in capsys.readouterr().err
 
-    def test_seed_of_the_system_is_told(self, draw):
+    def test_seed_of_the_system_is_reported(self, draw):
         run = draw(TARGET, sgld(0.1), draws=10, chains=2, seed=None)
         again = draw(TARGET, sgld(0.1), draws=10, chains=2, seed=run.report["seed"])
         np.testing.assert_array_equal(run.theta, again.theta)

@@ -160,10 +160,10 @@ def emulate(
         made = _emulated(runs, settings, progress, cheap)
     with alone():  # MPI's other processes, if there are any, wait for simulations
         run = drawn(made.fitted, draws, chains, seed)
-    told = messages(runs, made) + of_draws(made, run)
+    findings = messages(runs, made) + of_draws(made, run)
     if idle := ignored_inputs(runs, made):
-        told.append(f"the outputs do not depend on {idle}: their posterior is the prior")
-    found = EmulatedRun(with_report(run, facts(runs, made), told), runs, made)
+        findings.append(f"the outputs do not depend on {idle}: their posterior is the prior")
+    found = EmulatedRun(with_report(run, facts(runs, made), findings), runs, made)
     announce(found, stacklevel=2)
     return found
 

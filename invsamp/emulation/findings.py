@@ -47,11 +47,11 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
             {"energy": one.energy, "found": one.found, "weighty": any(one is other for other in search.weighty)}
             for one in search.minima
         ],
-        "rounds": [_told(one, held_out(rounds[: k + 1], noise)) for k, one in enumerate(rounds)],
+        "rounds": [_round_facts(one, held_out(rounds[: k + 1], noise)) for k, one in enumerate(rounds)],
     }
 
 
-def _told(one: Round, held: float) -> dict[str, object]:
+def _round_facts(one: Round, held: float) -> dict[str, object]:
     return {
         "simulations": one.simulations,
         "predicted": one.predicted,

@@ -20,12 +20,15 @@ from invsamp.diagnostics import weights
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
-#: Chains, steps between two looks, and looks at most.
-CHAINS, BLOCK, BLOCKS = 128, 6, 40
+#: Chains; steps from one kept draw to the next; draws kept of a chain before the first look, from one look to the next,
+#: and at most.
+CHAINS, STEPS, FIRST, NEXT, MOST = 128, 2, 36, 18, 120
 #: Halves of the draws agree if means differ by less than this, in sds, and sds by less than that, in logs.
 MEANS, SDS = 0.1, 0.07
 #: Acceptance for which step sizes aim, and by how much proposals of modes are wider than these.
 ACCEPTANCE, WIDER = 0.8, 1.2
+#: Leapfrog steps of a move, at most.
+LONGEST = 12
 #: Of the wide draws.
 TEMPERATURE = 2.0
 
@@ -65,11 +68,11 @@ def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng:
     wide, _ = chains.moved(start, 20, TEMPERATURE)
     position, energy = chains.moved(_weighty(potential, np.concatenate([start, wide])), 15, 1.0)
     kept, energies, settled = [], [], False
-    for k in range(BLOCKS):
-        position, energy = chains.moved(position, BLOCK, 1.0)
+    for k in range(1, MOST + 1):
+        position, energy = chains.moved(position, STEPS, 1.0)
         kept.append(position)
         energies.append(energy)
-        if k >= 11 and k % 6 == 5:
+        if k >= FIRST and k % NEXT == 0:
             third = len(kept) // 3
             if settled := _agree(np.concatenate(kept[third : 2 * third]), np.concatenate(kept[2 * third :])):
                 break
@@ -152,7 +155,8 @@ class _Chains:
         momentum = self.rng.standard_normal(position.shape)
         there, value, gradient = position, energy, slope
         moving = momentum - 0.5 * step * slope @ self._metric
-        count = int(self.rng.integers(3, 13))
+        # a quarter of the period of a Gaussian, in units of its sd, makes the next draw independent
+        count = int(np.clip(np.round(self.rng.uniform(0.5, 1.5) * 0.5 * np.pi / step), 1, LONGEST))
         for k in range(count):
             there = there + step * moving @ self._metric.T
             value, gradient = self._evaluate(there, temperature)

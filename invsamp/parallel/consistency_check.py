@@ -35,7 +35,7 @@ def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
 
 def run_settings(engine: Engine) -> Plain:
     """Settings that identify a run, without its seed and the repr of its forward models, which may hold addresses."""
-    settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.told()
+    settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.settings()
     if "data" in settings:  # a digest in words
         settings["data"] = f"of shape {tuple(settings['data']['shape'])} and digest {settings['data']['sha256'][:12]}"
     settings["start"] = None if engine.given is None else engine.given.tolist()

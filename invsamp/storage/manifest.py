@@ -41,9 +41,9 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
         "parameters": {name: list(shape) for name, shape in problem.shapes.items()},
         "fidelities": list(problem.fidelities),
     }
-    told = dict(problem.described()) if isinstance(problem, Described) else {}
-    data = told.pop("data", None)
-    for name, part in told.items():
+    parts = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = parts.pop("data", None)
+    for name, part in parts.items():
         found[name] = {key: _nested(one) for key, one in part.items()} if isinstance(part, Mapping) else _nested(part)
     found["domain"] = _text(problem.sampling_domain)
     if data is not None:
@@ -54,10 +54,10 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
 
 def posed(problem: Problem) -> Plain:
     """Description of a problem: short texts of prior, noise and models, by name, the data's shape and its columns."""
-    told = dict(problem.described()) if isinstance(problem, Described) else {}
-    data = told.pop("data", None)
+    parts = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = parts.pop("data", None)
     found: Plain = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
-    for name, part in told.items():
+    for name, part in parts.items():
         found[name] = (
             {str(key): _brief(one) for key, one in part.items()} if isinstance(part, Mapping) else _brief(part)
         )

@@ -13,7 +13,7 @@ from invsamp.arguments import integer, store
 from invsamp.stored import stored_dataclass
 
 #: Rungs that attempt a swap, the colder first.
-Meeting = tuple[int, int]
+RungPair = tuple[int, int]
 
 
 @runtime_checkable
@@ -46,7 +46,7 @@ class SwapScheme(Protocol):
         return 1
 
     @abstractmethod
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """Pairs (i, j), i < j, of attempt number ``attempt``, in turn where they share a rung."""
 
 
@@ -54,7 +54,7 @@ class SwapScheme(Protocol):
 class Adjacent(SwapScheme):
     """One pair of neighbors, drawn uniformly."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """One random pair."""
         k = int(rng.integers(rungs - 1))
         return [(k, k + 1)]
@@ -64,7 +64,7 @@ class Adjacent(SwapScheme):
 class StochasticEvenOdd(SwapScheme):
     """All even or all odd pairs, by a coin (reversible)."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """Even or odd pairs at random."""
         return _parity(int(rng.integers(2)), rungs)
 
@@ -73,7 +73,7 @@ class StochasticEvenOdd(SwapScheme):
 class Sweep(SwapScheme):
     """All pairs one after the other, from the cold end to the hot one."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """All, in turn."""
         return list(itertools.pairwise(range(rungs)))
 
@@ -84,7 +84,7 @@ class AllPairs(SwapScheme):
 
     reach = None
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """Two different rungs."""
         i, j = sorted(rng.choice(rungs, 2, replace=False).tolist())
         return [(i, j)]
@@ -105,7 +105,7 @@ class DeterministicEvenOdd(SwapScheme):
     def __str__(self) -> str:
         return "DEO" if self.window == 1 else f"DEO with window {self.window} (approximate)"
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """Even and odd pairs in turn."""
         return _parity(attempt // self.window % 2, rungs)
 
@@ -128,7 +128,7 @@ class Upwards(SwapScheme):
         """Attempts from one of the first pair to its next."""
         return (self.often + 1) ** (self.count - 1)
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[RungPair]:
         """One of those pairs, the first at the end of a period; even and odd ones of all beyond, in turn."""
         number, pair = attempt + 1, self.count - 1
         while pair and number % (self.often + 1) == 0:
@@ -226,13 +226,13 @@ def deo(window: int = 1) -> SwapScheme:
     return DeterministicEvenOdd(window)
 
 
-def pairs_within(reach: int | None, rungs: int) -> list[Meeting]:
+def pairs_within(reach: int | None, rungs: int) -> list[RungPair]:
     """All pairs of rungs that may swap: neighbors from cold to hot, then pairs farther apart."""
     most = rungs - 1 if reach is None else min(reach, rungs - 1)
     apart = [(i, j) for i, j in itertools.combinations(range(rungs), 2) if 1 < j - i <= most]
     return [*itertools.pairwise(range(rungs)), *apart]
 
 
-def _parity(parity: int, rungs: int) -> Sequence[Meeting]:
+def _parity(parity: int, rungs: int) -> Sequence[RungPair]:
     # with one pair only there is no odd set: an attempt must not be wasted on it
     return [(k, k + 1) for k in (range(0, 1) if rungs == 2 else range(parity, rungs - 1, 2))]

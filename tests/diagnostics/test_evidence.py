@@ -94,7 +94,7 @@ def test_solves_that_fail_cut_the_prior_off(agrees):
     assert agrees(values, [math.log(0.75)] * 2)
 
 
-def test_rungs_too_far_apart_are_told():
+def test_rungs_too_far_apart_are_reported():
     model = Gaussian(100)
     rows = [0, len(model.betas) // 2, len(model.betas) - 1]
     found = log_evidence(model.betas[rows], model.misfits(np.random.default_rng(0))[rows])

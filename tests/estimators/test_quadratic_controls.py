@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr
 import invsamp as iv
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
-from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt
 from invsamp.estimators import minibatch
 from invsamp.estimators.contract import Pairing
 from invsamp.estimators.control_variates import COEFFICIENT_GAIN
@@ -323,14 +323,14 @@ class TestLaw:
         assert agrees(found, *truth)
         assert run.report["swap_accepts"][0] > 0.1 * run.report["swap_attempts"][0]
 
-        both = Meeting._both  # an energy with the wrong sign
+        both = SwapAttempt._both  # an energy with the wrong sign
 
-        def wrong(meeting, rows):
-            found = yield from both(meeting, rows)
+        def wrong(attempt, rows):
+            found = yield from both(attempt, rows)
             one, variance, after = found["cold", "cold"]
             return found | {("cold", "cold"): (one._replace(energy=2.0 * one.prior - one.energy), variance, after)}
 
-        monkeypatch.setattr(Meeting, "_both", wrong)
+        monkeypatch.setattr(SwapAttempt, "_both", wrong)
         assert not agrees(self.run(draw, sampler, 2)[1], *truth)
 
 

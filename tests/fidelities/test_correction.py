@@ -71,7 +71,7 @@ class TestCorrectedModel:
         mapped = model._mapped(coarse(theta))
         assert all((model._mapped(coarse(theta)[k : k + 1])[0] == mapped[k]).all() for k in range(17))
 
-    def test_shapes_that_do_not_fit_are_told(self) -> None:
+    def test_shapes_that_do_not_fit_are_reported(self) -> None:
         with pytest.raises(ValueError, match="factor must"):
             CorrectedModel(COARSE, np.zeros(6), np.zeros((5, 6)))
         with pytest.raises(ValueError, match="offset must"):
@@ -194,7 +194,7 @@ class TestCorrect:
         level = iv.correct(stated, states()).levels[0]
         assert level.relative_cost == 3.0 and level.source == "stated" and not level.pays
 
-    def test_bad_input_is_told(self) -> None:
+    def test_bad_input_is_reported(self) -> None:
         with pytest.raises(ValueError, match="posterior must have several fidelities, got 'fine' alone"):
             iv.correct(posed(fine=iv.with_jacobian(fine, fine_slopes)))
         with pytest.raises(ValueError, match=r"states must hold at least 10 states .* got 9"):
@@ -246,7 +246,7 @@ class TestExchange:
         assert drawn == 4 * (100 + 25) and seen["gradients"] == 0
         assert run.report["swap_attempts"][0] == 400 and run.report["swap_accepts"][0] > 390
 
-    def test_a_chain_that_stands_is_told(self) -> None:
+    def test_a_chain_that_stands_is_reported(self) -> None:
         far = iv.with_jacobian(lambda theta: fine(theta) + 6.0, fine_slopes)
         with pytest.warns(UserWarning, match=r"chains \d .*, \d .* exchanged with the coarse model in fewer than 10%"):
             iv.sample(
@@ -260,7 +260,7 @@ class TestExchange:
                 start=states(4),
             )
 
-    def test_bad_input_is_told(self) -> None:
+    def test_bad_input_is_reported(self) -> None:
         with pytest.raises(ValueError, match="coarse must be another fidelity"):
             iv.samplers.surrogate_exchange(coarse=0)
         with pytest.raises(ValueError, match="exchange_interval must"):

@@ -64,7 +64,7 @@ def product():
     return iv.Posterior(prior, model, np.full(40, 2.0), iv.GaussianNoise("sigma"))
 
 
-def test_a_direction_that_is_not_told():
+def test_a_direction_that_is_not_reported():
     found = iv.information(product(), {"a": 0.5, "b": 4.0, "sigma": 0.2}, datasets=400, seed=1)
     assert found.labels == ("a", "b", "sigma") and found.informed == 2
     # of log(a b) 40 (2 / .2)^2, of log(sigma) 2 for each datum; of 16,000 terms the errors are .01 to .03

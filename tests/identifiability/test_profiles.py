@@ -111,7 +111,7 @@ class TestWhatDataDoNotTell:
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
 
-    def test_fits_that_fail_are_told(self):
+    def test_fits_that_fail_are_reported(self):
         found = iv.profile(product(4.0, failing=2.5), ["a"], seed=1)
         assert found["a"].branches[0].ends[1] == "failed"
         assert found["a"].values.max() < 2.5 < max(found["a"].failed)
@@ -232,7 +232,7 @@ class TestArguments:
         with pytest.raises(ValueError, match="got 'b', which is sampled together with mu, tau"):
             iv.profile(posterior, ["b"], seed=1)
 
-    def test_a_likelihood_that_is_not_told(self):
+    def test_a_likelihood_that_is_not_reported(self):
         target = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 2))
         with pytest.raises(ValueError, match="of must be 'posterior' where a problem does not give its likelihood"):
             iv.profile(target)

@@ -11,7 +11,7 @@ from targets import CORRELATED, second_moments
 
 from invsamp.domains import HalfSpaces
 from invsamp.engine.exchange import replica_pair as swap_pair
-from invsamp.engine.exchange import swap_acceptance as swap_meeting
+from invsamp.engine.exchange import swap_acceptance
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators import exact, noisy
 from invsamp.evaluate.counted import CountedPotential
@@ -204,16 +204,16 @@ class TestLadder:
 
     @pytest.mark.slow
     def test_momenta_that_travel_are_rejected(self, draw, agrees, monkeypatch):
-        right = swap_meeting.Meeting.exchange
+        right = swap_acceptance.SwapAttempt.exchange
 
-        def travel(meeting, rows):
-            yield from right(meeting, rows)
-            cold, hot = meeting._cold.rung, meeting._hot.rung
+        def travel(attempt, rows):
+            yield from right(attempt, rows)
+            cold, hot = attempt._cold.rung, attempt._hot.rung
             first, second = cold.memory["momentum"].copy(), hot.memory["momentum"].copy()
             first[rows], second[rows] = hot.memory["momentum"][rows], cold.memory["momentum"][rows]
             cold.memory, hot.memory = {"momentum": first}, {"momentum": second}
 
-        monkeypatch.setattr(swap_meeting.Meeting, "exchange", travel)
+        monkeypatch.setattr(swap_acceptance.SwapAttempt, "exchange", travel)
         monkeypatch.setattr(swap_pair.Pair, "_is_vectorized", lambda self: False)  # so that rungs meet by it
         assert not agrees(self.moments(draw)[0], *self.truth)
 

@@ -118,7 +118,7 @@ class TestOneMinimum:
         np.testing.assert_allclose(found.variances, np.diag(np.linalg.inv(hessian)), rtol=1e-6)
         assert found.log_volume == pytest.approx(-0.5 * np.linalg.slogdet(hessian)[1], abs=1e-4)
 
-    def test_what_is_left_out_is_told(self):
+    def test_what_is_left_out_is_reported(self):
         """Forty directions of curvature 2, of which a tenth may be kept."""
         curvature = np.where(np.arange(400) < 40, 2.0, 1.0)
         found = gaussian(lambda x: (0.5 * (curvature * x**2).sum(axis=1), curvature * x), np.zeros(400), most=4)

@@ -202,7 +202,7 @@ class TestModes:
         assert modes.counts.sum() == 16
         assert str(modes).splitlines()[0].startswith("2 posterior modes from 16 starts; evaluations: ")
 
-    def test_starts_that_came_to_a_mode_alone_are_told(self):
+    def test_starts_that_came_to_a_mode_alone_are_reported(self):
         modes = self.two()
         assert modes.unseen == 0.0 and "that no other start reached" not in str(modes)
         few = replace(modes, counts=np.array([3, 1]))
@@ -246,7 +246,7 @@ class TestModes:
         with pytest.raises(ValueError, match="draws needs a mode with a weight, got none"):
             modes.draws(4)
 
-    def test_a_density_that_grows_without_end_is_told(self):
+    def test_a_density_that_grows_without_end_is_reported(self):
         def falls(x):
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
@@ -255,7 +255,7 @@ class TestModes:
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 
-    def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
+    def test_a_gradient_that_is_not_that_of_the_energy_is_reported(self):
         told = r"gradient of fidelity 'target' .*Optimizations follow gradients"
         uphill = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
         with pytest.warns(UserWarning, match=told):
@@ -296,7 +296,7 @@ class TestModes:
         with pytest.raises(RuntimeError, match=r"the gradient of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
 
-    def test_nothing_that_can_be_solved_is_told(self):
+    def test_nothing_that_can_be_solved_is_reported(self):
         target = iv.Target(iv.extending.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
         with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)

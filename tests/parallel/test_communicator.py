@@ -30,7 +30,7 @@ class TestAlone:
 
 @pytest.mark.mpi
 class TestLaunched:
-    def test_a_launcher_of_another_library_is_told(self):
+    def test_a_launcher_of_another_library_is_reported(self):
         if (reason := launch.no_mpi()) is not None:
             pytest.skip(reason)
         code = """

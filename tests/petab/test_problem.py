@@ -420,7 +420,7 @@ class TestRefusals:
         monkeypatch.delitem(sys.modules, "petab")
 
 
-def test_parameter_without_value_is_told(tmp_path):
+def test_parameter_without_value_is_reported(tmp_path):
     path = write_problem(
         tmp_path,
         "observableId simulationConditionId time measurement\nobs c0 1 0.7\n",

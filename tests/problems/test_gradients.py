@@ -32,7 +32,7 @@ class TooLong:
 
 
 @pytest.mark.parametrize("name", cases(names := [*PROBLEMS, *MORE], {*names} - {"lorenz.multiple_shooting"}))
-def test_right_gradients_pass_and_wrong_ones_are_told(name):
+def test_right_gradients_pass_and_wrong_ones_are_reported(name):
     made = (PROBLEMS | MORE)[name]()
     problem, seeds = getattr(made, "posterior", made), range(2 if name in ROUGH else 20)
     for fidelity in problem.fidelities:

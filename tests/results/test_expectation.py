@@ -90,7 +90,7 @@ def test_of_a_run_is_right_and_is_stored_with_it(run, within):
         np.testing.assert_array_equal(other.expectation(lambda theta: theta).mean, found.mean)
 
 
-def test_bad_input_is_told():
+def test_bad_input_is_reported():
     fine = np.zeros((2, 20, 1))
     with pytest.raises(ValueError, match="draws must be at least 16 of each chain"):
         expectation(lambda x: x, fine[:, :10])

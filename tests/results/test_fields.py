@@ -160,13 +160,13 @@ def test_fields_per_region_are_asked_for_on_cells(run: iv.Run) -> None:
         ({"truth": {"z": [1, 2, 3], "c": 1}}, r"truth\['z'\] must have shape \(2,\)"),
     ],
 )
-def test_what_does_not_fit_is_told(run: iv.Run, changes: dict, message: str) -> None:
+def test_what_does_not_fit_is_reported(run: iv.Run, changes: dict, message: str) -> None:
     given = {"field": FIELD, "mesh": unit_square(2)} | changes
     with pytest.raises(ValueError, match=message):
         run.field(given.pop("field"), given.pop("mesh"), **given)
 
 
-def test_what_cannot_be_written_is_told(run: iv.Run, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported(run: iv.Run, tmp_path: Path) -> None:
     found = run.field(FIELD, unit_square(2))
     with pytest.raises(ValueError, match=r"path must end as a file of meshes does .*, got '.*field\.png'"):
         found.write(tmp_path / "field.png")

@@ -114,7 +114,7 @@ def test_what_is_no_weight_is_refused(log_weight, match):
         )
 
 
-def test_weights_that_are_none_are_told():
+def test_weights_that_are_none_are_reported():
     run, _ = equal(1)
     stats = {"log_weight": np.where(np.arange(300) == 7, np.nan, np.zeros((4, 300)))}
     run = Run.from_arrays(None, {"a": (2,)}, run.theta[None], stats, REPORT)
@@ -125,7 +125,7 @@ def test_weights_that_are_none_are_told():
         run.posterior_predictive(posed())
 
 
-def test_few_draws_that_weigh_all_are_told():
+def test_few_draws_that_weigh_all_are_reported():
     run = weighted(mean=9.0)
     (message,) = (line for line in run.warnings() if line.startswith("IV-WEIGHTS"))
     assert "of the 6000 draws give an effective sample size of 2" in message and "below 400" in message

@@ -11,7 +11,7 @@ from tempering import LINE, Line
 
 import invsamp as iv
 from invsamp.diagnostics.checks import diagnose
-from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import LocalLangevin, local_langevin
 from invsamp.problems.mixtures import far_modes, two_modes
@@ -181,7 +181,7 @@ class TestRungs:
         told = run.report["learned_targets"]
         assert told[0] is None and told[1]["least_over_most"] > 0.5 and told[1]["energy_round_trips"] > 500
         assert np.isfinite(told[1]["knots"]).all()
-        monkeypatch.setattr(Meeting, "_value", lambda meeting, weights, estimate: (0.0 * estimate.energy, 0.0))
+        monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         deaf = draw(TARGET, sampler, draws=100, **length)
         assert not agrees(MODES.shares(deaf)[:, : MODES.intervals], truth)
 
@@ -288,7 +288,7 @@ class TestPublished:
         assert found["exact"] == pytest.approx(0.6, abs=1e-6)
         assert abs(found["published"] - 0.6) > 0.004
 
-    def test_masses_that_underflow_are_told(self):
+    def test_masses_that_underflow_are_reported(self):
         target = (
             iv.samplers.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].target
         )

@@ -81,7 +81,7 @@ def test_a_temperature_falls_over_minibatches_too(preset, draw):
     assert np.abs(drawn(apart, iv.estimators.minibatch(3)) - drawn(apart, None)).max() > 0.01
 
 
-def test_a_final_temperature_below_one_is_told(draw):
+def test_a_final_temperature_below_one_is_reported(draw):
     sampler = iv.samplers.cyclic_sgld(
         0.1, temperature=iv.tempering.annealed(iv.kernels.schedules.exponential(2.0, 0.5), 0.3)
     )

@@ -13,7 +13,7 @@ from tempering import LINE, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
 from invsamp.engine.exchange import vectorized_swaps
-from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.problems.mixtures import two_modes
@@ -206,7 +206,7 @@ class TestNotLinear:
         assert agrees((weight * ((hot > 0.0) - right)).mean(axis=1), 0.0)
         assert not agrees(((hot > 0.0) - right).mean(axis=1), 0.0)
         # swaps that take no notice of the law exchange all there is
-        monkeypatch.setattr(Meeting, "_value", lambda meeting, weights, estimate: (0.0 * estimate.energy, 0.0))
+        monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         assert not agrees(LINE.shares(self.run(draw, draws=200)), truth)
 
     def test_is_a_law(self):

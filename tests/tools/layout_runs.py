@@ -108,8 +108,7 @@ FOUND = {
 }
 LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 #: What two runs cannot share: how long they took, and which processes made them.
-# a model keeps the message of its last failure in this process, whichever run met it
-OWN = ("seconds", "evaluation_seconds", "versions", "processes", "failure_message")
+OWN = ("seconds", "evaluation_seconds", "versions", "processes")
 
 
 def digest(run):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from invsamp.domains import Unbounded
-from invsamp.engine.exchange.swap_acceptance import Meeting
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.counted import CountedPotential
@@ -80,10 +80,10 @@ def potentials_of(functions):
 def swap(exchange):
     """A step of the exchange, all that it asks for answered at once."""
     if exchange.due():
-        answered(exchange.meet(), exchange._rungs[0].answer)
+        answered(exchange.attempt_swaps(), exchange._rungs[0].answer)
 
 
 def log_ratio(rungs, rule, stage, **settings):
     """Log ratios of one stage of all chains, and the sum of their noise's sds."""
-    asking = Meeting(*rungs, rule, same=True, **settings).log_ratio(stage, np.arange(len(rungs[0].position)))
+    asking = SwapAttempt(*rungs, rule, same=True, **settings).log_ratio(stage, np.arange(len(rungs[0].position)))
     return answered(asking, rungs[0].answer)

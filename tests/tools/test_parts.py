@@ -21,7 +21,7 @@ def test_make_up_the_whole_and_divide_nothing_that_shares_its_runs(n):
 
 
 @pytest.mark.parametrize("wrong", ["0/3", "4/3", "1", "1/0", "-1/3", "a/b", ""])
-def test_wrong_parts_are_told(wrong):
+def test_wrong_parts_are_reported(wrong):
     with pytest.raises(argparse.ArgumentTypeError, match="must be K/N"):
         parts.read(wrong)
 

@@ -322,7 +322,7 @@ class TestRuns:
             other = module_posterior(network(), (X, LABELS), categorical(), prior=2.0)
             iv.resume(tmp_path / "run", other, draws=30, progress=False)
 
-    def test_chains_that_run_away_are_told(self, draw):
+    def test_chains_that_run_away_are_reported(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         with pytest.raises(RuntimeError, match="The chains diverged: the step size 100 is too long"):
             draw(
@@ -405,7 +405,7 @@ class TestRefused:
             (2, TARGETS, lambda o, t: ((o - t) ** 2).sum(dim=1)),
         ],
     )
-    def test_a_loss_that_was_not_turned_over_is_told(self, outputs, targets, loss, recwarn):
+    def test_a_loss_that_was_not_turned_over_is_reported(self, outputs, targets, loss, recwarn):
         with pytest.warns(UserWarning, match="log likelihood falls from .* is it a loss"):
             module_posterior(network(outputs), (X, targets), loss)
         recwarn.clear()

@@ -22,8 +22,9 @@ from invsamp.emulation.emulator.outputs import Components
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.protocols import Array, ExpectedMisfit
 
-#: Of the differences of slopes in units of the noise, and of the noise's unknowns relative to their size.
-_STEP, _RELATIVE = 1e-3, 1e-5
+#: Steps of differences: of slopes for the curvature, and along a direction, in units of the noise; of the noise's
+#: unknowns, relative to their size.
+_STEP, _MOVE, _RELATIVE = 1e-3, 1e-5, 1e-5
 
 
 class EmulatedLikelihood:
@@ -66,11 +67,13 @@ class EmulatedLikelihood:
                 value[known], slope[known] = parts
             return found
         components, factor = y[:, :-2], y[:, -2]
-        by_components = self._slopes(theta, components, value, slope)
+        by_theta = np.zeros(slope.shape)
+        by_components = self._slopes(theta, components, value, by_theta)
         value += y[:, -1]
+        slope += by_theta
         found = np.column_stack([by_components, np.zeros(len(y)), np.ones(len(y))])
         if not self._certain:
-            self._widen(theta, components, factor, by_components, value, slope, found)
+            self._widen(theta, components, factor, (by_components, by_theta), value, slope, found)
         return found
 
     def cotangent(self, theta: Array, y: Array) -> Array:
@@ -99,9 +102,17 @@ class EmulatedLikelihood:
 
     @np.errstate(over="ignore", invalid="ignore")  # where a scale of the noise has left floating point
     def _widen(
-        self, theta: Array, components: Array, factor: Array, a: Array, value: Array, slope: Array, found: Array
+        self,
+        theta: Array,
+        components: Array,
+        factor: Array,
+        slopes: tuple[Array, Array],
+        value: Array,
+        slope: Array,
+        found: Array,
     ) -> None:
-        """Add what the variance of the emulator changes, in place."""
+        """Add what the variance of the emulator changes, in place; ``slopes`` are those without it."""
+        a, by_noise = slopes
         s, b = self._scales * factor[:, None], self._curvature(theta)[:, None]
         large = b * s > 1.0
         capped = np.where(large, 1.0, b * s)
@@ -112,15 +123,11 @@ class EmulatedLikelihood:
         by_s = 0.5 * (np.where(large, 0.0, np.square(a / (1.0 + capped))) - b * loss_slope)
         by_b = -0.5 * (np.square(pull) * np.where(large, 2.0, 1.0) + s * loss_slope).sum(axis=1)
         found[:, -2] += by_s @ self._scales
-        size = np.abs(pull @ self._components.rows).max(axis=1, keepdims=True)
-        step = _STEP / np.maximum(size, 1e-12)
-        ends = []
-        for sign in (1.0, -1.0):
-            by_theta = np.zeros(slope.shape)
-            by_components = self._slopes(theta, components + sign * step * pull, np.zeros(len(value)), by_theta)
-            ends.append((by_components, by_theta))
-        found[:, :-2] += (ends[0][0] - ends[1][0]) / (2.0 * step)
-        slope += (ends[0][1] - ends[1][1]) / (2.0 * step)
+        step = _MOVE / np.maximum(np.linalg.norm(pull, axis=1, keepdims=True), 1e-12)
+        by_theta = np.zeros(slope.shape)
+        moved = self._slopes(theta, components + step * pull, np.zeros(len(value)), by_theta)
+        found[:, :-2] += (moved - a) / step
+        slope += (by_theta - by_noise) / step
         for column in self._changing(theta[:1]):
             move = _RELATIVE * np.maximum(np.abs(theta[:, column]), _RELATIVE)
             shifted = [theta.copy(), theta.copy()]

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.protocols import Array
 
-#: Principal components whose sd over the simulations is below this, in units of the noise, are left out.
-LEAST_COMPONENT = 0.03
+#: Sd over the simulations, in units of the noise, of all principal components together that are left out. So much is
+#: their effect on the misfit, however many they are.
+LEFT_OUT = 0.03
 #: Outputs of a multiplicative noise below this share of the data count as that: the log of 0 is none.
 _SMALLEST = 1e-12
 #: Draws of the noise that its scales are taken from.
@@ -102,6 +103,7 @@ def principal_components(eta: Array, scale: OutputScale) -> tuple[Components, Ar
     away = eta - mean
     # of thousands of outputs only n directions matter
     left, values, rows = np.linalg.svd(away, full_matrices=False)
-    kept = values / np.sqrt(len(eta)) > LEAST_COMPONENT
+    rest = np.sqrt(np.cumsum(np.square(values[::-1]))[::-1] / len(eta))  # sd of each component and all below it
+    kept = rest > LEFT_OUT
     kept[0] = True
     return Components(scale, mean, rows[kept]), left[:, kept] * values[kept]

@@ -109,7 +109,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
         self._do([tuner.step((self._done - first) / (end - first)) for tuner in self._tuners])
         self._train()
         if self._exchange is not None and self._exchange.due():
-            self._do([self._exchange.meet()])
+            self._do([self._exchange.attempt_swaps()])
         self._done += 1
         self._turn()
 

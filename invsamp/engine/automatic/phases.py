@@ -186,7 +186,7 @@ class Phases(
         """Go on from what the rungs before have found."""
         for rung, warm_start in zip(self.ensemble.rungs, warm_starts, strict=True):
             place_again(self.bound, rung, warm_start.position)
-        self.ensemble.meet()
+        self.ensemble.attempt_swaps()
         if self._following is not None and self.ensemble.exchange is not None:
             self.ensemble.exchange.every = self._following[2]
         self._warm_up = self._new_warm_up()
@@ -356,7 +356,7 @@ class Phases(
     def _begin_warm_up(self) -> None:
         if self.search is not None:
             self.search.begun(self.ensemble.rungs)
-        self.ensemble.meet()
+        self.ensemble.attempt_swaps()
         self._warm_up = self._new_warm_up()
         led, diagonal = self.choice is None or self.choice.led, self._preconditioner == "diagonal"
         metric = self.parameterization.metric(diagonal=diagonal) if led else None

@@ -194,7 +194,7 @@ def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
         "settings": manifests.describe(problem, engine.sampler),
         "plan": asdict(plan),
         "segment": segment,
-        **engine.record.told(),
+        **engine.record.settings(),
         **described(kept, problem.support),
         "versions": versions(),
     }

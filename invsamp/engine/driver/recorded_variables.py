@@ -71,7 +71,7 @@ class Record:
         shapes = dict(problem.shapes)
         return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
 
-    def told(self) -> Plain:
+    def settings(self) -> Plain:
         """Its entry in a run's report, in plain types: names of functions, and of parameters."""
         return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Protocol
 
-from invsamp.engine.exchange.compiled_meetings import LadderMeetings
+from invsamp.engine.exchange.compiled_swaps import LadderSwaps
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs.compiled_steps import CompiledSteps, Meetings, Recorded, alike, compile_error, obstacle
+from invsamp.engine.rungs.compiled_steps import BlockSwaps, CompiledSteps, Recorded, alike, compile_error, obstacle
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.evaluate.requests import done
 
@@ -82,7 +82,7 @@ class CompiledBlocks:
                 if made < steps and (drawn + made) % thin == 0:
                     record(group[0], None)
         if exchange is not None:
-            done(exchange.meet(), self._rungs[0].answer)
+            done(exchange.attempt_swaps(), self._rungs[0].answer)
         self._pace = (perf_counter() - begin) / steps
         return steps
 
@@ -93,14 +93,14 @@ class CompiledBlocks:
         reasons = [
             reason or compile_error(rung) for rung, reason in zip(rungs, obstacles(rungs, exchange), strict=True)
         ]
-        meetings = Meetings() if max(map(len, groups)) == 1 or exchange is None else LadderMeetings(exchange)
-        if isinstance(meetings, LadderMeetings) and any(reasons):
+        swaps = BlockSwaps() if max(map(len, groups)) == 1 or exchange is None else LadderSwaps(exchange)
+        if isinstance(swaps, LadderSwaps) and any(reasons):
             reasons = [next(filter(None, reasons))] * len(reasons)
         self.execution = executions(reasons)
         if all(reasons):
             return []
         chosen = [({k: rungs[k] for k in group}, any(reasons[k] for k in group)) for group in groups]
-        return [(list(some), None if python else CompiledSteps(some, meetings)) for some, python in chosen]
+        return [(list(some), None if python else CompiledSteps(some, swaps)) for some, python in chosen]
 
 
 def obstacles(rungs: Sequence[RungChains], exchange: Exchange | None) -> list[str | None]:

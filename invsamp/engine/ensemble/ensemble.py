@@ -92,7 +92,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         _connect(self.rungs)
         self.exchange, self.outside, self.compiled = None, [0] * len(self.rungs), None
 
-    def meet(self) -> None:
+    def attempt_swaps(self) -> None:
         """Let neighbors swap, once the rungs are placed or restored."""
         if len(self.rungs) > 1:
             self.exchange = Exchange(self.composition.swap, self.rungs, self._swap_seed)
@@ -107,13 +107,13 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         for rung in self.rungs:
             done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
-            done(self.exchange.meet(), answer)
+            done(self.exchange.attempt_swaps(), answer)
 
     def moves(self) -> EvaluationRequests[None]:
         """The same, when what is asked for is answered."""
         yield from gathered([rung.moves() for rung in self.rungs])
         if self.exchange is not None and self.exchange.due():
-            yield from self.exchange.meet()
+            yield from self.exchange.attempt_swaps()
 
     def future(self, steps: int) -> FutureRequests:
         """The requests of so many steps from here on, as often as it is called; the ensemble itself stays as it is."""
@@ -159,7 +159,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
         steps = steps if exchange is None else exchange.ahead(steps)
         as_they_come([self._way(group, steps, keep) for group in groups], queue)
         if exchange is not None:
-            self.bound.dispatch.do([exchange.meet()])
+            self.bound.dispatch.do([exchange.attempt_swaps()])
         self._pace = (time.perf_counter() - begin) / steps
         return steps
 
@@ -198,7 +198,7 @@ class Ensemble(Lasting, lasting=("mode_occupancy", "rungs", "outside", "exchange
                 raise ValueError(f"the state must hold positions of shape {shape}, got {rung.position.shape}")
 
     def _renewed(self, name: str) -> Lasting:
-        self.meet()
+        self.attempt_swaps()
         assert self.exchange is not None
         return self.exchange
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from invsamp.engine.exchange.swap_acceptance import Meeting, estimates_alike, variances_may_differ
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt, estimates_alike, variances_may_differ
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.engine.rungs.random_streams import Stream, log_uniform
 from invsamp.engine.rungs.rung_chains import RungChains
@@ -78,7 +78,7 @@ class Pair(
         """Make an attempt; the chains that exchange their positions."""
         added, whole = self._added if self._unequal else None, self._swap.energies == "exact"
         paired = self._swap.energies == "paired"
-        meeting = Meeting(
+        attempt = SwapAttempt(
             self._cold,
             self._hot,
             self.rule,
@@ -92,7 +92,7 @@ class Pair(
         rows = np.flatnonzero(self._open) if self._gated else self._every
         tried = len(rows)
         for number, stage in enumerate(stages):
-            log_ratio, noise = yield from meeting.log_ratio(stage, rows)
+            log_ratio, noise = yield from attempt.log_ratio(stage, rows)
             self.log_ratio_sd += noise
             at = rows if len(rows) < len(self._every) else slice(None)  # a third of the time where it is all
             accept = self._thresholds.draw()[at] < log_ratio
@@ -106,12 +106,12 @@ class Pair(
             if not len(rows):
                 break
         if self.learning:
-            self._learn(meeting)
+            self._learn(attempt)
         self.attempts += tried
         self.accepts += len(rows)
         if len(rows):
             self._open[rows] = not self._gated
-            yield from meeting.exchange(rows)
+            yield from attempt.exchange(rows)
         return rows
 
     def open(self) -> None:
@@ -126,7 +126,7 @@ class Pair(
         """Logs of uniform numbers (n, chains) for the next attempts, for as many as are drawn already."""
         return self._thresholds.ahead()
 
-    def met(self, attempts: int, accepts: int, chances: Array, first_stage_chances: Array) -> None:
+    def record(self, attempts: int, accepts: int, chances: Array, first_stage_chances: Array) -> None:
         """Count so many attempts, made elsewhere with those numbers; the sums of chances (chains,) are given."""
         self._thresholds.skip(attempts)
         self.attempts += attempts * len(chances)
@@ -220,10 +220,10 @@ class Pair(
         exact = self.same and self._cold.estimator.exact
         return exact and linear and not self._gated and len(self.rule.stages()) == 1
 
-    def _learn(self, meeting: Meeting) -> None:
+    def _learn(self, attempt: SwapAttempt) -> None:
         if not (self.rule.discrepancy and self.discrepancy):
             return
-        for position, difference in meeting.differences():
+        for position, difference in attempt.differences():
             self.discrepancy = self.rule.discrepancy.update(self.discrepancy, position, difference)
 
 

@@ -20,7 +20,7 @@ from invsamp.variances.models import Known, RunningAverage
 _OTHER = {"cold": "hot", "hot": "cold"}
 
 
-class Meeting:
+class SwapAttempt:
     """Two rungs at one attempt.
 
     Parameters

@@ -124,7 +124,7 @@ class Exchange(
         self.due()
         return most
 
-    def meet(self) -> EvaluationRequests[None]:
+    def attempt_swaps(self) -> EvaluationRequests[None]:
         """Make the attempts that are due."""
         if self._met:
             yield from self._meet_in_turn()
@@ -134,7 +134,7 @@ class Exchange(
         """Make the attempts that follow every step."""
         if self._free:
             meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
-            self.replica_indices = self._vectorized.meet(meetings, self.replica_indices)
+            self.replica_indices = self._vectorized.attempt_swaps(meetings, self.replica_indices)
 
     @property
     def all_pairs(self) -> Sequence[Pair]:
@@ -178,7 +178,7 @@ class Exchange(
             if asking := [self._meet(k) for k in apart if k not in vectorized and self._all[k].ready]:
                 yield from gathered(asking)
             if vectorized:
-                self.replica_indices = self._vectorized.meet([vectorized], self.replica_indices)
+                self.replica_indices = self._vectorized.attempt_swaps([vectorized], self.replica_indices)
         self._attempt += 1
 
     def _next_free(self) -> list[int]:

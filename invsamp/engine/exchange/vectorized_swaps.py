@@ -42,7 +42,7 @@ class VectorizedSwaps:
         self._factors = np.empty((0, 2))
         self._apart = False
 
-    def meet(self, meetings: Sequence[Sequence[int]], replica_indices: ReplicaIndices) -> ReplicaIndices:
+    def attempt_swaps(self, meetings: Sequence[Sequence[int]], replica_indices: ReplicaIndices) -> ReplicaIndices:
         """Make attempts, those of one round at the same time; the replica at each rung afterwards.
 
         Parameters

@@ -32,17 +32,17 @@ class Recorded(NamedTuple):
     replicas: AnyArray | None  # (draws, chains), where rungs swap in the loop
 
 
-class Meetings:
+class BlockSwaps:
     """Swap attempts after each step of a loop; here none are made."""
 
     def plan(self, steps: int) -> SwapPlan:
         """The attempts after each of so many steps but the last; of fewer, if there are too few random numbers."""
         return no_swaps(1, steps)
 
-    def met(self, plan: SwapPlan, steps: int) -> None:
+    def record(self, plan: SwapPlan, steps: int) -> None:
         """Take the results of the attempts after the first so many steps of a plan."""
 
-    def meet(self) -> None:
+    def attempt_swaps(self) -> None:
         """Make the attempts after a step by Python."""
 
 
@@ -98,11 +98,11 @@ class CompiledSteps:
     ----------
     rungs : mapping of int to RungChains
         By their number.
-    meetings : Meetings
+    swaps : BlockSwaps
     """
 
-    def __init__(self, rungs: dict[int, RungChains], meetings: Meetings) -> None:
-        self._numbers, self._rungs, self._meetings = list(rungs), list(rungs.values()), meetings
+    def __init__(self, rungs: dict[int, RungChains], swaps: BlockSwaps) -> None:
+        self._numbers, self._rungs, self._swaps = list(rungs), list(rungs.values()), swaps
         first = self._rungs[0]
         pointer = _pointer(first)
         assert isinstance(pointer, EnergyPointer)  # nothing is in the way
@@ -127,7 +127,7 @@ class CompiledSteps:
                 found = self._made(block)
                 whole = found.made == sizes.shape[1]
                 self._take(block, found, short)
-                self._meetings.met(block.swaps, found.made)
+                self._swaps.record(block.swaps, found.made)
                 kept = slice((-drawn - made - 1) % thin, found.made - whole, thin)
                 for k, number in enumerate(self._numbers):
                     record(number, self._recorded(k, block, found, sizes, kept))
@@ -137,7 +137,7 @@ class CompiledSteps:
                     rung.step()
                 made += 1
             if made < steps:  # of the last step of all, the swaps and the draw are left to who asked
-                self._meetings.meet()
+                self._swaps.attempt_swaps()
                 if (drawn + made) % thin == 0:
                     for number in self._numbers:
                         record(number, None)
@@ -160,18 +160,17 @@ class CompiledSteps:
         normal = [rung.moves_ahead() for rung in rungs]
         thresholds = [rung.thresholds_ahead() for rung in rungs]
         size = min(most, *(len(numbers) for numbers in (*normal, *thresholds) if numbers is not None))
-        swaps = self._meetings.plan(size)
+        swaps = self._swaps.plan(size)
         size = len(swaps.begins) - 1
         ahead = [rung.step_sizes_ahead(rung.iteration + 1 + np.arange(size)) for rung in rungs]
-        sizes, short = np.array([one for one, _ in ahead]), np.array([one for _, one in ahead])
+        sizes, shares = np.array([one for one, _ in ahead]), np.array([one for _, one in ahead])
         scales = np.array([[rung.step_scale] for rung in rungs])
-        factors = np.array([[rung.settings.kernel.short_step] for rung in rungs])
         uniform = [numbers[:size] for numbers in thresholds if numbers is not None]
         block = StepBlock(
             self._pointer.address,
             self._temperatures,
             self._geometry,
-            np.where(short, factors * sizes, sizes) * scales,
+            shares * sizes * scales,
             sizes * scales,
             np.stack([numbers[:size] for numbers in normal]),
             np.stack(uniform) if uniform else np.empty((len(rungs), 0, 0)),
@@ -183,7 +182,7 @@ class CompiledSteps:
             np.empty((len(rungs), size, chains)),
             swaps,
         )
-        return block, sizes, short
+        return block, sizes, shares < 1.0
 
     def _made(self, block: StepBlock) -> StepsMade:
         begin, rungs = perf_counter(), self._rungs

@@ -157,8 +157,8 @@ class Probe:
             three = slopes[k - 1 : k + 2]
             spread, missed = float(np.ptp(three)), float(np.abs(three - claimed).min())
             decades = lengths[k - 1] / lengths[k + 1] >= 99.0
-            told = spread <= SETTLED * missed and missed > rounding[k + 1]
-            if decades and told and (best is None or spread < best[0]):
+            conclusive = spread <= SETTLED * missed and missed > rounding[k + 1]
+            if decades and conclusive and (best is None or spread < best[0]):
                 best = spread, k
         if best is None or self._kinked(lengths, found, best[1], claimed):
             return None

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from invsamp.arguments import mapping
-from invsamp.protocols import AxisLabels, LabelsAxes, Observed, Predicts, TellsLikelihood
+from invsamp.protocols import AxisLabels, LabelsAxes, Observed, PointwiseLikelihood, Predicts
 
 
 class Named(Protocol):
@@ -125,7 +125,7 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
 
 def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something gives the likelihood of each datum, and has the parameters of a run."""
-    if not isinstance(posterior, TellsLikelihood):
+    if not isinstance(posterior, PointwiseLikelihood):
         raise ValueError(
             f"posterior must give the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
         )
@@ -137,7 +137,7 @@ def _kind(posterior: object) -> str:
 
 
 def _told_by_likelihood(posterior: object) -> bool:
-    return isinstance(posterior, TellsLikelihood) and not isinstance(posterior, Observed)
+    return isinstance(posterior, PointwiseLikelihood) and not isinstance(posterior, Observed)
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -89,6 +89,7 @@ class GuardedModel:
         self._observed = f"observations of forward model {name!r}", (observations,)
         self._product = f"the vector-Jacobian product of {name!r}"
         self._message: str | None = None
+        self._raised = False  # since the last look
         self._fixed, self._free = fixed, None if fixed is None else np.flatnonzero(np.isnan(fixed))
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
@@ -104,14 +105,22 @@ class GuardedModel:
 
     @property
     def message(self) -> str | None:
-        """Message of the last failure: of the last exception, or the model's own ``message`` if it has one."""
+        """The exception of the last failure, or the model's own ``message``, or which outputs were not finite."""
         return self._message if self._message is not None else getattr(self.model, "message", None)
 
     def look(self, y: Array) -> None:
-        """Keep in words which observations (batch, m) are not finite, unless the model has a message of its own."""
+        """Keep the message of a failure in which observations (batch, m) came back; an older one does not stay.
+
+        Called where the density of a row is not finite.
+        """
+        raised, self._raised = self._raised, False
+        if raised:
+            return
         failed = np.flatnonzero(~np.isfinite(y).all(axis=1))
-        if len(failed) and self.message is None:
-            self._message = not_finite(y[failed[-1]])
+        if not len(failed):
+            self._message = "the observations are finite, but their likelihood is not"
+        else:
+            self._message = getattr(self.model, "message", None) or not_finite(y[failed[-1]])
 
     def function_calls(self, columns: int) -> FunctionCalls:
         """Calls of the model's function for one row of theta of so many columns."""
@@ -274,7 +283,7 @@ class GuardedModel:
         return np.concatenate([self.linearize(theta[row])[0] for row in rows]), vjp
 
     def _note(self, error: Exception, stage: str = "solve") -> None:
-        self._message = f"{type(error).__name__}: {error}"
+        self._message, self._raised = f"{type(error).__name__}: {error}", True
         if stage not in self._worked:
             self.error = error
 

@@ -256,9 +256,9 @@ def _understood(path: str, status: int, reply: bytes) -> Plain:
         answer = None
     error = answer.get("error") if isinstance(answer, dict) else None
     if error is not None:
-        told = error if isinstance(error, dict) else {"message": error}
-        message = f"{told.get('type', 'error')}: {told.get('message', '')}"[:LONGEST_MESSAGE]
-        raise (ModelError if told.get("type") in _MISTAKES else RuntimeError)(message)
+        fault = error if isinstance(error, dict) else {"message": error}
+        message = f"{fault.get('type', 'error')}: {fault.get('message', '')}"[:LONGEST_MESSAGE]
+        raise (ModelError if fault.get("type") in _MISTAKES else RuntimeError)(message)
     if status >= 400 or not isinstance(answer, dict):
         shown = reply[:200].decode(errors="replace")
         raise RuntimeError(f"HTTP status {status} and {shown!r} in answer to {path}")

@@ -28,13 +28,13 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
         If two of them have a name in common, but in different places, or the data's last axis is not that of the
         model's series. Otherwise data would be compared with the wrong outputs.
     """
-    told = {
+    stated = {
         "data": columns_of(data),
         "noise": tuple(noise.noises) if isinstance(noise, Outputs) and noise.labels is None else None,
         "forward": _told_by(model),
     }
-    _check_width(told["data"], told["forward"], shape)
-    found = {who: names for who, names in told.items() if names is not None}
+    _check_width(stated["data"], stated["forward"], shape)
+    found = {who: names for who, names in stated.items() if names is not None}
     for who, other in combinations(found, 2):
         check_places(who, found[who], other, found[other])
     width = shape[-1] if len(shape) > 1 else 1
@@ -46,9 +46,9 @@ def columns_of(data: Any) -> tuple[str, ...] | None:
     if not _is_table(data):
         return None
     names = list(data.columns) if data.ndim > 1 else [data.name]
-    told = tuple(" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names)
+    stated = tuple(" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names)
     nameless = any(name is None or name != name for name in names) or names == list(range(len(names)))
-    return None if nameless or "" in told or len(set(told)) < len(told) else told
+    return None if nameless or "" in stated or len(set(stated)) < len(stated) else stated
 
 
 def numbers_of(data: Any) -> Array:

@@ -51,11 +51,11 @@ def data_labels(
     UserWarning
         If a table has other times than the model.
     """
-    told, known = _of_data(data, len(shape)), _of_model(model, series, shape)
-    if not any(axis != _Axis() for axis in (*told, *known)):
+    stated, known = _of_data(data, len(shape)), _of_model(model, series, shape)
+    if not any(axis != _Axis() for axis in (*stated, *known)):
         return {}
     found: AxisLabels = {}
-    for k, (own, other) in enumerate(zip(told, known, strict=True)):
+    for k, (own, other) in enumerate(zip(stated, known, strict=True)):
         _check_times(own, other)
         name = own.name or other.name or ""
         labels = own.labels if own.labels is not None else other.labels
@@ -137,13 +137,13 @@ def _check_times(own: _Axis, other: _Axis) -> None:
     if other.name != "time" or own.labels is None or not (own.name or "").lower().startswith("t"):
         return
     try:
-        told, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
+        stated, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
     except ValueError:
         return
-    if told.shape == times.shape and not np.allclose(told, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
-        at = int(np.argmax(np.abs(told - times)))
+    if stated.shape == times.shape and not np.allclose(stated, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
+        at = int(np.argmax(np.abs(stated - times)))
         warnings.warn(
-            f"data has {own.name} {told[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
+            f"data has {own.name} {stated[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
             "give the model the times of the data, or rename the index",
             InvsampWarning,
             stacklevel=5,

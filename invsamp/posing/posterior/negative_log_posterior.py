@@ -285,6 +285,8 @@ class PosteriorPotential:
         by_data = np.zeros(theta.shape) if apart else slope
         y_slope = self._noise.accumulate(theta, y, value, by_data)
         by_data[:, self._columns] += vjp(y_slope)
+        if not np.isfinite(value).all():
+            self._model.look(y)
         if apart:
             slope += self._back(place, by_data)
         density_loops.finish(value, slope, derivative, jacobian_slope)
@@ -328,10 +330,14 @@ class PosteriorPotential:
             log_likelihood, y_slope = self._noise.at(theta, seen, indices, gradients)
             gradients[:, :, self._columns] += y_slope[:, :, None] * by_datum
         # a datum outside the batch may show that the solve failed, too
-        failed = ~np.isfinite(y).all(axis=1)
-        energies = -log_likelihood
-        energies[failed] = np.inf
-        return energies, -gradients
+        return self._without_failures(y, -log_likelihood), -gradients
+
+    def _without_failures(self, y: Array, energies: Array) -> Array:
+        """Energies (rows, terms) of data, in place: all of a row are infinite where its solve failed."""
+        energies[~np.isfinite(y).all(axis=1)] = np.inf
+        if not np.isfinite(energies).all():
+            self._model.look(y)
+        return energies
 
     def _sensitivities(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Second derivatives in the observations (rows, batch), and theirs in theta (rows, batch, dimension)."""
@@ -373,8 +379,7 @@ class PosteriorPotential:
                 cotangent = np.zeros(y.shape)
                 np.add.at(cotangent, (row, places[:, k]), y_slope[:, k] * counted[:, k])
                 gradients[:, k, self._columns] -= vjp(cotangent)
-        energies[~np.isfinite(y).all(axis=1)] = np.inf
-        return energies, gradients
+        return self._without_failures(y, energies), gradients
 
     def _chosen_rows(self, selected: Array, places: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """All observations (rows, m), and the Jacobian of the chosen data alone (rows, batch, p)."""

@@ -493,8 +493,8 @@ class Posterior(PriorInPositions):
         """Its parts and the data, by which a run that goes on recognizes it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
         prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)
-        told: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
-        return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
+        parts: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
+        return parts if isinstance(self.noise, GivenLikelihood) else parts | {"data": self.data}
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
         """Message of the last exception of a fidelity's model; None if there was none."""

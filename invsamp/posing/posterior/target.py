@@ -103,8 +103,8 @@ class Target:
             raise ValueError(f"potentials must share one dimension, got {dimensions}")
         if self.names is not None:
             if _size(self.names) != self.dimension:
-                told = dict(self.names) if isinstance(self.names, Mapping) else list(self.names)
-                raise ValueError(f"names must have {self.dimension} entries, got {told}")
+                given = dict(self.names) if isinstance(self.names, Mapping) else list(self.names)
+                raise ValueError(f"names must have {self.dimension} entries, got {given}")
             check_names(self.shapes)
         if self.start is not None and not callable(self.start):
             start = array("start", self.start, also=", or a function of a generator and a number")
@@ -175,8 +175,8 @@ class Target:
 
     def described(self) -> Plain:
         """Its potentials, by which a run that goes on recognizes it."""
-        told: Plain = {"forward": self._levels}
-        return told | {"transforms": self.transforms} if self.transforms else told
+        parts: Plain = {"forward": self._levels}
+        return parts | {"transforms": self.transforms} if self.transforms else parts
 
     def without_domain(self) -> Target:
         """The same target without its domain."""

@@ -28,7 +28,7 @@ class Graph:
         return "\n".join(self.lines)
 
 
-def told(name: str, shape: tuple[int, ...], value: object, how: str = "") -> str:
+def described_variable(name: str, shape: tuple[int, ...], value: object, how: str = "") -> str:
     """One line: a distribution with its parameters, a formula, or numbers."""
     sizes = f"[{', '.join(map(str, shape))}]" if shape else ""
     if isinstance(value, str):

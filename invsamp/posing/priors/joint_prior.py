@@ -18,7 +18,7 @@ from invsamp.posing.expressions.bound_expression import Names
 from invsamp.posing.expressions.variable_names import check_names, labels
 from invsamp.posing.priors.colored_field import ColoredField
 from invsamp.posing.priors.conditional_distribution import Conditional
-from invsamp.posing.priors.dependency_graph import Graph, told
+from invsamp.posing.priors.dependency_graph import Graph, described_variable
 from invsamp.posing.priors.from_table import distributions_of
 from invsamp.posing.priors.joint_distribution import Share, check_complete, spread_out
 from invsamp.posing.priors.name_resolution import check_scales, resolved
@@ -230,7 +230,7 @@ class Prior:
         how = {node.name: node.forms for node in nodes}
         values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
-        lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
+        lines = tuple(described_variable(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
         return Graph({name: self._parents.get(name, ()) for name in self.order}, lines)
 
     @property

@@ -221,8 +221,8 @@ def _complaint(name: str, how: str, reason: Exception | None, error: Exception) 
 def _short(error: Exception | None) -> str:
     """The lines of an error of numba that say what is wrong, out of dozens on how it came there."""
     lines = [line.strip() for line in _COLORS.sub("", str(error)).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Failed in nopython", "During:", "File "))]
-    return " ".join(told[:2]).rstrip(".:")
+    reasons = [line for line in lines if line and not line.startswith(("Failed in nopython", "During:", "File "))]
+    return " ".join(reasons[:2]).rstrip(".:")
 
 
 def key_of(name: str, parts: object, n: int, q: int) -> str | None:

@@ -342,7 +342,7 @@ class TestManyParameters:
         (matrix,) = run.report["preconditioner_matrices"]
         assert max(matrix) < 3.0 * min(matrix)
 
-    def test_what_auto_came_to_is_told(self, draw):
+    def test_what_auto_came_to_is_reported(self, draw):
         large = draw(self.target(), mala(), draws=2, warmup=100, chains=1).report
         assert large["preconditioner"] == "diagonal"
         assert large["sampler"] == "MALA, preconditioner diagonal (1200 parameters, dense up to 1000)"

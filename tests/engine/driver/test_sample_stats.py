@@ -151,7 +151,7 @@ def test_what_is_told_wrongly_is_named(case, match):
         iv.sample(TARGET, sampler(Telling(case=case)), **SETTINGS)
 
 
-def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
+def test_draws_are_not_lost_by_what_is_not_reported(tmp_path):
     wrong = r"must report 'low' at every step, as it declares in statistics, got \['count'\]"
     start = np.full((3, 2), -9.0)  # above 0 only after some steps
     with pytest.warns(UserWarning, match=wrong):

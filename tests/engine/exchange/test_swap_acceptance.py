@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from swapping import log_ratio, potentials_of, swap
 
 from invsamp.domains import Unbounded
-from invsamp.engine.exchange.swap_acceptance import Meeting, variances_may_differ
+from invsamp.engine.exchange.swap_acceptance import SwapAttempt, variances_may_differ
 from invsamp.engine.exchange.swap_scheduler import Exchange
 from invsamp.engine.rungs.rung_chains import RungChains
 from invsamp.estimators import exact, minibatch, noisy
@@ -174,14 +174,14 @@ class TestDifferences:
         """At every cold position (its fine energy is at hand), and at the hot ones that passed the first stage."""
         rungs = pair((square, coarse))
         rule = delayed_acceptance()
-        meeting, answer = Meeting(*rungs, rule, same=False), rungs[0].answer
+        attempt, answer = SwapAttempt(*rungs, rule, same=False), rungs[0].answer
         first, second = rule.stages()
-        answered(meeting.log_ratio(first, np.arange(64)), answer)
+        answered(attempt.log_ratio(first, np.arange(64)), answer)
         solves = [rung.potential.evaluations for rung in rungs]
-        assert [len(position) for position, _ in meeting.differences()] == [64]
+        assert [len(position) for position, _ in attempt.differences()] == [64]
         rows = np.array([3, 10, 50])
-        answered(meeting.log_ratio(second, rows), answer)
-        (at_cold, cold), (at_hot, hot) = meeting.differences()
+        answered(attempt.log_ratio(second, rows), answer)
+        (at_cold, cold), (at_hot, hot) = attempt.differences()
         np.testing.assert_array_equal(at_cold, rungs[0].position)
         np.testing.assert_array_equal(at_hot, rungs[1].position[rows])
         for position, difference in ((at_cold, cold), (at_hot, hot)):

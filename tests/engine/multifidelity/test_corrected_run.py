@@ -552,7 +552,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="kernel must be None"):
             iv.samplers.surrogate_exchange(None, correct="auto", kernel=iv.kernels.Langevin(adjusted=True))
 
-    def test_why_a_coarse_model_has_no_answer_is_told(self):
+    def test_why_a_coarse_model_has_no_answer_is_reported(self):
         class Raises(Line):
             def __call__(self, theta):
                 raise ZeroDivisionError("no mesh")
@@ -565,7 +565,7 @@ class TestBadInput:
             iv.sample(posed(coarse=Raises(), fine=Line(cost=20.0)), LEARNING, **QUICK)
         assert isinstance(told.value.__cause__, ZeroDivisionError)
 
-    def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_told(self, quiet):
+    def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_reported(self, quiet):
         wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))
         run = iv.sample(wide, **QUICK)
         assert any(

@@ -116,6 +116,6 @@ WAYS = "is a function without derivatives.*finite_differences.*with_jacobian.*fr
     ],
     ids=["mala", "maximize", "check_gradient", "information"],
 )
-def test_where_gradients_are_needed_the_ways_to_them_are_told(act):
+def test_where_gradients_are_needed_the_ways_to_them_are_reported(act):
     with pytest.raises(ValueError, match=WAYS):
         act(posed(lambda theta: theta))

@@ -118,7 +118,7 @@ def test_energies_in_single_precision_may_differ_by_their_rounding():
     assert model_checks.repeated(Rough(), "model", False, position)["cause"] == ""
 
 
-def test_at_the_start_only_gross_differences_are_told(recwarn):
+def test_at_the_start_only_gross_differences_are_reported(recwarn):
     """Far from the posterior small differences are large in energy; but one half of all is not small."""
     run = iv.sample(posed(lambda theta: line(theta - theta.mean(axis=0))), iv.pcn(), **SETTINGS)
     first = [str(one.message) for one in recwarn if "among the starting points" in str(one.message)]

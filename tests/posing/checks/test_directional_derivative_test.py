@@ -182,7 +182,7 @@ def test_honest_gradients_pass(name) -> None:
 
 @pytest.mark.parametrize("mistake", WRONG)
 @pytest.mark.parametrize("name", SMOOTH)
-def test_wrong_gradients_are_told(name, mistake) -> None:
+def test_wrong_gradients_are_reported(name, mistake) -> None:
     right = SMOOTH[name]
 
     def wrong(x):
@@ -194,7 +194,7 @@ def test_wrong_gradients_are_told(name, mistake) -> None:
     assert sum(found) >= (len(found) - 1 if not one_of_many else len(found) // 2), found
 
 
-def test_a_wrong_jacobian_of_a_model_in_single_precision_is_told() -> None:
+def test_a_wrong_jacobian_of_a_model_in_single_precision_is_reported() -> None:
     found = [bool(told(Energy(forward_in_single_precision(factor=1.5)), seed)) for seed in SEEDS]
     # where rounding leaves nothing to settle on, nothing is told: at one seed of a hundred
     assert sum(found) >= len(found) - 2, found

@@ -68,6 +68,36 @@ def test_a_failing_row_does_not_take_the_batch_down(stage: str) -> None:
         assert np.isnan(guard.linearize(THETA[BAD])[1](COTANGENT[BAD])).all()
 
 
+def test_the_message_is_that_of_the_last_failure() -> None:
+    guard = GuardedModel(Fragile("solve"), 3, "fine")
+    guard.look(guard(THETA))
+    assert guard.message.startswith("RuntimeError: no solution at -")
+    guard.look(np.array([[1.0, np.nan, 2.0]]))
+    assert guard.message.startswith("1 of 3") and "output 1 is nan" in guard.message
+    guard.look(np.ones((1, 3)))
+    assert guard.message == "the observations are finite, but their likelihood is not"
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_failure_without_words_does_not_take_those_of_an_earlier_one(gradient: bool) -> None:
+    raises = [True]
+
+    def model(theta: np.ndarray) -> np.ndarray:
+        if raises[0] and (theta[:, 0] > 0).any():
+            raise ArithmeticError("no convergence")
+        return np.where(theta > 0, np.nan, theta)
+
+    prior, forward = iv.Prior(a=iv.Normal(0, 1)), iv.with_jacobian(model, lambda theta: np.ones((len(theta), 1, 1)))
+    posterior = iv.Posterior(prior, forward, [0.0], iv.GaussianNoise(1))
+    potential, points = posterior.potential(), np.array([[-1.0], [1.0]])
+    evaluate = potential.energy_and_gradient if gradient else potential.energy
+    evaluate(points)
+    assert posterior.failure_message() == "ArithmeticError: no convergence"
+    raises[0] = False
+    evaluate(points)
+    assert posterior.failure_message() == "1 of 1 outputs are not finite: output 0 is nan"
+
+
 def test_a_batch_that_works_is_called_once() -> None:
     model = Fragile()
     GuardedModel(model, 3, "fine")(np.abs(THETA))

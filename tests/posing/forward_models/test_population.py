@@ -54,7 +54,7 @@ def test_members_may_be_seen_at_other_times() -> None:
     assert (found[:, :3][:, np.eye(3, dtype=bool)] == 0.0).all() and (found != 0.0).sum() == 2 * 9
 
 
-def test_a_member_that_fails_is_told() -> None:
+def test_a_member_that_fails_is_reported() -> None:
     def fails(theta):
         if (theta[:, 1] > 50.0).any():
             raise RuntimeError("too fast")
@@ -88,7 +88,7 @@ def test_bad_input(make, message) -> None:
         make()
 
 
-def test_a_prior_of_other_sizes_is_told() -> None:
+def test_a_prior_of_other_sizes_is_reported() -> None:
     prior = iv.Prior(level=iv.Normal(0, 1), rate=iv.LogNormal(0, 1, shape=3), start=1.0)
     posterior = iv.Posterior(prior, iv.Population(ONE, 4, individual=("rate",)), np.ones((4, 3)), iv.GaussianNoise(0.5))
     with pytest.raises(iv.ModelError, match=r"rate must have shape \(4,\) in the prior"):

@@ -268,7 +268,7 @@ class TestForPrediction:
         drawn = counts.sample_noise(np.random.default_rng(0), counts.predict([[1.0, 2.0, 0.5]]), [[1.0, 2.0, 0.5]])
         assert drawn.shape == (1, 2, 1) and (drawn == np.rint(drawn)).all()
 
-    def test_the_shape_that_was_meant_is_told(self) -> None:
+    def test_the_shape_that_was_meant_is_reported(self) -> None:
         class Lines:
             n_observations, parameters = 6, ("start", "slope")
 
@@ -285,7 +285,7 @@ class TestForPrediction:
             posed.for_prediction(Lines())
         assert posed.for_prediction(Lines(), (3, 2)).data.shape == (3, 2)
 
-    def test_what_is_missing_is_told(self) -> None:
+    def test_what_is_missing_is_reported(self) -> None:
         with pytest.raises(ValueError, match="shape must be given for a model without n_observations"):
             self.posterior(iv.GaussianNoise(1)).for_prediction(self.lines([1.0]))
         with pytest.raises(ValueError, match="noise must be given, as the posterior has a log likelihood in its place"):

@@ -174,6 +174,6 @@ def test_a_mapping_serves_as_well_as_names() -> None:
         (lambda: Prior([Normal(0, 1)]), "distributions must be a mapping"),
     ],
 )
-def test_what_is_no_prior_is_told(make: object, message: str) -> None:
+def test_what_is_no_prior_is_reported(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

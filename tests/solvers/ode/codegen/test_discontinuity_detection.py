@@ -57,7 +57,7 @@ def slopes(made):
 
 
 @pytest.mark.parametrize(("rhs", "crossed"), [(at_a_state, "level or edge"), (small_step, "level")])
-def test_jumps_are_told(rhs, crossed):
+def test_jumps_are_reported(rhs, crossed):
     made = model(rhs, rtol=1e-9, atol=1e-9)
     with pytest.warns(UserWarning, match=rf"rhs jumps at t = .*, where {crossed} crosses a threshold.*Event"):
         found, differences = slopes(made)

@@ -69,7 +69,7 @@ def swapped(state, when, p):
         ("x", "rhs must be a function rhs"),
     ],
 )
-def test_a_wrong_right_hand_side_is_told(rhs, message):
+def test_a_wrong_right_hand_side_is_reported(rhs, message):
     with pytest.raises(ValueError, match=message):
         model(rhs)
 
@@ -110,7 +110,7 @@ def test_a_right_hand_side_of_one_state_in_odeints_order_is_no_silent_misreading
         ({"jacobian": lambda t, x, p: ((1.0, 0.0), (0.0, 1.0))}, "jacobian must return the rows of df/dx and those"),
     ],
 )
-def test_wrong_settings_are_told(settings, message):
+def test_wrong_settings_are_reported(settings, message):
     with pytest.raises(ValueError, match=message):
         model(**settings)
 
@@ -126,7 +126,7 @@ def test_wrong_settings_are_told(settings, message):
         ([], ["a"], "states must be a sequence of names"),
     ],
 )
-def test_wrong_names_are_told(states, parameters, message):
+def test_wrong_names_are_reported(states, parameters, message):
     with pytest.raises(ValueError, match=message):
         OdeModel(decay, states, parameters)
 
@@ -139,7 +139,7 @@ def test_wrong_names_are_told(states, parameters, message):
         ([[1.0, 1.0]], [None, "x"], "initial must be numbers, got"),
     ],
 )
-def test_what_is_no_number_is_told(p, x, message):
+def test_what_is_no_number_is_reported(p, x, message):
     with pytest.raises(ValueError, match=message):
         model().solve(p, x, [0.0, 1.0])
 

@@ -45,7 +45,7 @@ def test_what_the_other_side_would_be_does_no_harm():
     assert np.isfinite(found.sensitivities).all() and found.sensitivities[0, 0, 0, 0] == 0.0
 
 
-def test_a_jump_where_a_state_crosses_is_told():
+def test_a_jump_where_a_state_crosses_is_reported():
     def rhs(t, x, p):
         return (np.where(x[0] < p[0], 1.0, 3.0),)
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from invsamp.engine.exchange.round_trips import ReplicaIndices
 from invsamp.engine.exchange.swap_scheduler import Exchange
-from invsamp.engine.rungs.compiled_steps import Meetings
+from invsamp.engine.rungs.compiled_steps import BlockSwaps
 from invsamp.kernels.compiled.swaps import SwapPlan
 
 
-class LadderMeetings(Meetings):
+class LadderSwaps(BlockSwaps):
     """The swaps of an exchange whose rungs all have attempts after every step; the same as those in Python."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -54,7 +54,7 @@ class LadderMeetings(Meetings):
             np.empty((len(exchange.replica_indices.replica), len(begins) - 1, chains), dtype=np.intp),
         )
 
-    def met(self, plan: SwapPlan, steps: int) -> None:
+    def record(self, plan: SwapPlan, steps: int) -> None:
         """Take the results of the attempts after the first so many steps of a plan."""
         exchange = self._exchange
         exchange.free_place = self._place
@@ -63,9 +63,9 @@ class LadderMeetings(Meetings):
         attempts = np.bincount(plan.pairs[: plan.begins[steps]], minlength=len(exchange.all_pairs)).tolist()
         for k, pair in enumerate(exchange.all_pairs):
             if attempts[k]:
-                pair.met(attempts[k], int(plan.accepts[k]), plan.chances[k], plan.first_chances[k])
+                pair.record(attempts[k], int(plan.accepts[k]), plan.chances[k], plan.first_chances[k])
         exchange.replica_indices = ReplicaIndices(plan.replica, plan.last_end, plan.crossings)
 
-    def meet(self) -> None:
+    def attempt_swaps(self) -> None:
         """Make the attempts after a step by Python."""
         self._exchange.swap_vectorized()
