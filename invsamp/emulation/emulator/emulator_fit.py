@@ -15,6 +15,9 @@ from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
+#: Of the regression of outputs on inputs, in units of the inputs' variance.
+_RIDGE = 1e-3
+
 
 def fit_emulator(
     simulations: Simulations,
@@ -48,6 +51,8 @@ def fit_emulator(
         below = _scaled(trend, scale, simulations.coordinates[chosen], eta)
         eta = eta - below.outputs
     components, values = principal_components(eta, scale)
+    axes = _axes(x[chosen], values)
+    x, whitening = x @ axes, axes.T @ whitening
     process = fit(x[chosen], values, start, iterations)
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
@@ -60,6 +65,17 @@ def fit_emulator(
         components = replace(components, mean=components.mean + below.mean, rows=rows)
         scales = np.concatenate([scales, np.zeros(len(below.rows))])
     return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
+
+
+def _axes(x: Array, values: Array) -> Array:
+    """Orthogonal directions (p, p) of inputs (n, p), as columns, the last one that in which components change most.
+
+    Each direction has a length of its own in the emulator. Compare active subspaces (Constantine, Dow and Wang 2014,
+    SIAM Journal on Scientific Computing 36, A1500-A1524); the slopes here are those of a linear regression.
+    """
+    square = x.T @ x
+    slopes = np.linalg.solve(square + _RIDGE * len(x) * np.eye(len(square)), x.T @ values)
+    return np.asarray(np.linalg.eigh(slopes @ slopes.T)[1])
 
 
 class _Below(NamedTuple):
