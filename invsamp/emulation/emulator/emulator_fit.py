@@ -24,7 +24,7 @@ def fit_emulator(
     scale: OutputScale,
     near: npt.NDArray[np.bool_],
     center: Array,
-    covariance: Array,
+    whitening: Array,
     start: Hyperparameters | None = None,
     iterations: int = 40,
 ) -> Emulator:
@@ -36,11 +36,9 @@ def fit_emulator(
     scale : OutputScale
     near : ndarray of bool, shape (n,)
         Those from which it learns, among all of them.
-    center, covariance : ndarray, shape (p,), (p, p)
-        Of the inputs' distribution, by which they are standardized.
+    center, whitening : ndarray, shape (p,), (p, p)
+        Standardized inputs are ``whitening @ (coordinates - center)``; each has a length of its own.
     """
-    factor = np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance)))
-    whitening = np.linalg.inv(factor)
     good = simulations.succeeded
     chosen = good & near
     x = (simulations.coordinates - center) @ whitening.T
@@ -51,8 +49,6 @@ def fit_emulator(
         below = _scaled(trend, scale, simulations.coordinates[chosen], eta)
         eta = eta - below.outputs
     components, values = principal_components(eta, scale)
-    axes = _axes(x[chosen], values)
-    x, whitening = x @ axes, axes.T @ whitening
     process = fit(x[chosen], values, start, iterations)
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
@@ -67,15 +63,18 @@ def fit_emulator(
     return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
 
 
-def _axes(x: Array, values: Array) -> Array:
-    """Orthogonal directions (p, p) of inputs (n, p), as columns, the last one that in which components change most.
+def sensitive_whitening(simulations: Simulations, scale: OutputScale, center: Array, covariance: Array) -> Array:
+    """A whitening (p, p) of a covariance (p, p), the last direction being that in which outputs change most.
 
-    Each direction has a length of its own in the emulator. Compare active subspaces (Constantine, Dow and Wang 2014,
-    SIAM Journal on Scientific Computing 36, A1500-A1524); the slopes here are those of a linear regression.
+    Compare active subspaces (Constantine, Dow and Wang 2014, SIAM Journal on Scientific Computing 36, A1500-A1524). The
+    slopes here are those of a linear regression.
     """
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance))))
+    good = simulations.succeeded
+    x, eta = (simulations.coordinates[good] - center) @ whitening.T, scale.encode(simulations.outputs[good])
     square = x.T @ x
-    slopes = np.linalg.solve(square + _RIDGE * len(x) * np.eye(len(square)), x.T @ values)
-    return np.asarray(np.linalg.eigh(slopes @ slopes.T)[1])
+    slopes = np.linalg.solve(square + _RIDGE * len(x) * np.eye(len(square)), x.T @ (eta - eta.mean(axis=0)))
+    return np.asarray(np.linalg.eigh(slopes @ slopes.T)[1].T @ whitening)
 
 
 class _Below(NamedTuple):
