@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 from _battery_case import Case
+from _battery_hard import funnel_sd
 from scipy.stats import t as student
 
 import invsamp as iv
@@ -53,10 +54,7 @@ def funnel(dimension: int) -> Case:
         slope = np.column_stack([v / 9.0 - 0.5 * squares + 0.5 * count, rest * precision[:, None]])
         return v**2 / 18.0 + 0.5 * squares + 0.5 * count * v, slope
 
-    node, weight = np.polynomial.hermite_e.hermegauss(151)
-    weight = weight / weight.sum()
-    sd = float(np.sqrt(weight @ np.square(np.arcsinh(np.exp(1.5 * node)[:, None] * node)) @ weight))
-    known = {"v": (0.0, 3.0, 0.0)} | {f"asinh x{k}": (0.0, sd, 0.0) for k in range(1, dimension)}
+    known = {"v": (0.0, 3.0, 0.0)} | {f"asinh x{k}": (0.0, funnel_sd(), 0.0) for k in range(1, dimension)}
     return _case(
         f"funnel_{dimension}",
         function,

@@ -38,12 +38,18 @@ def funnel() -> Case:
         gradient[failed] = 0.0
         return np.where(failed, np.inf, energy), gradient
 
-    node, weight = np.polynomial.hermite_e.hermegauss(151)
-    weight = weight / weight.sum()
-    square = np.square(np.arcsinh(np.exp(1.5 * node)[:, None] * node))
-    sd = float(np.sqrt(weight @ square @ weight))
-    known = {"v": (0.0, 3.0, 0.0)} | {f"asinh x{k}": (0.0, sd, 0.0) for k in range(1, 10)}
+    known = {"v": (0.0, 3.0, 0.0)} | {f"asinh x{k}": (0.0, funnel_sd(), 0.0) for k in range(1, 10)}
     return Case("funnel", _target(function, 10), known, lambda x: np.column_stack([x[:, 0], np.arcsinh(x[:, 1:])]))
+
+
+def funnel_sd() -> float:
+    """Sd of the asinh of what is N(0, e^v) in a funnel, v ~ N(0, 9).
+
+    By the trapezoidal rule: asinh(s n) is far steeper in n than the polynomials of Gauss-Hermite quadrature.
+    """
+    node = np.linspace(-10.0, 10.0, 2001)
+    weight = np.exp(-0.5 * node**2) / np.exp(-0.5 * node**2).sum()
+    return float(np.sqrt(weight @ np.square(np.arcsinh(np.exp(1.5 * node)[:, None] * node)) @ weight))
 
 
 def rosenbrock() -> Case:

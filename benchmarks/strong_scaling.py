@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -80,14 +80,14 @@ def measure(cells: int, steps: int, repeats: int) -> dict[str, Any]:
     return found
 
 
-def launch(ranks: int, cells: int, steps: int, repeats: int) -> dict[str, Any]:
-    """What `measure` finds on several processes."""
+def under_mpiexec(script: str, ranks: int, settings: Mapping[str, object]) -> dict[str, Any]:
+    """What a script measures on several processes: the one line of JSON that its first rank prints."""
     mpiexec = shutil.which("mpiexec")
     if mpiexec is None:
         raise SystemExit("mpiexec is not on the path")
-    settings = ["--measure", "--cells", str(cells), "--steps", str(steps), "--repeats", str(repeats)]
-    command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "mpi4py", __file__, *settings]
-    done = subprocess.run(command, env=LAUNCH | dict(os.environ), capture_output=True, text=True, timeout=600)
+    options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+    command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "mpi4py", script, "--measure", *options]
+    done = subprocess.run(command, env=LAUNCH | dict(os.environ), capture_output=True, text=True, timeout=1800)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or len(lines) != 1:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
@@ -121,7 +121,8 @@ def main() -> None:
     for cells in given.cells:
         alone: dict[str, Any] = {}
         for ranks in given.ranks:
-            found = launch(ranks, cells, given.steps, given.repeats)
+            settings = {"cells": cells, "steps": given.steps, "repeats": given.repeats}
+            found = under_mpiexec(__file__, ranks, settings)
             alone = alone or found
             row = f"  {f'{cells}x{cells}':>9s} {ranks:5d}"
             for name, width in (("poisson", 9), ("heat", 15)):

@@ -75,6 +75,12 @@ def test_moments_are_those_of_exact_draws(battery, within, name):
     assert not within(scores(mean, 1.05 * sd), 5.5)
 
 
+def test_sd_of_the_funnel_is_that_of_nested_adaptive_quadrature(battery):
+    """Gauss-Hermite quadrature with 151 nodes has 1.3426."""
+    for case in (battery._battery_hard.BUILDERS["funnel"](), battery._battery_geometry.BUILDERS["funnel_50"]()):
+        np.testing.assert_allclose(case.moments[1][1:], 1.3448585, rtol=2e-6)
+
+
 def test_moments_of_the_horseshoe_are_those_of_prior_draws(battery, within):
     """Each batch of prior draws of lambda |z|, counted in narrow bins, gives the likelihood of each group given tau."""
     mean, sd, _ = battery._battery_models.BUILDERS["horseshoe"]().moments

@@ -183,8 +183,8 @@ class Kernel(Protocol):
     statistic (`Info.acceptance`) to which warm-up adapts the step size of an adjusted kernel; ``longest_step``: the
     longest that it takes.
     ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_step``:
-    the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature; 1
-    where it needs none.
+    the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature, and
+    its square that of every 64th step; 1 where it needs none.
 
     ``ensemble_size``: how many chains depend on each other, as those of an affine-invariant ensemble do. 1: chains are
     independent. n: chains 0 to n - 1 are an ensemble, n to 2n - 1 the next, and ensembles are independent; the number

@@ -114,7 +114,7 @@ def equations_calls() -> dict[str, Call]:
     solved = {"parameters": [[1.0, 0.1, 1.5, 0.075]], "initial": [10.0, 5.0], "times": [0.0, 0.1, 0.2, 0.3]}
     observation = model.observe([0.1, 0.2], [10.0, 5.0])
     shooting = ode.MultipleShooting(model, np.linspace(0.0, 1.0, 11), 2)
-    observed = np.ones((11, 2))
+    observed = 2.0 + np.sin(np.linspace(0.0, [4.0, 7.0], 11))
     fit = shooting.fit(observed, solved["parameters"][0], 0.1)
     library = gradient_matching.linear_in_parameters(lotka_volterra.rhs, ["x", "y"], list("abcd"))
     wavy = np.stack([np.sin(5.0 * times), np.exp(-times)], axis=1)

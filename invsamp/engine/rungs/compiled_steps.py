@@ -163,15 +163,14 @@ class CompiledSteps:
         swaps = self._swaps.plan(size)
         size = len(swaps.begins) - 1
         ahead = [rung.step_sizes_ahead(rung.iteration + 1 + np.arange(size)) for rung in rungs]
-        sizes, short = np.array([one for one, _ in ahead]), np.array([one for _, one in ahead])
+        sizes, shares = np.array([one for one, _ in ahead]), np.array([one for _, one in ahead])
         scales = np.array([[rung.step_scale] for rung in rungs])
-        factors = np.array([[rung.settings.kernel.short_step] for rung in rungs])
         uniform = [numbers[:size] for numbers in thresholds if numbers is not None]
         block = StepBlock(
             self._pointer.address,
             self._temperatures,
             self._geometry,
-            np.where(short, factors * sizes, sizes) * scales,
+            shares * sizes * scales,
             sizes * scales,
             np.stack([numbers[:size] for numbers in normal]),
             np.stack(uniform) if uniform else np.empty((len(rungs), 0, 0)),
@@ -183,7 +182,7 @@ class CompiledSteps:
             np.empty((len(rungs), size, chains)),
             swaps,
         )
-        return block, sizes, short
+        return block, sizes, shares < 1.0
 
     def _made(self, block: StepBlock) -> StepsMade:
         begin, rungs = perf_counter(), self._rungs

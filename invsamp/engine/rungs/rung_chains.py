@@ -58,10 +58,20 @@ RUNAWAY = 100.0
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
 #: parabola, .3% to 9% of the draws are.
 UNFIT = 10.0
-#: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
-#: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
+#: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`), every
+#: eighth of these as much shorter again, and so on: a chain in a spot of much higher curvature than elsewhere would
+#: refuse every full step and sit there for hundreds of draws, however many levels of curvature there are.
 #: The cycle does not depend on the state, so the target stays exact.
 SHORT_EVERY = 8
+
+
+def share_of_step(kernel: Kernel, iteration: int) -> float:
+    """The share of the step size that the step of this number, from 1, has: 1 but for every eighth."""
+    share = 1.0
+    while iteration % SHORT_EVERY == 0:
+        iteration //= SHORT_EVERY
+        share *= kernel.short_step
+    return share
 
 
 class SolvesFailed(RuntimeError):
@@ -301,16 +311,16 @@ class RungChains(
         kernel = self.settings.kernel
         return self._thresholds.ahead() if isinstance(kernel, CompilableKernel) and kernel.draws_thresholds else None
 
-    def step_sizes_ahead(self, iterations: npt.NDArray[np.intp]) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Step sizes of steps to come, by their numbers, before they are scaled; and which steps are short."""
+    def step_sizes_ahead(self, iterations: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Step sizes of steps to come, by their numbers, before they are scaled; and the share that each step has."""
         kernel, schedule, most = self.settings.kernel, self.schedule, self.longest_step
         if schedule is None or isinstance(schedule, Constant):
             own = self.step_size if schedule is None else min(schedule.step_size, most)
             sizes = np.full(len(iterations), own)
         else:
             sizes = np.array([min(step_size_at(schedule, k - 1), most) for k in iterations.tolist()])
-        shortens = self._shortens and kernel.adjusted and kernel.short_step < 1.0
-        return sizes, (iterations % SHORT_EVERY == 0) & shortens
+        shortens = self._shortens and kernel.adjusted
+        return sizes, np.array([share_of_step(kernel, k) if shortens else 1.0 for k in iterations.tolist()])
 
     def went_on(self, steps: int, point: Point, memory: Memory, info: Info) -> None:
         """Stand where so many steps of the rung's kernel have come, all of whose energies were finite."""
@@ -337,8 +347,9 @@ class RungChains(
             kernel, shortens = self.settings.kernel, self._shortens
             if self.schedule is not None:
                 self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
-        short = shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
-        step_size = kernel.short_step * self.step_size if short else self.step_size
+        share = share_of_step(kernel, iteration) if shortens and kernel.adjusted else 1.0
+        short = share < 1.0
+        step_size = share * self.step_size if short else self.step_size
         active.step_size = step_size * active.step_scale
         potential = self.potential
         before = potential.failed + sum([other.failed for other in others]) if others else potential.failed

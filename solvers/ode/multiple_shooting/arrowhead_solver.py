@@ -28,6 +28,9 @@ SMALLEST_GAIN = 1e-8
 #: Where it promises less than this the fit has converged: it is a hundredth of a standard deviation away, where the
 #: solver's tolerance may make the cost rough.
 ROUGHNESS = 1e-4
+#: Share of the information about parameters that is left once the starts are unknown, too: below this it is rounding.
+#: A standard deviation would be a million times the one given all other unknowns.
+LEAST_INFORMATION = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,14 @@ class ArrowEquations:
         parameters = cho_solve(self._schur, right)
         inner = cho_solve_banded((self._factor, True), self.descent_starts.ravel())
         return parameters, (inner - self._coupling @ parameters).reshape(self.descent_starts.shape)
+
+    def determined(self) -> bool:
+        """Whether all unknowns are: the matrix is positive definite by more than rounding."""
+        try:
+            lower = np.tril(self._schur[0]) / np.sqrt(np.diag(self.corner))[:, None]
+        except np.linalg.LinAlgError:
+            return False
+        return bool(np.linalg.svd(lower, compute_uv=False)[-1] ** 2 > LEAST_INFORMATION)
 
     def parameter_covariance(self) -> Array:
         """Block (q, q) of the inverse that belongs to the parameters."""

@@ -141,13 +141,11 @@ def least_squares(
     if system is None:
         raise Unsolvable("parameters and starts must be solvable where the fit begins, but some segment failed")
     theta, system, iterations, converged = levenberg_marquardt(cost, solvable, first, system, max_iterations)
-    try:
-        system.parameter_covariance()
-    except np.linalg.LinAlgError:
+    if not system.determined():
         raise ValueError(
             "observed must determine the parameters and every segment's start: "
             "take longer segments, or continuity=, or observe more"
-        ) from None
+        )
     return ShootingFit(
         names=names,
         values=theta[: len(p)],

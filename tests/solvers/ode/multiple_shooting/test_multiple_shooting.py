@@ -213,3 +213,16 @@ STARTS_TAKEN = OdeModel(lambda t, x, p: (p[0],), ("x",), ("starts",))
 def test_bad_input_is_a_value_error_that_names_it(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_state_at_rest_does_not_determine_two_rates():
+    """Production and decay of equal size: only their ratio is known, and rounding must not decide."""
+    model = OdeModel(lambda t, x, p: [p[0] - p[1] * x[0]], states=["x"], parameters=["production", "decay"])
+    shooting = MultipleShooting(model, TIMES, 2)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rate = rng.uniform(0.5, 2.0)
+        with pytest.raises(ValueError, match="observed must determine the parameters"):
+            shooting.fit(np.ones((len(TIMES), 1)), [rate, rate], 0.1)
+    moving = model.solve([[1.0, 0.5]], [[0.1]], TIMES).states[0]
+    np.testing.assert_allclose(shooting.fit(moving, [0.8, 0.6], 0.01).values, [1.0, 0.5], rtol=1e-3)
