@@ -23,7 +23,7 @@ from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode import OdeModel, SensitiveSolution, Status
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_sensitivities
-from invsamp.solvers.ode.integrators import methods as integrators
+from invsamp.solvers.ode.integrators import lsoda
 
 LENGTH = 16
 
@@ -110,10 +110,10 @@ def forms(repeats: int) -> None:
             )
             shown = []
             for most, given in ((0, False), (10**9, True), (0, True)):
-                patched = {"_newton": integrators._Lsoda._newton if given else lambda *arguments: {}}
+                patched = {"_newton": lsoda.Lsoda._newton if given else lambda *arguments: {}}
                 with (
-                    mock.patch.object(integrators, "MOST_DENSE", most),
-                    mock.patch.multiple(integrators._Lsoda, **patched),
+                    mock.patch.object(lsoda, "MOST_DENSE", most),
+                    mock.patch.multiple(lsoda.Lsoda, **patched),
                 ):
                     spent, solution = measured(model, p, start, times, repeats, initial_states=initial_states)
                 steps = solution.steps[0] - model.solve([p], start, times, t0=0.0).steps[0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def model_of(rhs: Any, n: int, method: str, parameters: int = 3) -> OdeModel:
 def line(cells: int, repeats: int) -> None:
     rhs, start = brusselator(cells)
     calls: dict[str, Callable[[], Any]] = {}
-    for method in ("Rodas5P", "auto"):
+    for method in ("Rodas5P", "auto", *(("CVODE",) if find_spec("sksundae") else ())):
         model = model_of(rhs, 2 * cells, method)
         calls[f"Brusselator, {2 * cells} states, {method}"] = lambda model=model: model.solve(VALUES, start, TIMES)
         calls[f"with 3 sensitivities, {method}"] = lambda model=model: model.solve_with_sensitivities(

@@ -30,6 +30,7 @@ OPTIONAL = {
     "pymc": "models in PyMC (iv.from_pymc); `pip install invsamp[pymc]`",
     "bridgestan": "models in Stan (iv.from_bridgestan); `pip install invsamp[bridgestan]`, with a C++ compiler",
     "sklearn": "Gaussian processes that correct a coarse model; `pip install invsamp[gp]`",
+    "sksundae": "CVODE for large stiff systems of ODEs; `pip install invsamp[cvode]`",
     "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
     "petab": "problems in PEtab and models in SBML (iv.petab); `pip install invsamp[petab]`",
     "umbridge": "serving models in Python (a client does not need it); `pip install invsamp[umbridge]`",
@@ -37,7 +38,7 @@ OPTIONAL = {
     "pytest": "the tests; `pip install invsamp[test]`",
 }
 #: Names of distributions that differ from their module's.
-_NAMES = {"dolfinx": "fenics-dolfinx", "sklearn": "scikit-learn"}
+_NAMES = {"dolfinx": "fenics-dolfinx", "sklearn": "scikit-learn", "sksundae": "scikit-sundae"}
 # the first process alone prints: a launcher mixes what two of them say at once
 _PAIR = """\
 from mpi4py import MPI

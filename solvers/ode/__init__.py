@@ -5,14 +5,14 @@ The packages are:
 - `model`: settings, checks, observations, several experiments, steady states
 - `events`: doses, events, breakpoints, pulses
 - `codegen`: from plain Python to compiled code, its derivatives and its Taylor series
-- `integrators`: explicit Runge-Kutta pairs, Taylor's method, Rodas5P, LSODA
+- `integrators`: explicit Runge-Kutta pairs, Taylor's method, Rodas5P, LSODA, CVODE
 - `sensitivities`, `multiple_shooting`
 - `sbml` and `symbolic`: models of SBML files
 """
 
 from invsamp.solvers.ode.codegen.interpolation_tables import Table
 from invsamp.solvers.ode.events.doses_and_events import Event
-from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.model.experiments import Experiments
 from invsamp.solvers.ode.model.observation import OdeObservation
 from invsamp.solvers.ode.model.ode_model import OdeModel, SensitiveSolution, Solution

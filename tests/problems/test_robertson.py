@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 from invsamp.problems.robertson import INITIAL, NOISE_SD, TIMES, TRUTH, data, reactions, rhs
 from invsamp.samplers import mala
 from invsamp.sampling import sample
-from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.status import Status
 
 POINT = np.array([list(TRUTH.values())])
 

@@ -48,6 +48,23 @@ class Linearized(NamedTuple):
 
 
 @lru_cache(maxsize=256)
+def prepare_entries(rhs: Rhs, n: int, q: int) -> Compiled:
+    """Compile f and the entries of df/dx: `Linearized.jacobian`.
+
+    Raises
+    ------
+    ValueError
+        If ``rhs`` does not trace.
+    """
+    return compiled(
+        source_of(),
+        "entries",
+        key=key_of("entries", rhs, n, q),
+        scope={"operations": emitted(lambda: jacobian_plan(trace_graph(rhs, n, q)))},
+    )
+
+
+@lru_cache(maxsize=256)
 def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> Linearized:
     """Compile what belongs to ``columns`` of sensitivities, the first of them to the parameters ``own``.
 
@@ -56,12 +73,6 @@ def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, .
     ValueError
         If ``rhs`` does not trace.
     """
-    jacobian = compiled(
-        source_of(),
-        "entries",
-        key=key_of("entries", rhs, n, q),
-        scope={"operations": emitted(lambda: jacobian_plan(trace_graph(rhs, n, q)))},
-    )
     name = f"tangents{columns}_of_{'_'.join(map(str, own))}"
     found = compiled(
         products_source(n, columns, 2 * n + 1, *_plan(rhs, n, q, own)[2:]),
@@ -69,7 +80,7 @@ def prepare_linearized(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, .
         key=key_of(name, rhs, n, q),
         scope={"operations": emitted(lambda: _plan(rhs, n, q, own)[:2])},
     )
-    return Linearized(jacobian, found)
+    return Linearized(prepare_entries(rhs, n, q), found)
 
 
 @lru_cache(maxsize=256)

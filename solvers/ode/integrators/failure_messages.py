@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.integrators.trajectories import Array
 
 
@@ -17,7 +17,7 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     status, ended : arrays, shape (batch,)
     until : float
         The last output time.
-    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
+    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA", "CVODE"}
     max_steps : int
     """
     failed = np.flatnonzero(status != Status.OK)

@@ -89,7 +89,7 @@ class Control(NamedTuple):
         0  # address from which `.lsoda_jacobian.state_jacobian` has the Jacobian; 0: LSODA takes differences
     )
     patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
-    linear: Any = None  # a `Linear`, which Rodas5P needs; not an option, as compiled code has one type for each
+    linear: Any = None  # a `Linear` for Rodas5P, a `cvode.Newton` for CVODE; compiled code has one type for each
     max_step: float = math.inf  # bound on the length of a step
     series: int = 0  # what Taylor's method needs: address of the function of `codegen.taylor_series`,
     order: int = 0  # its order,

@@ -9,8 +9,8 @@ import numpy as np
 from invsamp.solvers.ode.codegen.adjoint_products import has_pullback, prepare_pullback, prepare_second_pullback
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_states
 from invsamp.solvers.ode.integrators.backward_sweep import explicit_sweep, rodas_rows, rodas_sweep, table_of
-from invsamp.solvers.ode.integrators.methods import Status
 from invsamp.solvers.ode.integrators.solution import Solution
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import FIVE, eight
 from invsamp.solvers.ode.integrators.trajectories import HEAD, Array, Control
 from invsamp.solvers.ode.model.ode_solver import OdeSolver, linear_of
@@ -24,7 +24,7 @@ _MOST_KEPT = 2**27
 def has_adjoint(model: OdeSolver) -> bool:
     """Whether the steps of a model have an adjoint: see `solve_with_adjoint`."""
     n, q = len(model.states), len(model.parameters)
-    stepped = model.method_used not in ("LSODA", "Taylor")
+    stepped = model.method_used not in ("CVODE", "LSODA", "Taylor")
     plain = stepped and model.jacobian is None and model.moves_no_times
     return plain and has_pullback(model.rhs, n, q)
 

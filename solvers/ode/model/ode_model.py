@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy.typing as npt
 
 from invsamp.solvers.ode.codegen.observable_functions import Function
-from invsamp.solvers.ode.integrators.methods import Status
 from invsamp.solvers.ode.integrators.solution import SensitiveSolution, Solution
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.model.initial_values import Initial
 from invsamp.solvers.ode.model.observation import OdeObservation, observe
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
@@ -34,15 +34,17 @@ class OdeModel(OdeSolver):
         compile it as it stands. What it captures is read once, when it is compiled.
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
-    method : {"auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"}
+    method : {"auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA", "CVODE"}
         For problems that are not stiff: "RK45" and "DOP853", the pairs of Dormand and Prince of orders 5(4) and 8(5, 3)
         with dense output, compiled. Also "Taylor", steps along the Taylor series of the solution, of an order that
         follows from ``rtol`` (Jorba and Zou 2005). It needs a ``rhs`` that traces and makes no choice by its states
         (``np.where``, ``abs``, ``%``). For stiff problems: "Rodas5P", linearly implicit of order 5(4) with dense output
         (Steinebach 2023), compiled. It needs a ``rhs`` that traces, and has sparse factors of 1 / (h gamma) - J where
-        these save work. Also "LSODA", Adams and BDF with automatic switching (ODEPACK). "auto", the default: "RK45"
-        where ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and there are fewer than 50 states
-        and parameters, else "DOP853", which also follows where "Taylor" fails. A trajectory on which these fail is
+        these save work. Also "LSODA", Adams and BDF with automatic switching (ODEPACK), and "CVODE", the BDF of
+        SUNDIALS. The latter needs the extra ``cvode``. Its Newton matrices are banded or sparse where ``rhs`` traces,
+        so it is the fastest for large systems with sensitivities. "auto", the default: "RK45" where
+        ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and there are fewer than 50 states and
+        parameters, else "DOP853", which also follows where "Taylor" fails. A trajectory on which these fail is
         solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse factors, and else or
         after that by LSODA. The solution's ``switched`` reports it. An explicit method is left as soon as a trajectory
         is stiff and would take 1000 more explicit steps (``max_steps`` where there is no Rodas5P).
@@ -57,7 +59,7 @@ class OdeModel(OdeSolver):
         Needed only where ``rhs`` neither traces nor takes complex numbers.
     stop : callable, optional
         ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with
-        LSODA; "auto" does not switch to it then.
+        LSODA and CVODE; "auto" does not switch to LSODA then.
     breakpoints : sequence of quantities
         Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
         the right-hand side is evaluated on either side only. A quantity is a number, the name of a parameter, or a
@@ -67,13 +69,13 @@ class OdeModel(OdeSolver):
         Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
         at ``t0`` counts, one before it does not.
     events : sequence of Event
-        What happens at given times, or where a function of the states passes zero. The latter not with LSODA, to
-        which "auto" does not switch then.
+        What happens at given times, or where a function of the states passes zero. The latter not with LSODA and
+        CVODE; "auto" does not switch to LSODA then.
     max_step : float, > 0, optional
         Longest step of the integration; any by default. For a pulse that ``rhs`` makes as a state passes by, or that
         it hides: choose it below the duration of the pulse.
     threads : int, >= 1
-        Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
+        Threads for the rows of a batch, but for LSODA and CVODE. The numbers do not depend on it.
     error_control : {"full", "states"}
         Tolerances of sensitivities. With "full" they are those of the states. With "states" they are larger, ``rtol``
         and ``atol`` divided by the square root of ``rtol``, which is cheaper. Most sensitivities are as accurate then,
@@ -85,6 +87,8 @@ class OdeModel(OdeSolver):
         For duplicate or unknown names, an unknown method, settings out of range, or doses of unknown amounts. Also for
         a ``rhs`` that is no function of (t, x, p), does not take and return as many values as there are names, or
         cannot be compiled.
+    ModuleNotFoundError
+        If ``method`` is "CVODE" and scikit-SUNDAE is not installed: ``pip install 'invsamp[cvode]'``.
 
     Notes
     -----
@@ -94,8 +98,9 @@ class OdeModel(OdeSolver):
     would be more than half a tolerance.
 
     The error test takes the largest of the weighted norms of the states and of each column of sensitivities (LSODA
-    takes maxima, the others root mean squares). The column of a parameter :math:`p_j` has the relative tolerance
-    ``rtol`` and the absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with
+    takes maxima, the others root mean squares). CVODE bounds the norm over all of them, so that of each is smaller.
+    The column of a parameter :math:`p_j` has the relative tolerance ``rtol`` and the absolute one ``atol``
+    :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with
     typical sizes :math:`\bar p_j` that a user gives, 1 by default. See Serban and Hindmarsh 2005, "CVODES: the
     sensitivity-enabled ODE solver in SUNDIALS", and its user guide, "Selection of the absolute tolerances for
     sensitivity variables". Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0
@@ -104,7 +109,8 @@ class OdeModel(OdeSolver):
     Tighter tolerances follow where a sensitivity has been far larger before than at the output times. They end when
     sensitivities change by less than the square root of ``rtol`` of their scale, or at the limits of rounding and
     `max_steps`: see `invsamp.solvers.ode.sensitivities.forward_sensitivities`. That is ``error_control="full"``. With
-    "states" both tolerances of sensitivities are ``rtol`` :math:`^{-1/2}` times as large, and no tighter ones follow.
+    "states" both tolerances of sensitivities are ``rtol`` :math:`^{-1/2}` times as large (in CVODE the absolute one
+    alone), and no tighter ones follow.
     Sensitivities are never left out of the test, as CVODES may do: states at rest have no error at any step, and
     sensitivities diverge where explicit steps exceed the bound of stability.
 
@@ -129,7 +135,22 @@ class OdeModel(OdeSolver):
     `invsamp.solvers.ode.model.adjoint`.
 
     LSODA has the Jacobian from the same source as the sensitivities: see
-    `invsamp.solvers.ode.integrators.lsoda_jacobian`.
+    `invsamp.solvers.ode.integrators.lsoda_jacobian`. How CVODE is called: `invsamp.solvers.ode.integrators.cvode`.
+
+    Examples
+    --------
+    Heat in a rod of 100 cells with one end at 1, which is stiff. ``method="CVODE"`` needs the extra ``cvode``.
+
+    >>> from importlib.util import find_spec
+    >>> from invsamp.solvers.ode import OdeModel
+    >>> def rod(t, x, p):
+    ...     cells = (1.0, *x, x[-1])
+    ...     return [1e4 * p[0] * (cells[i] - 2 * cells[i + 1] + cells[i + 2]) for i in range(100)]
+    >>> method = "CVODE" if find_spec("sksundae") else "Rodas5P"
+    >>> model = OdeModel(rod, [f"x{i}" for i in range(100)], ["diffusivity"], method)
+    >>> solution = model.solve_with_sensitivities([[0.1]], [0.0] * 100, [0.0, 1.0], initial_states=())
+    >>> solution.states[0, -1, 99].round(3), solution.sensitivities[0, -1, 99, 0].round(3)
+    (np.float64(0.007), np.float64(0.1))
     """
 
     def observe(

@@ -32,6 +32,7 @@ from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.rosenbrock_jacobians import (
     is_traced,
     jacobian_entries,
+    prepare_entries,
     prepare_linearized,
 )
 from invsamp.solvers.ode.codegen.signature_check import probe
@@ -48,6 +49,7 @@ from invsamp.solvers.ode.events.doses_and_events import (
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
 from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
+from invsamp.solvers.ode.integrators.cvode import Newton, check_installed, newton_of
 from invsamp.solvers.ode.integrators.failure_messages import failure
 from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
@@ -66,7 +68,7 @@ class OdeSolver:
     rhs: Rhs
     states: tuple[str, ...]
     parameters: tuple[str, ...]
-    method: Literal["auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA"] = "auto"
+    method: Literal["auto", "RK45", "DOP853", "Taylor", "Rodas5P", "LSODA", "CVODE"] = "auto"
     rtol: float = 1e-6
     atol: float = 1e-9
     max_steps: int = 10_000
@@ -84,6 +86,8 @@ class OdeSolver:
         _check_functions(self)
         n, q = len(self.states), len(self.parameters)
         prepare_states(self.rhs, n, q)
+        if self.method == "CVODE":
+            check_installed()
         if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
             raise ValueError(
                 "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no "
@@ -461,7 +465,9 @@ class OdeSolver:
                 series = prepare_series(self.rhs, n, q, y0.shape[1] // n - 1, own)
                 settings = settings._replace(series=series.address, order=order_of(rtol), states_lead=states_lead)
                 address = prepare_states(self.rhs, n, q).compiled.address
-            if method == "LSODA":
+            if method == "CVODE" and self.jacobian is None and is_traced(self.rhs, n, q):
+                settings = settings._replace(linear=_newton(self.rhs, n, q, y0.shape[1] // n))
+            elif method in _WITHOUT_ROOTS:
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
@@ -512,7 +518,9 @@ class OdeSolver:
 
 #: Evaluations of a step, and the order with whose root of the tolerance its length goes; of Taylor's method what takes
 #: as long.
-_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (38, 15)}
+_STEPS = {"CVODE": (2, 5), "DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5), "Taylor": (38, 15)}
+#: Integrators of other packages, which do not look for zeros of functions.
+_WITHOUT_ROOTS = ("CVODE", "LSODA")
 #: Below this relative tolerance Taylor's method, or that of order 8, needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
 #: With so many states and parameters in all, observations may have their gradients by the adjoint: no series then.
@@ -533,6 +541,11 @@ def linear_of(rhs: Rhs, n: int, q: int, columns: int, own: tuple[int, ...]) -> L
     """Functions for Rodas5P: states and ``columns`` of sensitivities, the first of them to the parameters ``own``."""
     linearized = prepare_linearized(rhs, n, q, columns, own)
     return Linear(linearized.jacobian.address, linearized.tangents.address, _pattern(rhs, n, q))
+
+
+@lru_cache(maxsize=64)
+def _newton(rhs: Rhs, n: int, q: int, blocks: int) -> Newton:
+    return newton_of(prepare_entries(rhs, n, q).address, _pattern(rhs, n, q), n, blocks)
 
 
 @lru_cache(maxsize=256)
@@ -577,8 +590,8 @@ def _check_settings(model: OdeSolver) -> None:
     for name in ("jacobian", "stop"):
         if getattr(model, name) is not None:
             function(name, getattr(model, name), f"{name}(t, x, p)")
-    if model.stop is not None and model.method == "LSODA":
-        raise ValueError("stop needs method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
+    if model.stop is not None and model.method in _WITHOUT_ROOTS:
+        raise ValueError(f"stop needs method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got {model.method!r}")
     store(
         model,
         **given,
@@ -591,8 +604,9 @@ def _check_settings(model: OdeSolver) -> None:
         doses=check_doses(model.doses, given["states"], given["parameters"]),
         events=check_events(model.events, len(given["states"]), given["parameters"]),
     )
-    if model.method == "LSODA" and any(event.when is not None for event in model.events):
-        raise ValueError("events with when= need method='RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto', got 'LSODA'")
+    if model.method in _WITHOUT_ROOTS and any(event.when is not None for event in model.events):
+        allowed = "'RK45', 'DOP853', 'Taylor', 'Rodas5P' or 'auto'"
+        raise ValueError(f"events with when= need method={allowed}, got {model.method!r}")
 
 
 def _has_entries(value: object) -> bool:

@@ -23,7 +23,8 @@ from invsamp.arguments import boolean, mapping, real, sequence, store, text
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_jacobian, prepare_sensitivities, prepare_states
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.integrators.lsoda_jacobian import state_jacobian
-from invsamp.solvers.ode.integrators.methods import Status, evaluate
+from invsamp.solvers.ode.integrators.restarted_trajectory import evaluate
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.model.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 from invsamp.solvers.ode.model.parameter_mapping import Naming

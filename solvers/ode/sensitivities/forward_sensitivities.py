@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.integrators.trajectories import Array, Integers, Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.

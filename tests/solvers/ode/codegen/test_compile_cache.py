@@ -157,7 +157,7 @@ def test_source_that_does_not_compile_leaves_no_file(cache):
 
 
 def test_compiled_functions_read_and_write_through_pointers(cache):
-    from invsamp.solvers.ode.integrators.methods import evaluate
+    from invsamp.solvers.ode.integrators.restarted_trajectory import evaluate
 
     source = "def evaluate(t, y, p, out):\n    out[0] = t + y[1] * p[0]\n    out[1] = 1 / y[0]\n"
     for key in (None, compile_cache.digest(source)):

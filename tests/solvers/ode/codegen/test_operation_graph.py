@@ -14,7 +14,7 @@ from invsamp.solvers.ode.codegen import llvm
 from invsamp.solvers.ode.codegen.compile_cache import compiled
 from invsamp.solvers.ode.codegen.llvm import emitted, entries_plan, products_source, sensitivities_plan, source_of
 from invsamp.solvers.ode.codegen.operation_graph import Untraceable, trace_graph
-from invsamp.solvers.ode.integrators.methods import evaluate
+from invsamp.solvers.ode.integrators.restarted_trajectory import evaluate
 
 MATRIX = np.array([[-1.0, 0.5], [0.0, -2.0]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import Status
+from invsamp.solvers.ode.integrators.status import Status
 
 
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "LSODA", "auto"])

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from invsamp.solvers.ode.codegen.compile_rhs import prepare_jacobian, prepare_sensitivities
-from invsamp.solvers.ode.integrators import methods
+from invsamp.solvers.ode.integrators import lsoda, restarted_trajectory
 from invsamp.solvers.ode.integrators.lsoda_jacobian import bands, state_jacobian, whole
 from invsamp.solvers.ode.model.ode_model import OdeModel, Status
 
@@ -57,7 +57,7 @@ def test_jacobians_are_right(rhs, jacobian, way):
 
 
 def evaluate(address, t, y, p, out):
-    methods.evaluate(address, t, -np.inf, np.inf, y, p, np.zeros(len(y)), out)
+    restarted_trajectory.evaluate(address, t, -np.inf, np.inf, y, p, np.zeros(len(y)), out)
 
 
 def test_what_is_not_finite_is_left_out():
@@ -74,7 +74,7 @@ def chain(t, x, p):
 
 @pytest.mark.parametrize("most_dense", [0, 1000])
 def test_both_forms_give_the_sensitivities(monkeypatch, most_dense):
-    monkeypatch.setattr(methods, "MOST_DENSE", most_dense)
+    monkeypatch.setattr(lsoda, "MOST_DENSE", most_dense)
     model = OdeModel(chain, [f"x{i}" for i in range(6)], ["d"], "LSODA")
     tight = OdeModel(chain, [f"x{i}" for i in range(6)], ["d"], rtol=1e-10, atol=1e-12)
     arguments = [[300.0]], np.zeros(6), [0.0, 0.01, 1.0]

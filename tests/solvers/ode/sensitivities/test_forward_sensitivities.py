@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from functions import robertson
+from optional_methods import CVODE
 from parts import cases
 from scipy.integrate import solve_ivp
 
@@ -63,7 +64,7 @@ def test_van_der_pol(method, mu, initial_states):
     np.testing.assert_allclose(solution.sensitivities[0, -1, :, 0], OSCILLATOR[mu][2:], rtol=0.03)
 
 
-METHODS = ["RK45", "DOP853", "Taylor", "LSODA", "Rodas5P", "auto"]
+METHODS = ["RK45", "DOP853", "Taylor", "LSODA", "Rodas5P", "auto", CVODE]
 
 
 @pytest.mark.parametrize("method", METHODS)
