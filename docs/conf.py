@@ -8,6 +8,9 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.util.images import get_image_size
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "invsamp"
@@ -124,7 +127,16 @@ def sweep(app, exception):
             (Path(app.outdir) / f"{name}.html").unlink(missing_ok=True)
 
 
+def link_pictures(app, doctree, page):
+    """Give each stored picture its width: then it links to its full size, as narrow windows make many panels small."""
+    for image in doctree.findall(nodes.image):
+        size = get_image_size(app.srcdir / image["uri"]) if image["uri"].startswith("images/") else None
+        if size and "sd-card-img-top" not in image["classes"]:
+            image["width"] = f"{size[0]}px"
+
+
 def setup(app):
+    app.connect("doctree-resolved", link_pictures)
     app.connect("autodoc-process-docstring", escape)
     app.connect("build-finished", sweep)
     app.connect("build-finished", redirect)
