@@ -389,7 +389,7 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
 
 
-SOURCES = [path for folder in ("invsamp", "solvers", "problems") for path in (ROOT / folder).rglob("*.py")]
+SOURCES = [path for folder in ("invsamp", "solvers", "problems", "examples") for path in (ROOT / folder).rglob("*.py")]
 
 
 def test_pages_that_sources_name_exist() -> None:
