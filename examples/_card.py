@@ -1,4 +1,4 @@
-"""Common parts of `card_heat.py` and `card_ode.py`: noisy fidelities, three samplers, and their distance from the truth."""
+"""Common parts of `card_heat.py` and `card_ode.py`: noisy fidelities, three samplers, their distance from the truth."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def moments(points: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def variance_estimates(case: Case, run: iv.Run, seed: int, states: int = 200) -> dict[str, Any]:
-    """Errors of both models of the variance of the gradients' noise, from the same ``states`` of each rung with ten probes each.
+    """Errors of both models of the variance of noisy gradients, from the same ``states`` of each rung, ten probes each.
 
     Root mean square errors of the log variance at other states of the same rung; 0.1 is 10% of a variance.
     """
