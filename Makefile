@@ -8,7 +8,7 @@
 # make lint    style, types, the direction of imports, and language
 # make bench   the benchmarks
 # make peers   other toolkits on the same problems, each in an environment of its own below .peers/, and the page about it
-# make test-python-3.13   the tests of `make test` with that version of Python, where it is there; or 3.12
+# make test-python-3.13   the tests of `make test` with that version of Python, where it is there; or 3.12, 3.14
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
 # make clean   removes environments, logs and figures
 #
@@ -18,7 +18,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-slow test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 peers docs lint bench clean
+.PHONY: help demo test test-pypi test-slow test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 test-python-3.14 peers docs lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -116,8 +116,8 @@ test-lower-bounds:
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
 # the tests of `make test`, with another version of Python where there is one
-test-python-3.12 test-python-3.13: VERSION = $(@:test-python-%=%)
-test-python-3.12 test-python-3.13:
+test-python-3.12 test-python-3.13 test-python-3.14: VERSION = $(@:test-python-%=%)
+test-python-3.12 test-python-3.13 test-python-3.14:
 	@python=$$(.ci/find-python $(VERSION)) || { echo "skipped: there is no Python $(VERSION) here"; exit 0; }; \
 	PYTHON=$$python .ci/environment .venv-$(VERSION) test && \
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-$(VERSION)/numba-cache" .venv-$(VERSION)/bin/python -P -m pytest $(TEST_PROCESSES) \
@@ -162,7 +162,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/reference/generated
+	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .venv-3.14 .peers .make build dist demo *.egg-info docs/_build docs/reference/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -37,7 +37,7 @@ WEIGHTS = np.random.default_rng(0).normal(size=(2, 50))
 
 def product(theta):
     """Whose last bits depend on the number of rows of a batch."""
-    return np.tanh(theta @ WEIGHTS) @ WEIGHTS.T
+    return np.tanh(theta @ WEIGHTS) @ WEIGHTS.T * (1.0 + 1e-15 * len(theta))  # whatever BLAS there is
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 9])

@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Result of an integrator for a `Piece`."""
+    """The result of an integrator for a `Piece`."""
 
     values: Array  # (k, m), at the nodes, if it succeeded
     steps: int

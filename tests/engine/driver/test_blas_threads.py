@@ -42,6 +42,8 @@ def test_limit_holds_within_and_ends_after():
         return [library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info()]
 
     np.ones((2, 2)) @ np.ones((2, 2))
+    if not counts():
+        pytest.skip("threadpoolctl knows of no BLAS here whose threads it could limit")
     with threadpool_limits(2, user_api="blas"):
         before = counts()
         with one_thread():
