@@ -98,7 +98,7 @@ def test_is_certified_and_says_what_that_cannot_see(run: EmulatedRun) -> None:
 def test_a_wrong_emulator_is_found_out(run: EmulatedRun) -> None:
     """The emulator of another simulator, as one that has learned too little is."""
     model = Counted()
-    other = quiet(posed(lambda theta: model(theta) + 0.4 * theta[:, :1]), 90, seed=1)
+    other = quiet(posed(lambda theta: model(theta) + 2.0 * theta[:, :1]), 90, seed=1)
     other._simulations = run._simulations
     assert not other.certify(32).passed
 

@@ -29,8 +29,7 @@ class Trend:
 
     def __init__(self, simulations: Simulations, emulator: Emulator) -> None:
         self._runs, self._scale = simulations, emulator.components.scale
-        self._center = emulator.center
-        self._covariance: Array = np.linalg.inv(emulator.whitening.T @ emulator.whitening).astype(float)
+        self._center, self._whitening = emulator.center, emulator.whitening
         self.emulator = emulator
         self._fit(FIRST)
 
@@ -44,5 +43,5 @@ class Trend:
         every = np.ones(len(self._runs), dtype=bool)
         start = self.emulator.process.hyperparameters
         self.emulator = fit_emulator(
-            self._runs, self._scale, every, self._center, self._covariance, start, iterations=iterations
+            self._runs, self._scale, every, self._center, self._whitening, start, iterations=iterations
         )

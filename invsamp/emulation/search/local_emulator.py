@@ -22,5 +22,5 @@ def local_energy(simulations: Simulations, scale: OutputScale, center: Array, sp
     count = min(int(simulations.succeeded.sum()), _NEAREST * len(center))
     near = distance <= np.sort(distance)[count - 1]
     width = spread * (np.sqrt(np.square(away[near]).mean(axis=0)) + 1e-3)
-    emulator = fit_emulator(simulations, scale, near, center, np.diag(np.square(width)), iterations=_ITERATIONS)
+    emulator = fit_emulator(simulations, scale, near, center, np.diag(1.0 / width), iterations=_ITERATIONS)
     return EmulatedPosterior(simulations.posterior, emulator, uncertain=False).potential()

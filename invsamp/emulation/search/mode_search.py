@@ -114,7 +114,7 @@ def _predicted(descents: Descents, simulations: Simulations, prior: Array, rng: 
     """Simulate minima that an emulator of all simulations predicts and no one knows; how many descents they begin."""
     every = np.ones(len(simulations), dtype=bool)
     center = simulations.coordinates[simulations.succeeded].mean(axis=0)
-    emulator = fit_emulator(simulations, descents.scale, every, center, np.diag(np.square(descents.input_spread)))
+    emulator = fit_emulator(simulations, descents.scale, every, center, np.diag(1.0 / descents.input_spread))
     emulated = EmulatedPosterior(simulations.posterior, emulator)
     potential = emulated.potential()
     known = descents.minima()
