@@ -10,10 +10,11 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
-def brusselator(cells: int) -> tuple[Any, Array]:
+def brusselator(cells: int, height: float = 1.0) -> tuple[Any, Array]:
     """Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.1, eq. (1.6'): right-hand side and start.
 
-    Parameters A, B and alpha (1, 3 and 1 / 50 there); two states for each cell, next to each other.
+    Parameters A, B and alpha (1, 3 and 1 / 50 there); two states for each cell, next to each other. The first starts
+    from 1 + ``height`` sin (1 there, where it has a zero nearby).
     """
     scale = float((cells + 1) ** 2)
 
@@ -29,7 +30,7 @@ def brusselator(cells: int) -> tuple[Any, Array]:
         return out
 
     at = np.arange(1, cells + 1) / (cells + 1)
-    return rhs, np.stack([1.0 + np.sin(2 * np.pi * at), np.full(cells, 3.0)], axis=1).ravel()
+    return rhs, np.stack([1.0 + height * np.sin(2 * np.pi * at), np.full(cells, 3.0)], axis=1).ravel()
 
 
 def bistable_square(side: int) -> tuple[Any, Array]:

@@ -38,31 +38,61 @@ def milliseconds(calls: dict[str, Callable[[], Any]], repeats: int) -> None:
         print(f"{name:58s}{value:10.1f} ms", flush=True)
 
 
-def cvode(cells: int, start: Any) -> Callable[[], Any] | None:
-    """CVODE's solve of the Brusselator; None if there is none."""
-    try:
-        from sksundae.cvode import CVODE
-    except ImportError:
+def cvode(cells: int, start: Any) -> dict[str, Callable[[], Any]]:
+    """CVODE's solves of the Brusselator, called as its package is: states, and with the variational equations."""
+    if not find_spec("sksundae"):
         print("CVODE is left out: scikit-sundae is not installed")
-        return None
-    a, b, rate = VALUES[0, 0], VALUES[0, 1], VALUES[0, 2] * (cells + 1) ** 2
+        return {}
+    from sksundae.cvode import CVODE
+
+    a, b, d = VALUES[0]
+    scale = float((cells + 1) ** 2)
+
+    def spread(w: Any, edge: float) -> Any:
+        out = -2.0 * w
+        out[1:] += w[:-1]
+        out[:-1] += w[1:]
+        out[0] += edge
+        out[-1] += edge
+        return scale * out
 
     def rhs(t: float, y: Any, out: Any) -> None:
-        u, v = (np.concatenate([[edge], y[first::2], [edge]]) for first, edge in ((0, 1.0), (1, 3.0)))
-        made = u[1:-1] ** 2 * v[1:-1]
-        out[0::2] = a + made - (b + 1.0) * u[1:-1] + rate * (u[:-2] - 2.0 * u[1:-1] + u[2:])
-        out[1::2] = b * u[1:-1] - made + rate * (v[:-2] - 2.0 * v[1:-1] + v[2:])
+        u, v = y[0::2], y[1::2]
+        made = u * u * v
+        out[0::2] = a + made - (b + 1.0) * u + d * spread(u, 1.0)
+        out[1::2] = b * u - made + d * spread(v, 3.0)
 
-    solver = CVODE(rhs, rtol=1e-6, atol=1e-9, linsolver="band", lband=2, uband=2, max_num_steps=100_000)
-    return lambda: solver.solve(TIMES, start)
+    def variational(t: float, y: Any, out: Any) -> None:
+        """States and sensitivities of a cell next to each other, so that bands stay narrow."""
+        y, out = y.reshape(cells, 2, 4), out.reshape(cells, 2, 4)
+        u, v, su, sv = y[:, 0, 0], y[:, 1, 0], y[:, 0, 1:], y[:, 1, 1:]
+        made, moved, lu, lv = u * u * v, (2.0 * u * v)[:, None] * su + (u * u)[:, None] * sv, spread(u, 1), spread(v, 3)
+        out[:, 0, 0], out[:, 1, 0] = a + made - (b + 1.0) * u + d * lu, b * u - made + d * lv
+        out[:, 0, 1:] = moved - (b + 1.0) * su + d * spread(su, 0.0)
+        out[:, 1, 1:] = b * su - moved + d * spread(sv, 0.0)
+        out[:, 0, 1] += 1.0
+        out[:, 0, 2] -= u
+        out[:, 1, 2] += u
+        out[:, 0, 3] += lu
+        out[:, 1, 3] += lv
+
+    settings = {"rtol": 1e-6, "atol": 1e-9, "linsolver": "band", "max_num_steps": 100_000}
+    states = CVODE(rhs, lband=2, uband=2, **settings)
+    both = CVODE(variational, lband=11, uband=11, **settings)
+    first = np.zeros((2 * cells, 4))
+    first[:, 0] = start
+    return {
+        "Brusselator, CVODE alone, banded": lambda: states.solve(TIMES, start),
+        "with 3 sensitivities, CVODE alone, banded": lambda: both.solve(TIMES, first.ravel()),
+    }
 
 
 def model_of(rhs: Any, n: int, method: str, parameters: int = 3) -> OdeModel:
     return OdeModel(rhs, [f"x{i}" for i in range(n)], [f"p{j}" for j in range(parameters)], method)
 
 
-def line(cells: int, repeats: int) -> None:
-    rhs, start = brusselator(cells)
+def line(cells: int, repeats: int, height: float) -> None:
+    rhs, start = brusselator(cells, height)
     calls: dict[str, Callable[[], Any]] = {}
     for method in ("Rodas5P", "auto", *(("CVODE",) if find_spec("sksundae") else ())):
         model = model_of(rhs, 2 * cells, method)
@@ -70,9 +100,7 @@ def line(cells: int, repeats: int) -> None:
         calls[f"with 3 sensitivities, {method}"] = lambda model=model: model.solve_with_sensitivities(
             VALUES, start, TIMES, initial_states=()
         )
-    if (peer := cvode(cells, start)) is not None:
-        calls["Brusselator, CVODE, banded"] = peer
-    milliseconds(calls, repeats)
+    milliseconds(calls | cvode(cells, start), repeats)
 
 
 def square(side: int, repeats: int) -> None:
@@ -118,7 +146,9 @@ def main() -> None:
     for name, value in (("--repeats", 5), ("--cells", 500), ("--side", 100), ("--parameters", 1000)):
         parser.add_argument(name, type=int, default=value)
     given = parser.parse_args()
-    line(given.cells, given.repeats)
+    for height in (0.5, 1.0):
+        print(f"from 1 + {height:g} sin")
+        line(given.cells, given.repeats, height)
     gradient(given.parameters, given.repeats)
     square(given.side, given.repeats)
 

@@ -1,4 +1,4 @@
-"""What `card_heat.py` and `card_ode.py` share: noisy fidelities, three samplers, and how far each is from the truth."""
+"""Common parts of `card_heat.py` and `card_ode.py`: noisy fidelities, three samplers, their distance from the truth."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def moments(points: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def variance_estimates(case: Case, run: iv.Run, seed: int, states: int = 200) -> dict[str, Any]:
-    """What both models make of the gradients' noise, from the same ``states`` of each rung with ten probes each.
+    """Errors of both models of the variance of noisy gradients, from the same ``states`` of each rung, ten probes each.
 
     Root mean square errors of the log variance at other states of the same rung; 0.1 is 10% of a variance.
     """
@@ -179,7 +179,7 @@ def variance_estimates(case: Case, run: iv.Run, seed: int, states: int = 200) ->
 
 
 def table(title: str, rows: Mapping[str, Mapping[str, Any]], estimates: Mapping[str, Any]) -> str:
-    """What is printed of one problem."""
+    """Rows to print for one problem."""
     names = list(next(iter(rows.values()))["statistics"])
     width = max(map(len, names)) + 2
     lines = [title, " " * width + "exact     " + "".join(f"{name:<28s}" for name in rows)]

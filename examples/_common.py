@@ -1,4 +1,4 @@
-"""What the examples share: their arguments, where figures and summary go, and what several seeds show together."""
+"""Common parts of the examples: arguments, folders of figures and summary, and statistics over several seeds."""
 
 from __future__ import annotations
 

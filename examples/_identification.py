@@ -1,4 +1,4 @@
-"""What `lorenz.py` and `lotka_volterra.py` share: the samplers side by side, the exact posterior, the tables.
+"""Common parts of `lorenz.py` and `lotka_volterra.py`: the samplers side by side, the exact posterior, the tables.
 
 Gradient matching is linear regression, so under Gaussian noise its posterior is a Gaussian cut off by the constraints:
 independent draws of it, by rejection, are the truth. The energies come from sufficient statistics, which give those

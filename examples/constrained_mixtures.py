@@ -74,7 +74,7 @@ def main() -> dict[str, Any]:
 
 
 def summarize(cases: Mapping[str, Case], diameters: Sequence[Any], draws: int, seed: int) -> dict[str, Any]:
-    """What the figures show, in numbers."""
+    """Numbers of the figures."""
     return {
         "seed": seed,
         "chains": CHAINS,

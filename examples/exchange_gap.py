@@ -1,4 +1,4 @@
-"""What the papers leave open about swaps, by the operator of two rungs in one dimension: nothing here is Monte Carlo.
+"""Open questions of the papers about swaps, by the operator of two rungs in one dimension: nothing here is Monte Carlo.
 
 ``heavy_tails``: noise of energies has Student's t distribution where the correction of a swap is that of Gaussian noise
 (Deng's thesis, 2.3.2). The weight of a mode says what is wrong, with one energy at a swap and with the mean of four.

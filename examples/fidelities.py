@@ -109,7 +109,7 @@ def estimates(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def row(run: iv.Run, truth: np.ndarray) -> dict[str, Any]:
-    """What the table says about one run; solves are those of the draws, warm-up left out."""
+    """Row of the table for one run; solves are those of the draws, warm-up left out."""
     value, error = estimates(run.theta)
     report = run.report
     effective = float(ess(problem.on_the_right(run.theta).astype(float)))

@@ -95,7 +95,7 @@ def random_information(posterior: iv.Posterior, at: np.ndarray, rng: np.random.G
 
 
 def draw_information(chosen: np.ndarray, random: np.ndarray) -> Figure:
-    """What the first sensors inform, chosen one by one and at random."""
+    """Information of the first sensors, chosen one by one and at random."""
     figure = new_figure(6.4, 3.6)
     axes = clean(figure.subplots())
     count = np.arange(len(chosen))

@@ -176,7 +176,7 @@ def polar(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def integrate(grid: problem.Quadrature) -> Truth:
-    """What the draws are compared with."""
+    """Quantities of the exact posterior, for comparison with the draws."""
     at = np.stack(np.meshgrid(grid.points, grid.points, indexing="ij"), axis=-1)
     radius, sector = polar(at)
     mass = grid.density / grid.density.sum()

@@ -55,7 +55,7 @@ def scores(run: iv.Run, truth: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw_patients(run: iv.Run, posterior: iv.Posterior, data: np.ndarray, seed: int) -> Figure:
-    """What was measured of each patient, in the band in which 90% of it was to be expected."""
+    """Measurements of each patient, with the band in which 90% of them were to be expected."""
     predicted = run.posterior_predictive(posterior, draws=400, seed=seed)["data"].to_numpy()
     low, middle, high = np.quantile(predicted, (0.05, 0.5, 0.95), axis=(0, 1))
     figure = Figure(figsize=(10.0, 7.6), layout="constrained")

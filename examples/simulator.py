@@ -44,7 +44,7 @@ def fin(theta: np.ndarray) -> np.ndarray:
 
 
 def data() -> np.ndarray:
-    """What the sensors saw."""
+    """Data of the sensors."""
     truth = fin(np.array([[TRUTH["conductivity"], TRUTH["transfer"]]]))[0]
     return np.asarray(truth + np.random.default_rng(0).normal(0.0, TRUTH["noise"], 8))
 
@@ -75,7 +75,7 @@ def emulated(posterior: iv.Posterior, draws: int, seed: int, folder: Path) -> Em
 
 
 def drawn(run: EmulatedRun) -> Figure:
-    """What the data have beyond the predictions, and where the simulations were."""
+    """Residuals of the data, and the positions of the simulations."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     predicted = run.posterior.predict(run.theta.reshape(-1, 3)[::10])
     low, middle, high = np.quantile(predicted, (0.05, 0.5, 0.95), axis=0)

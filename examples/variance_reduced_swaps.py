@@ -84,7 +84,7 @@ class Symmetric:
 
 
 def samplers() -> dict[str, iv.ladder.Sampler]:
-    """What is compared: at steps of 1e-7 in the energy, 1e-6 in the energy over 10."""
+    """Samplers to compare: at steps of 1e-7 in the energy, 1e-6 in the energy over 10."""
     pair: dict[str, Any] = {
         "temperatures": (1.0, SNAPSHOTS["temperatures"][1] / TAU),
         "step_size": TAU * STEP,

@@ -34,12 +34,28 @@ Boundary = str | Condition | Mapping[Part, Condition]
 
 
 def dirichlet(value: float | str = 0.0) -> Dirichlet:
-    """A part of the boundary at a temperature: a number, or the name of an unknown."""
+    """A part of the boundary at a temperature: a number, or the name of an unknown.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import HeatEquation, dirichlet
+    >>> walls = {"left": dirichlet("left_wall"), "right": dirichlet(0.0)}
+    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=walls).observe([[0.5, 0.5]]).parameters
+    ('left_wall',)
+    """
     return Dirichlet(checked_unknown("value", value))
 
 
 def neumann(flux: float | str = 0.0) -> Neumann:
-    """A part of the boundary through which heat flows in: conductivity * du/dn = flux, a number or a name."""
+    """A part of the boundary through which heat flows in: conductivity * du/dn = flux, a number or a name.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import HeatEquation, dirichlet, neumann
+    >>> walls = {"left": neumann("flux"), "right": dirichlet(0.0)}
+    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=walls).observe([[0.5, 0.5]]).parameters
+    ('flux',)
+    """
     return Neumann(checked_unknown("flux", flux))
 
 

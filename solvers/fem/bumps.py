@@ -33,6 +33,12 @@ class GaussianBump(ScalarUnknowns):
     ------
     ValueError
         If a number is not finite, a fixed width is not positive, a fixed height is zero, or a name occurs twice.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import GaussianBump
+    >>> GaussianBump(width=0.1, height="strength", center=("x", "y")).parameters
+    ('x', 'y', 'strength')
     """
 
     width: Unknown = 0.1

@@ -160,6 +160,14 @@ class LogField:
     Parameters
     ----------
     logarithm : Field, or what `as_field` makes one of, such as the name of an unknown
+
+    Examples
+    --------
+    >>> from invsamp.solvers.fields import LogField
+    >>> from invsamp.solvers.poisson import PoissonEquation
+    >>> model = PoissonEquation(cells=8, conductivity=LogField("log_k"), source=1.0).observe([[0.5, 0.5]])
+    >>> model.parameters, (model([[0.0]]) / model([[0.7]])).round(3)  # twice the conductivity, half the temperature
+    (('log_k',), array([[2.014]]))
     """
 
     logarithm: Any

@@ -62,7 +62,7 @@ def extended(mesh: Given, margin: float) -> Mesh:
     >>> from invsamp.solvers import fields
     >>> from invsamp.solvers.fem.mesh import unit_square
     >>> len(fields.extended(unit_square(4), 0.5).points)
-    169
+    81
     """
     inner, beyond = as_mesh("mesh", mesh), real("margin", margin, above=0)
     dimension = inner.points.shape[1]

@@ -71,7 +71,15 @@ class SensorGroups:
 
 @dataclass(frozen=True)
 class Disc:
-    """The points within ``radius`` of ``center``, a disc or ball: a region."""
+    """The points within ``radius`` of ``center``, a disc or ball: a region.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invsamp.solvers.heat import Disc
+    >>> Disc((0.5, 0.5), 0.2)(np.array([[0.6, 0.5], [0.9, 0.5]]))
+    array([ True, False])
+    """
 
     center: tuple[float, ...]
     radius: float
@@ -97,6 +105,14 @@ def point_sensors(points: npt.ArrayLike) -> PointSensors:
     ------
     ValueError
         If the shape is another, or a coordinate is not finite.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import point_sensors
+    >>> from invsamp.solvers.poisson import PoissonEquation
+    >>> model = PoissonEquation(cells=16, source="heating").observe(point_sensors([[0.5, 0.5], [0.2, 0.8]]))
+    >>> model([[1.0]]).round(2)
+    array([[0.07, 0.03]])
     """
     return PointSensors(array("points", points, ("n_sensors", "d")))
 
@@ -113,6 +129,14 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     ------
     ValueError
         If there is no region.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import Disc, region_averages
+    >>> from invsamp.solvers.poisson import PoissonEquation
+    >>> model = PoissonEquation(cells=16, source="heating").observe(region_averages([Disc((0.5, 0.5), 0.2)]))
+    >>> model([[1.0]]).round(2)
+    array([[0.07]])
     """
     listed = sequence("regions", regions, "a sequence of names or predicates")
     if wrong := [region for region in listed if not callable(region) and not (isinstance(region, str) and region)]:

@@ -96,6 +96,16 @@ def finite_differences() -> FiniteDifferences:
 
     Noise in the states is amplified by 1 / (sqrt(2) * time step). It is correlated between times that share a
     state, and enters the design as well; neither is accounted for, and parameters are biased towards zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invsamp.solvers.gradient_matching import finite_differences, linear_in_parameters, match
+    >>> times = np.linspace(0, 5, 501)
+    >>> decay = linear_in_parameters(lambda t, x, p: [-p[0] * x[0]], ["x"], ["rate"])
+    >>> model = match(decay, times, np.exp(-times)[:, None], finite_differences())
+    >>> model.gaussian(0.01).mean.round(3)
+    array([1.])
     """
     return FiniteDifferences()
 
@@ -121,6 +131,16 @@ def savitzky_golay(window: int = 11, degree: int = 4) -> SavitzkyGolay:
     References
     ----------
     Savitzky and Golay (1964), Analytical Chemistry 36(8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invsamp.solvers.gradient_matching import linear_in_parameters, match, savitzky_golay
+    >>> times = np.linspace(0, 5, 501)
+    >>> decay = linear_in_parameters(lambda t, x, p: [-p[0] * x[0]], ["x"], ["rate"])
+    >>> model = match(decay, times, np.exp(-times)[:, None], savitzky_golay(window=21))
+    >>> model.gaussian(0.01).mean.round(3)
+    array([1.])
     """
     window = integer("window", window, least=3)
     if window % 2 == 0:

@@ -141,6 +141,15 @@ def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[s
     ------
     ValueError
         If a parameter enters nonlinearly (it is named, with the equation), or not at all, or ``rhs`` does not trace.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.gradient_matching import linear_in_parameters
+    >>> library = linear_in_parameters(
+    ...     lambda t, x, p: (p[0] * x[0] - p[1] * x[0] * x[1], -p[2] * x[1]), ["prey", "predator"], ["a", "b", "c"]
+    ... )
+    >>> library.states, library.parameters
+    (('prey', 'predator'), ('a', 'b', 'c'))
     """
     import sympy  # a quarter of a second, for which other libraries need not wait
 

@@ -225,6 +225,19 @@ def match(
     Noise in the states is noise in the regressors too, which biases the parameters. Bias of Lorenz's sigma with 5%
     noise and time step 0.05: finite differences -7%, of which -5% are there without noise, at 24 of their stated
     standard deviations; weak form -0.2%, at 1 standard deviation. Multiple shooting has no such bias.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> from invsamp.solvers.gradient_matching import linear_in_parameters, match
+    >>> times = np.linspace(0, 5, 501)
+    >>> decay = linear_in_parameters(lambda t, x, p: [-p[0] * x[0]], ["x"], ["rate"])
+    >>> model = match(decay, times, np.exp(-times)[:, None])
+    >>> noise = iv.GaussianNoise(model.scale(0.01))
+    >>> posterior = iv.Posterior(iv.Prior(rate=iv.LogNormal(0, 1)), model, model.data, noise)
+    >>> model.gaussian(0.01).mean.round(3)
+    array([1.])
     """
     instance("library", library, Library, "a Library, as linear_in_parameters returns it")
     t = increasing("times", times)

@@ -58,6 +58,16 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: np
     Messenger and Bortz (2021), "Weak SINDy: Galerkin-based data-driven model selection", Multiscale Model. Simul.
     19(3), for the weak form. Bortz, Messenger and Dukic (2023), "Direct estimation of parameters in ODE models using
     WENDy", Bull. Math. Biol. 85:110, section 2.2, for the covariance; they use other test functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invsamp.solvers.gradient_matching import linear_in_parameters, match, weak
+    >>> times = np.linspace(0, 5, 501)
+    >>> decay = linear_in_parameters(lambda t, x, p: [-p[0] * x[0]], ["x"], ["rate"])
+    >>> model = match(decay, times, np.exp(-times)[:, None], weak(radius=20))
+    >>> model.gaussian(0.01).mean.round(3)
+    array([1.])
     """
     radius, degree = integer("radius", radius, least=2), integer("degree", degree, least=2)
     # nearer to each other the equations are dependent

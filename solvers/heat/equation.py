@@ -67,6 +67,14 @@ class HeatEquation(DiffusionEquation):
         If a setting is out of range, or settings do not fit together.
     ImportError
         If dolfinx is asked for and not installed.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.heat import GaussianBump, HeatEquation
+    >>> equation = HeatEquation(cells=16, steps=8, end_time=0.05, initial=GaussianBump(width=0.1))
+    >>> model = equation.observe([[0.3, 0.4], [0.6, 0.6]])  # two sensors, read at the end
+    >>> model.parameters, model([[0.5, 0.5]]).shape
+    (('x', 'y'), (1, 2))
     """
 
     cells: int | None = None

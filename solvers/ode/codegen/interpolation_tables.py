@@ -40,6 +40,14 @@ class Table:
     Before the first time the first value holds, after the last the last. Give ``times`` as the model's ``breakpoints``
     where the table is not a spline: it jumps or bends there, and a step across costs accuracy or time. Right-hand sides
     that call a table are compiled as they stand; their derivatives come from a complex step.
+
+    Examples
+    --------
+    >>> from invsamp.solvers.ode import OdeModel, Table
+    >>> inflow = Table([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])
+    >>> tank = OdeModel(lambda t, x, p: [p[0] * inflow(t)], ["level"], ["width"], breakpoints=[1.0, 2.0])
+    >>> tank.solve([[3.0]], [0.0], [0.0, 1.0, 2.0]).states[0, :, 0].round(3)
+    array([0. , 1.5, 3. ])
     """
 
     times: Array

@@ -55,6 +55,16 @@ class Event:
     -----
     ``when`` and ``change`` consist of arithmetic and elementary functions, without branches. What an event changes may
     set off others. Outputs at the time of an event are those before it. An event counts as a step for `max_steps`.
+
+    Examples
+    --------
+    A ball that bounces with nine tenths of its speed.
+
+    >>> from invsamp.solvers.ode import Event, OdeModel
+    >>> bounce = Event(when=lambda t, x, p: x[0], change=lambda t, x, p: (0.0, -0.9 * x[1]), direction="down")
+    >>> ball = OdeModel(lambda t, x, p: (x[1], -p[0]), ["height", "speed"], ["gravity"], events=[bounce])
+    >>> ball.solve([[2.0]], [1.0, 0.0], [0.0, 0.5, 1.9]).states[0, :, 0].round(2)
+    array([1.  , 0.75, 0.81])
     """
 
     when: OfState | None = None

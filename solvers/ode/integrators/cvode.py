@@ -112,7 +112,7 @@ class Cvode(RestartedTrajectory):
     @contextmanager
     def alone(cls) -> Iterator[None]:
         """As in the base class: one solve at a time, as what SUNDIALS prints has to be kept from standard output."""
-        with _STANDARD_OUTPUT, warnings.catch_warnings():
+        with _STANDARD_OUTPUT, warnings.catch_warnings(), _small_pages():
             warnings.filterwarnings("ignore", "Custom sparse Jacobian approximation", UserWarning)
             if sys.stdout is None:
                 yield
@@ -174,6 +174,21 @@ def check_installed() -> None:
 
 
 _STANDARD_OUTPUT = threading.Lock()
+
+
+@contextmanager
+def _small_pages() -> Iterator[None]:
+    """NumPy asks for no huge pages: the band of a whole matrix would fill all of them with zeros, for 20 to 90 ms."""
+    numpys = sys.modules.get("numpy._core.multiarray", sys.modules.get("numpy.core.multiarray"))
+    set_huge: Called | None = getattr(numpys, "_set_madvise_hugepage", None)
+    if set_huge is None:
+        yield
+        return
+    before = set_huge(False)
+    try:
+        yield
+    finally:
+        set_huge(before)
 
 
 class _Others:

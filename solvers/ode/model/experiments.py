@@ -48,6 +48,17 @@ class Experiments(TimedModel):
     ------
     ValueError
         For no experiment, one that is no observation of an ODE, or rows that are not there.
+
+    Examples
+    --------
+    Two doses of a drug that decays at one rate.
+
+    >>> from invsamp.solvers.ode import Experiments, OdeModel
+    >>> decay = OdeModel(lambda t, x, p: [-p[0] * x[0]], ["drug"], ["rate"])
+    >>> low, high = decay.observe([1.0, 2.0], [1.0]), decay.observe([1.0, 2.0], [5.0])
+    >>> model = Experiments({"low": low, "high": high})
+    >>> model.parameters, model([[0.5]]).round(3)
+    (('rate',), array([[1.   , 0.607, 5.   , 3.033]]))
     """
 
     observations: Mapping[str, OdeObservation]

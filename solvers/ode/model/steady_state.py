@@ -60,6 +60,17 @@ class SteadyState:
     Doses, events and breakpoints of the model take no part in it, and the right-hand side must not depend on time
     there. Where no stable steady state is found within ``until``, the observation's row is NaN and its `message` says
     so.
+
+    Examples
+    --------
+    Production 2 and decay at rate 0.5 settle at 4. Then production stops.
+
+    >>> from invsamp.solvers.ode import OdeModel, SteadyState
+    >>> cell = OdeModel(lambda t, x, p: [p[0] - p[1] * x[0]], ["protein"], ["production", "decay"])
+    >>> rest = SteadyState([0.0], given={"production": 2.0})
+    >>> model = cell.observe([0.0, 1.0], rest, given={"production": 0.0})
+    >>> model.parameters, model([[0.5]]).round(3)
+    (('decay',), array([[4.   , 2.426]]))
     """
 
     initial: Initial | SteadyState

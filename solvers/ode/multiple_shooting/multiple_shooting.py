@@ -83,6 +83,15 @@ class MultipleShooting(ObservedTrajectories):
     n_parameters + n_states columns for each segment, are. Looser tolerances (`coarsen`) make a coarse fidelity with
     the same unknowns. Fewer segments do not: the unknowns would differ, and starts that a coarse model ignores would
     follow the prior alone, so that no swap with a fine model is accepted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from invsamp.solvers.ode import MultipleShooting, OdeModel
+    >>> decay = OdeModel(lambda t, x, p: [-p[0] * x[0]], ["x"], ["rate"])
+    >>> shooting = MultipleShooting(decay, np.arange(1.0, 7.0), segments=2, continuity=0.01)
+    >>> shooting.begins, shooting.parameters
+    (array([1., 4.]), ('rate', 'starts'))
     """
 
     model: OdeModel
