@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from invsamp.arguments import text
+from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.weights import quantiles
 from invsamp.plots.canvas import given_panel, grid, new_figure
 from invsamp.plots.figure import (
@@ -54,7 +55,9 @@ def plot_trace(run: Run, names: Sequence[str] | None = None, *, ax: Axes | None 
     ValueError
         If a name is unknown, there are more than eight entries, or more than one with ``ax``.
     """
-    shown, weight, summary = entries(run, names), run.weights, run.summary()
+    shown, weight = entries(run, names), run.weights
+    values = np.stack([draws for _, _, draws in shown], axis=-1)
+    found = table(values, weight, run.report.get("ensemble_size", 1))
     count = shown[0].values.shape[1]
     panels: list[tuple[Axes, Axes | None]]
     if ax is None:
@@ -64,23 +67,20 @@ def plot_trace(run: Run, names: Sequence[str] | None = None, *, ax: Axes | None 
         figure, (axes,) = given_panel(ax, len(shown))
         panels = [(axes, None)]
     stride = -(-count // _TRACE_POINTS)
-    for (line, density), (label, _, draws) in zip(panels, shown, strict=True):
-        for chain, values in enumerate(draws):
+    for k, ((line, density), (label, _, draws)) in enumerate(zip(panels, shown, strict=True)):
+        for chain, path in enumerate(draws):
             color = CYCLE[chain % len(CYCLE)]
-            line.plot(
-                np.arange(0, len(values), stride), values[::stride], color=color, lw=0.5, alpha=0.75, rasterized=True
-            )
+            line.plot(np.arange(0, count, stride), path[::stride], color=color, lw=0.5, alpha=0.75, rasterized=True)
             if density is not None:
-                _beside(density, values, None if weight is None else weight[chain], color)
+                _beside(density, path, None if weight is None else weight[chain], color)
         clean(line, grid=True)
         if density is not None:
             clean(density).set_xticks([])
             density.spines["bottom"].set_visible(False)
         line.set_xlim(0, max(count - 1, 1))
         line.tick_params(labelbottom=line is panels[-1][0])
-        row = summary.loc[label]
         title(line, label)
-        note = f"R-hat {row['r_hat']:.3f}   ESS {row['ess_bulk']:.0f}"
+        note = f"R-hat {found['r_hat'][k]:.3f}   ESS {found['ess_bulk'][k]:.0f}"
         line.set_title(note, loc="right", fontsize=8, color=FAINT)
     panels[-1][0].set_xlabel("draw", color=INK, fontsize=9)
     if names is None and ax is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,9 +22,6 @@ from invsamp.posing.expressions.variable_names import labels
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, InferenceData
 from invsamp.storage.layout import labels_in_report
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INK = "#22303f"
 FAINT = "#8794a1"
@@ -87,9 +84,6 @@ class Run(Protocol):
 
     def rung_weights(self, rung: int) -> Array | None:
         """Weights of one rung's draws, shape (chains, draws), if they have some."""
-
-    def summary(self) -> pd.DataFrame:
-        """Statistics of every scalar parameter and quantity, a row each."""
 
     def field(self, field: Any, mesh: Any, *, on: Any, truth: Any = None, of: Any = "posterior") -> InferenceData:
         """Draws of an unknown field on a mesh."""

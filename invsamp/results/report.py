@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,6 +21,9 @@ from invsamp.plots.figure import Run
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.printing import account, settings
 from invsamp.warning_codes import CODES, code_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Rows of the table of parameters.
 ROWS = 200
@@ -53,6 +56,9 @@ class Reported(Run, Protocol):
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws."""
+
+    def short_summary(self) -> pd.DataFrame:
+        """The summary, of large blocks that of some entries."""
 
 
 def page(run: Reported, posterior: Posterior | None = None, title: str = "Report of a run") -> str:
@@ -192,13 +198,14 @@ def _chosen(report: Report) -> str:
 
 
 def _parameters(run: Reported) -> str:
-    summary = run.summary()
+    summary = run.short_summary()
     forms = [_FORMS.get(name.split("_")[0], ".4g") for name in summary.columns]
     rows = [
         [label, *("-" if np.isnan(v) else f"{v:{form}}" for v, form in zip(values, forms, strict=True))]
         for label, values in zip(summary.index[:ROWS], summary.to_numpy()[:ROWS].tolist(), strict=True)
     ]
-    more = f"<p>{len(summary) - ROWS} more rows: see run.summary().</p>" if len(summary) > ROWS else ""
+    left = int(summary.attrs["entries"]) - len(rows)
+    more = f"<p>{left:,} more rows: see run.summary().</p>" if left > 0 else ""
     caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
     return table(caption, ["parameter", *summary.columns], rows) + more
 

@@ -346,6 +346,21 @@ class Run(Pictures):
         """
         return self._summary.table().drop(columns=list(TAIL_SHAPES))  # a copy
 
+    def short_summary(self) -> pd.DataFrame:
+        """The `summary` that is printed: of blocks of more than 2,000 entries 50, evenly spread, and the energy.
+
+        ``attrs["entries"]`` is the number of all entries. All statistics of a million of them take half a minute.
+
+        Examples
+        --------
+        >>> import invsamp as iv
+        >>> target = iv.Target(lambda x: (0.5 * (x**2).sum(axis=1), x), dimension=2)
+        >>> run = iv.sample(target, iv.mala(), draws=200, seed=1, progress=False)
+        >>> list(run.short_summary().index)
+        ['x[0]', 'x[1]']
+        """
+        return self._summary.table(few=True).drop(columns=list(TAIL_SHAPES))  # a copy
+
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws, in words that say what to do; empty if there are none.
 
@@ -750,6 +765,5 @@ class Run(Pictures):
     def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation], list[str]]:
         """Table, report, warnings, modes and notes."""
         summary = self._summary
-        table = summary.table(few=True).drop(columns=list(TAIL_SHAPES))
         modes = summary.separations() if self.rungs > 1 else {}
-        return table, self.report, summary.warnings(), modes, summary.notes()
+        return self.short_summary(), self.report, summary.warnings(), modes, summary.notes()
