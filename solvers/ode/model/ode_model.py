@@ -42,7 +42,7 @@ class OdeModel(OdeSolver):
         (Steinebach 2023), compiled. It needs a ``rhs`` that traces, and has sparse factors of 1 / (h gamma) - J where
         these save work. Also "LSODA", Adams and BDF with automatic switching (ODEPACK), and "CVODE", the BDF of
         SUNDIALS. The latter needs the extra ``cvode``. Its Newton matrices are banded or sparse where ``rhs`` traces,
-        so it is the fastest for large systems with sensitivities. "auto", the default: "RK45" where
+        so it is the fastest for large systems with narrow bands. "auto", the default: "RK45" where
         ``rtol`` is at least 1e-7. Below, "Taylor" where ``rhs`` has a series and there are fewer than 50 states and
         parameters, else "DOP853", which also follows where "Taylor" fails. A trajectory on which these fail is
         solved by Rodas5P where ``rhs`` traces and has at most 100 states or a Jacobian with sparse factors, and else or
