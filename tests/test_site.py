@@ -98,7 +98,7 @@ def test_the_site(tmp_path: Path) -> None:
         str(ROOT / "docs"),
         str(site),
     ]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    built = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     assert built.returncode == 0, built.stderr[-9000:]
     for page, folder in (("index.html", "./"), ("reference/generated/invsamp.sample.html", "../../")):
         assert f'<a href="{folder}../0.1.0/index.html">0.1.0</a>' in (site / page).read_text()
