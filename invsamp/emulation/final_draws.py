@@ -27,6 +27,10 @@ from invsamp.storage.arviz_data import load_arviz
 
 #: Steps of warm-up at most, effective draws for each chain below which paths become longer, and R-hat above which.
 WARMUP, ENOUGH, AGREE = 1000, 100, 1.01
+#: Every so many-th step is a draw. Steps cost arithmetic alone, and draws with fewer effective ones among them would have
+#: means that differ from the emulated posterior's by as much as that does from the true one: 4 chains of 1,000 steps had
+#: 614 effective draws at least of conductivity with 12 unknowns, and a mean .12 sd off; every fourth step has 2,350.
+THIN = 4
 
 
 def drawn(fitted: Fitted, draws: int, chains: int, seed: int) -> Run:
@@ -51,7 +55,7 @@ def _run(fitted: Fitted, length: float, draws: int, chains: int, seed: int) -> R
         kernel = ModeJumps(
             kernel, centers, np.array([np.linalg.cholesky(mode.covariance) for mode in population.modes])
         )
-    plan = Plan(draws, WARMUP, 1, chains, seed, stops_early=True)
+    plan = Plan(draws, WARMUP, THIN, chains, seed, stops_early=True)
     sampler = Sampler((Rung(kernel=kernel),), preconditioner="auto")
     rng = np.random.default_rng(seed)
     return run_of(problem, sampler, plan, population.draws[rng.integers(len(population.draws), size=chains)])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior, Emulator
-from invsamp.emulation.emulator.emulator_fit import fit_emulator, sensitive_whitening
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
 from invsamp.emulation.emulator.gaussian_process import Hyperparameters
 from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.population import CHAINS, Mode, Population, sampled, starts
@@ -104,7 +104,7 @@ class Rounds:
             some = self._draws[self._rng.integers(len(self._draws), size=200)]
             self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
         start, every = self._hyperparameters, np.ones(len(runs), dtype=bool)
-        whitening = sensitive_whitening(runs, self._scale, center, covariance)
+        whitening = np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance))))
         emulator = fit_emulator(
             runs, self._scale, every, center, whitening, start, iterations=60 if start is None else 25
         )

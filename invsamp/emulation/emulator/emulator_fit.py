@@ -15,9 +15,6 @@ from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
-#: Of the regression of outputs on inputs, in units of the inputs' variance.
-_RIDGE = 1e-3
-
 
 def fit_emulator(
     simulations: Simulations,
@@ -61,20 +58,6 @@ def fit_emulator(
         components = replace(components, mean=components.mean + below.mean, rows=rows)
         scales = np.concatenate([scales, np.zeros(len(below.rows))])
     return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
-
-
-def sensitive_whitening(simulations: Simulations, scale: OutputScale, center: Array, covariance: Array) -> Array:
-    """A whitening (p, p) of a covariance (p, p), the last direction being that in which outputs change most.
-
-    Compare active subspaces (Constantine, Dow and Wang 2014, SIAM Journal on Scientific Computing 36, A1500-A1524). The
-    slopes here are those of a linear regression.
-    """
-    whitening = np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance))))
-    good = simulations.succeeded
-    x, eta = (simulations.coordinates[good] - center) @ whitening.T, scale.encode(simulations.outputs[good])
-    square = x.T @ x
-    slopes = np.linalg.solve(square + _RIDGE * len(x) * np.eye(len(square)), x.T @ (eta - eta.mean(axis=0)))
-    return np.asarray(np.linalg.eigh(slopes @ slopes.T)[1].T @ whitening)
 
 
 class _Below(NamedTuple):
