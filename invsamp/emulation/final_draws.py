@@ -28,8 +28,8 @@ from invsamp.storage.arviz_data import load_arviz
 #: Steps of warm-up at most, effective draws for each chain below which paths become longer, and R-hat above which.
 WARMUP, ENOUGH, AGREE = 1000, 100, 1.01
 #: Every so many-th step is a draw. Steps cost arithmetic alone, and draws with fewer effective ones would have
-#: means that differ from the emulated posterior's by as much as that does from the true one: 4 chains of 1,000 steps had
-#: 614 effective draws at least of conductivity with 12 unknowns, and a mean .12 sd off; every fourth step has 2,350.
+#: means as far from the emulated posterior as that is from the true one. At the worst 4 chains of 1,000 steps had
+#: 614 effective draws of conductivity with 12 unknowns, and a mean .12 sds off. Every fourth step has 2,350.
 THIN = 4
 
 
