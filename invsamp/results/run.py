@@ -354,8 +354,8 @@ class Run(Pictures):
         Examples
         --------
         >>> import invsamp as iv
-        >>> target = iv.Target(lambda x: (0.5 * (x**2).sum(axis=1), x), dimension=2)
-        >>> run = iv.sample(target, iv.mala(), draws=200, seed=1, progress=False)
+        >>> posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), lambda x: x, [1.0, 2.0], iv.GaussianNoise(1))
+        >>> run = iv.sample(posterior, iv.samplers.stretch(), draws=50, chains=16, seed=1, progress=False)
         >>> list(run.short_summary().index)
         ['x[0]', 'x[1]']
         """
