@@ -34,7 +34,7 @@ OPEN_MPI = {
 
 
 def mpi(
-    script: str | Path, n: int, *args: object, timeout: float = 300, check: bool = True, through: str | None = "mpi4py"
+    script: str | Path, n: int, *args: object, timeout: float = 900, check: bool = True, through: str | None = "mpi4py"
 ) -> subprocess.CompletedProcess[str]:
     """Run a script on n ranks.
 
@@ -68,7 +68,7 @@ def mpi(
 
 
 def python(
-    script: str | Path, *args: object, timeout: float = 300, check: bool = True
+    script: str | Path, *args: object, timeout: float = 900, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a script, as in `mpi`, in one process of its own, without a launcher."""
     with _ScriptFile(script) as path:
