@@ -204,7 +204,7 @@ def _parameters(run: Reported) -> str:
         [label, *("-" if np.isnan(v) else f"{v:{form}}" for v, form in zip(values, forms, strict=True))]
         for label, values in zip(summary.index[:ROWS], summary.to_numpy()[:ROWS].tolist(), strict=True)
     ]
-    left = int(summary.attrs["entries"]) - len(rows)
+    left = int(summary.attrs["left_out"]) + len(summary) - len(rows)
     more = f"<p>{left:,} more rows: see run.summary().</p>" if left > 0 else ""
     caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
     return table(caption, ["parameter", *summary.columns], rows) + more

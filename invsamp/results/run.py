@@ -349,7 +349,8 @@ class Run(Pictures):
     def short_summary(self) -> pd.DataFrame:
         """The `summary` that is printed: of blocks of more than 2,000 entries 50, evenly spread, and the energy.
 
-        ``attrs["entries"]`` is the number of all entries. All statistics of a million of them take half a minute.
+        ``attrs["entries"]`` is the number of all entries, ``attrs["left_out"]`` of those without a row. All statistics
+        of a million entries take half a minute.
 
         Examples
         --------

@@ -68,13 +68,14 @@ class RunSummary:
             found = (columns for name in source.quantities for columns in self._columns(name, every, few))
             parts = [table(columns, weight, size) for columns in found]
             names = [one for name in source.quantities for one in self._names(name, few)]
+            left_out = sum(math.prod(shape) for shape in source.quantities.values()) - len(names)
             if few and (energy := source.statistic("energy", 0, every)) is not None and "energy" not in names:
                 parts.append(table(energy[..., None], weight, size))
                 names.append("energy")
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             made = self._tables[every, few] = pd.DataFrame(columns, names)
             made.attrs["sizes"] = {name: math.prod(shape) for name, shape in source.quantities.items()}
-            made.attrs["entries"] = sum(made.attrs["sizes"].values())
+            made.attrs["entries"], made.attrs["left_out"] = sum(made.attrs["sizes"].values()), left_out
         return self._tables[every, few]
 
     def warnings(self, every: int = 1) -> list[str]:

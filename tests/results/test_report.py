@@ -178,3 +178,12 @@ def browse(folder: Path, width: int, *what: str) -> str:
     place = (folder / "report.html").as_uri()
     command += [f"--window-size={width},1000", "--virtual-time-budget=10000", *what, place]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def test_of_a_large_block_some_entries_are_shown_and_the_others_counted():
+    theta = np.random.default_rng(0).standard_normal((1, 4, 100, 3001))
+    run = Run.from_arrays(None, {"x": (3000,), "a": ()}, theta, {"energy": theta[..., 0]}, {"chains": 4, "draws": 100})
+    assert list(run.short_summary().index[-2:]) == ["a", "energy"]
+    assert "2,950 more rows" in page(run)
+    few = Run.from_arrays(None, {"x": (3,)}, theta[..., :3], {"energy": theta[..., 0]}, {"chains": 4, "draws": 100})
+    assert "more rows" not in page(few)

@@ -66,7 +66,8 @@ SHORT_EVERY = 8
 
 
 def share_of_step(kernel: Kernel, iteration: int) -> float:
-    """The share of the step size that the step of this number, from 1, has: 1 but for every eighth."""
+    """The share of the step size that the step of this number, from 1, has: less than 1 for every eighth."""
+    assert iteration > 0  # 0 would have no end
     share = 1.0
     while iteration % SHORT_EVERY == 0:
         iteration //= SHORT_EVERY

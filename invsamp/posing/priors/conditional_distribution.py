@@ -215,7 +215,8 @@ class Conditional:
             if not (values[parameter] > 0.0).all():
                 wrong = values[parameter].min()
                 raise ValueError(
-                    f"{parameter} of {self.name} must be positive, got {wrong:g} where {self._who(parameter)} is drawn"
+                    f"{parameter} of {self.name} must be positive, got {wrong:g} "
+                    f"where {self._formula(parameter)} is drawn"
                 )
         size = len(theta), self.columns.stop - self.columns.start
         if self.standard is not None and not (self.stretch(theta).scale > 0.0).all():
@@ -269,7 +270,7 @@ class Conditional:
         ]
         return np.where(possible.all(axis=1), total.sum(axis=1), -np.inf), derivatives[0], by_column
 
-    def _who(self, parameter: str) -> str:
+    def _formula(self, parameter: str) -> str:
         return str(self.distribution.formulas.get(parameter, parameter))
 
 
