@@ -38,8 +38,8 @@ CODES: dict[str, Entry] = {
     # convergence
     "IV-RHAT": Entry(
         "Chains do not agree",
-        "R-hat compares the spread between and within chains; it is above 1.01. Chains drift, sit in separate modes, or "
-        "are stuck in a hierarchical model's funnel.",
+        "R-hat compares the spread between and within chains; it is above 1.01. Chains drift, sit in separate modes, "
+        "or are stuck in a hierarchical model's funnel.",
         "Look at run.plot_trace(). For drift, raise warmup and draws. For modes, use a temperature ladder. In a "
         "hierarchical model, let the run choose between centered and non-centered forms.",
     ),
@@ -105,7 +105,7 @@ CODES: dict[str, Entry] = {
     ),
     "IV-MEMORY": Entry(
         "Not all parameters are kept",
-        "All draws of a large field would exceed the memory. The run keeps means and standard deviations over all "
+        "All draws of a large field would exceed the memory. The run keeps means and standard deviations of all "
         "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
         "Record functions of the field (record=), or write all draws to disk (directory=).",
     ),
@@ -122,8 +122,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-BUDGET": Entry(
         "The limit on evaluations was reached, or will be",
-        "evaluations= or the default budget ends warm-up at three quarters of the limit, and sampling at the limit. "
-        "After a shortened warm-up, step size and metric are not adapted.",
+        "The limit is evaluations= or the default; warm-up ends at three quarters of it. After a shortened warm-up, "
+        "step size and metric are not adapted.",
         "Raise evaluations=, or reparametrize to a less narrow or curved posterior.",
     ),
     "IV-INCOMPLETE": Entry(
@@ -149,8 +149,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-FUNNEL": Entry(
         "The mode has almost no mass",
-        "The density is highest in a narrow region, such as the neck of a hierarchical model's funnel. Chains "
-        "started there may never leave, and others may never enter.",
+        "The density is highest in a narrow region, such as the neck of a hierarchical model's funnel, which chains "
+        "may never leave or enter.",
         "Leave centered= out: the run then chooses. If it has chosen, compare quantiles with a run in the other "
         "form. A density without a Prior needs the change of variables by hand. A prior that keeps a scale from 0 "
         "removes the neck.",
@@ -164,8 +164,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-UNSEEN": Entry(
         "There may be modes that were not found",
-        "Many optimizations ended in a minimum that no other one reached. By Good and Turing, their share estimates "
-        "the probability that the next start finds a new minimum.",
+        "Many optimizations ended in a minimum of their own. By Good and Turing, their share estimates the "
+        "probability that the next start finds a new one.",
         "Search with more starts: iv.maximize(posterior, starts=...).",
     ),
     "IV-SCALE": Entry(
@@ -186,8 +186,8 @@ CODES: dict[str, Entry] = {
     # model and data
     "IV-MISFIT": Entry(
         "The model does not fit the data",
-        "The misfit is larger than the stated noise allows, which happens to less than 1 of 1,000 right models. The "
-        "noise is larger than stated, the model is wrong, or the prior excludes the right parameters.",
+        "The misfit is larger than for 999 of 1,000 right models. The noise is larger than stated, the model is "
+        "wrong, or the prior excludes the right parameters.",
         "Look at run.plot_predictive(). Leave the noise's scale unknown, as a parameter.",
     ),
     "IV-OVERFIT": Entry(
@@ -203,8 +203,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-REPEAT": Entry(
         "Energies are not reproducible",
-        "The same parameters gave another energy in another call or batch. The model draws random numbers, keeps "
-        "state between calls, or depends on other rows of a batch.",
+        "The same parameters gave another energy in another call or batch: the model draws random numbers, keeps "
+        "state, or depends on other rows.",
         "Make the model a function of its parameters, or sample with a method for noisy energies.",
     ),
     "IV-FAILED": Entry(
@@ -266,8 +266,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-COORDINATES": Entry(
         "The transport map does not fit",
-        "At some draws the target is far from normal in the map's coordinates. Chains turn back there, so draws may "
-        "miss regions, and R-hat does not show it.",
+        "At some draws the target is far from normal in the map's coordinates. Chains turn back there and may miss "
+        "regions, unseen by R-hat.",
         "Reparametrize, or compare with preconditioner='dense'.",
     ),
     "IV-GRADIENT-NOISE": Entry(
@@ -283,9 +283,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-PATHS": Entry(
         "Paths diverge",
-        "More than 2% of the Hamiltonian or microcanonical paths have an energy error above 1000. Steps are too "
-        "long where the density is steep, so chains may not enter that region. Refused paths, by a failed solve or "
-        "a bound, do not count.",
+        "More than 2% of the Hamiltonian or microcanonical paths have an energy error above 1000, apart from failed "
+        "solves and bounds. Steps are too long where the density is steep, so chains may not enter that region.",
         "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",
     ),
     "IV-REFLECTION": Entry(
