@@ -352,7 +352,6 @@ def test_the_gallery_has_every_example() -> None:
             assert f"`examples/{script.name}`" in index
         else:
             assert f"\n{script.stem}\n" in index and "![" in page.read_text()
-            assert "| run time |" in page.read_text()
             assert f"literalinclude}} ../../examples/{script.name}" in page.read_text()
 
 
