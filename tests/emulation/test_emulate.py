@@ -373,3 +373,20 @@ def test_where_all_fails_the_simulators_words_are_passed_on() -> None:
 
     with pytest.raises(RuntimeError, match="licence server"):
         iv.emulate(posed(broken), 60, seed=1, **DRAWS)
+
+
+def test_counts_of_small_means_are_not_cut_off_where_the_emulator_errs() -> None:
+    """Poisson counts with many zeros: predicted means never pass below zero, and the energy is right where mass is."""
+    times = np.linspace(0.25, 3.0, 12)
+    counts = np.array([3.0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+    prior = iv.Prior(height=iv.LogNormal(0.0, 1.0), rate=iv.LogNormal(0.0, 1.0))
+    target = iv.Posterior(prior, lambda x: x[:, :1] * np.exp(-x[:, 1:] * times), counts, iv.PoissonNoise())
+    made = quiet(target, 60, seed=1)
+    rng = np.random.default_rng(0)
+    position = target.sample_start(rng, 20_000)
+    energy = target.potential().energy(position)
+    likelihood = target.log_prior_at(position) + energy
+    drawn = position[rng.choice(len(position), size=2000, p=np.exp(-likelihood) / np.exp(-likelihood).sum())]
+    away = made.posterior.potential().energy(drawn) - target.potential().energy(drawn)
+    assert np.isfinite(away).all()
+    assert away.std() < 0.3

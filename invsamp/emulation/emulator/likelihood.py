@@ -14,8 +14,6 @@ straight line. Otherwise the likelihood would look flat where next to nothing is
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from invsamp.emulation.emulator.outputs import Components
@@ -47,6 +45,7 @@ class EmulatedLikelihood:
     def __init__(self, noise: BoundNoise, components: Components, scales: Array) -> None:
         self._noise, self._components, self._scales = noise, components, scales
         self._fixed: float | None = None  # curvature of a noise without unknowns
+        self._near: list[tuple[Array, Array]] | None = None  # outputs beside the data, with their slopes
         self._columns: list[int] | None = None  # of theta, on which the curvature depends
         self.names, self.size, self.outputs = noise.names, noise.size, len(scales) + 2
         self._certain = not scales.any()
@@ -158,16 +157,20 @@ class EmulatedLikelihood:
             self._fixed = float(self._of_outputs(theta).max())
         return self._fixed
 
-    @cached_property
-    def _shifted(self) -> tuple[Array, Array]:
-        """Outputs a little above the data, and slopes by their units divided by how far, for `_of_outputs`."""
-        seen = np.isfinite(self._noise.data)
-        data = np.where(seen, self._noise.data, self._components.scale.decode(self._components.mean[None]).y[0])
-        decoded = self._components.scale.decode(self._components.scale.encode(data) + _STEP)
-        return decoded.y, np.where(seen, decoded.slope, 0.0) / _STEP
+    def _beside(self, theta: Array) -> list[tuple[Array, Array]]:
+        """Outputs a little above and below the data, and their slopes divided by twice how far, for `_of_outputs`."""
+        exact, scale = self._noise.saturated(theta)[0], self._components.scale
+        seen = np.isfinite(exact)
+        center = scale.encode(np.where(seen, exact, self._components.decode(np.zeros((1, len(self._scales)))).y[0]))
+        moved = [scale.decode(center + move) for move in (_STEP, -_STEP)]
+        return [(one.y, np.where(seen, one.slope, 0.0) / (2.0 * _STEP)) for one in moved]
 
     def _of_outputs(self, theta: Array) -> Array:
         """The noise's curvature (batch, m) at each datum."""
-        y, slope = self._shifted
-        by_y = self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy())
-        return np.asarray(np.maximum(-by_y * slope, 1e-12))
+        if self._near is None:
+            self._near = self._beside(theta[:1])
+        above, below = (
+            self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy()) * slope
+            for y, slope in self._near
+        )
+        return np.asarray(np.maximum(below - above, 1e-12))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.emulation.emulator.outputs import possible
 from invsamp.emulation.runs.inputs import Inputs, given, inputs_of
 from invsamp.emulation.runs.journal import Journal
 from invsamp.posing.expressions.variable_names import labels
@@ -98,8 +99,8 @@ class Simulations:
 
     @property
     def succeeded(self) -> npt.NDArray[np.bool_]:
-        """Which simulations (n,) did not fail."""
-        return np.asarray(np.isfinite(self.outputs).all(axis=1))
+        """Which simulations (n,) did not fail, nor gave what no data can come from."""
+        return possible(self.outputs, self.noise.links)
 
     def coordinates_at(self, position: Array) -> Array:
         """Coordinates (n, p) of the inputs at positions (n, dimension)."""

@@ -49,6 +49,9 @@ NOISES = {
     ),
     "log-normal": (iv.LogNormalNoise("sigma"), {"sigma": iv.LogNormal(-2.0, 0.5)}),
     "student": (iv.StudentTNoise(4.0, 0.2), {}),
+    "censored": (iv.CensoredNoise(iv.LogNormalNoise("sigma"), lower=2.0), {"sigma": iv.LogNormal(-2.0, 0.5)}),
+    "poisson": (iv.PoissonNoise(), {}),
+    "negative binomial": (iv.NegativeBinomialNoise("sigma"), {"sigma": iv.LogNormal(-1.5, 0.5)}),
 }
 
 
@@ -74,7 +77,7 @@ def test_is_the_gaussian_noise_with_the_emulators_covariance_added() -> None:
     y = simulations.run(target.sample_start(rng, 10), "prior")
     scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
     # the scale is estimated from draws: the exact one
-    scale = type(scale)(np.full(M, 0.2), scale.log, scale.least)
+    scale = type(scale)(np.full(M, 0.2), scale.link, scale.least)
     components, values = principal_components(scale.encode(y), scale)
     variances = np.full(len(components.rows), 0.7)
     likelihood = EmulatedLikelihood(simulations.noise, components, variances)
