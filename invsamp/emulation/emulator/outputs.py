@@ -80,14 +80,6 @@ def _linked(y: Array, link: npt.NDArray[np.str_], least: Array) -> Array:
     return np.select([link == name for name in wanted], [functions[name]() for name in wanted], y) if wanted else y
 
 
-def possible(y: Array, link: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
-    """Which rows of outputs (batch, m) can be: finite, no negative means of counts, no shares above 1."""
-    bounded = (link == "root") | (link == "arcsine")
-    with np.errstate(invalid="ignore"):
-        outside = (bounded & (y < 0.0)) | ((link == "arcsine") & (y > 1.0))
-    return np.asarray((np.isfinite(y) & ~outside).all(axis=1))
-
-
 def output_scale(noise: BoundNoise, theta: Array, rng: np.random.Generator) -> OutputScale:
     """The scale of the noise, from draws of it about the data; what the noise takes from theta (n, d) is that of draws.
 

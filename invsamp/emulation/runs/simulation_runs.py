@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.emulation.emulator.outputs import possible
 from invsamp.emulation.runs.inputs import Inputs, given, inputs_of
 from invsamp.emulation.runs.journal import Journal
 from invsamp.posing.expressions.variable_names import labels
@@ -100,7 +99,7 @@ class Simulations:
     @property
     def succeeded(self) -> npt.NDArray[np.bool_]:
         """Which simulations (n,) did not fail, nor gave what no data can come from."""
-        return possible(self.outputs, self.noise.links)
+        return self.noise.possible(self.outputs)
 
     def coordinates_at(self, position: Array) -> Array:
         """Coordinates (n, p) of the inputs at positions (n, dimension)."""

@@ -200,6 +200,14 @@ class BoundNoise:
             found[part.places] = part.noise.link
         return found
 
+    def possible(self, y: Array) -> npt.NDArray[np.bool_]:
+        """Which rows of y (n, outputs) can be: finite, no negative means of counts, no probabilities above 1."""
+        links = self.links
+        share = links == "arcsine"
+        with np.errstate(invalid="ignore"):
+            outside = ((share | (links == "root")) & (y < 0.0)) | (share & (y > 1.0))
+        return np.asarray((np.isfinite(y) & ~outside).all(axis=1))
+
     def saturated(self, theta: Array, data: Array | None = None) -> Array:
         """The y (n, outputs) that predict data (n, outputs) exactly, by default the own ones; NaN where missing."""
         found, rows = np.full((len(theta), self.outputs), np.nan), np.arange(len(theta))[:, None]

@@ -10,7 +10,6 @@ from invsamp.emulation.emulator.outputs import (
     LEFT_OUT,
     OutputScale,
     output_scale,
-    possible,
     principal_components,
 )
 
@@ -89,6 +88,9 @@ def test_noise_is_as_large_everywhere_after_its_link(noise: iv.extending.Noise, 
 
 
 def test_means_below_zero_are_failed_simulations() -> None:
-    links = np.array(["root", "identity", "arcsine"])
+    noise = iv.Outputs.labeled(
+        ["a", "b", "c"], {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0), "c": iv.BinomialNoise(3)}
+    )
+    target = iv.Posterior(iv.Prior(a=iv.Normal(0.0, 1.0)), lambda a: np.tile(a, 3), [1.0, 1.0, 1.0], noise)
     y = np.array([[1.0, -2.0, 0.5], [-1.0, 2.0, 0.5], [1.0, 2.0, 1.1], [np.nan, 1.0, 0.5]])
-    assert possible(y, links).tolist() == [True, False, False, False]
+    assert target._posed["model"].noise.possible(y).tolist() == [True, False, False, False]
