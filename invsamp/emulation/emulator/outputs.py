@@ -18,7 +18,7 @@ LEFT_OUT = 0.03
 _SMALLEST = 1e-12
 #: Draws of the noise that its scales are taken from.
 _DRAWS = 400
-#: Sds of noise after its link, for data of which no draw tells: 1/2 of the root of a count.
+#: Sds of noise after its link, for data whose draws are all alike: 1/2 of the root of a count.
 _USUAL = {"identity": 1.0, "log": 0.5, "root": 0.5, "arcsine": 0.5}
 
 
