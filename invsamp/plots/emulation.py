@@ -147,13 +147,18 @@ def _purposes(axes: Axes, facts: Any) -> None:
 
 def _errors(axes: Axes, rounds: Any) -> None:
     at = [one["simulations"] for one in rounds]
-    for name, label, color in (("held_out", "held-out errors", COLD), ("predicted", "by the emulator", HOT)):
+    lines = (
+        ("effect", "effect on a mean or sd", INK),
+        ("held_out", "sd of held-out errors", COLD),
+        ("predicted", "sd by the emulator", HOT),
+    )
+    for name, label, color in lines:
         values = np.array([np.nan if one[name] is None else max(one[name], 1e-4) for one in rounds])
         axes.plot(at, values, "o-", color=color, label=label, ms=4)
     axes.axhline(0.1, color=INK, lw=1.0, ls=(0, (4, 2)))
     axes.set_yscale("log")
     axes.set_xlabel("simulations")
-    axes.set_ylabel("sd of the energy's error")
+    axes.set_ylabel("error of the energy")
     axes.legend(frameon=False)
     title(clean(axes), "Errors by round")
 
