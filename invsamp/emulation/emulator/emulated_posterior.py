@@ -83,7 +83,6 @@ class Emulator:
 
         return np.column_stack([predicted.mean, below[:, :-2], predicted.variance, log_success]), pull_back
 
-
     def left_out(self, coordinates: Array, rows: npt.NDArray[np.int_]) -> Array:
         """Columns at some of the process's inputs, by their numbers, each as the other inputs predict them."""
         errors, factors = self.process.leave_one_out()
