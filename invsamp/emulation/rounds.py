@@ -33,7 +33,7 @@ class Round(NamedTuple):
     simulations : int
         With its batch.
     simulated : ndarray, shape (n, dimension)
-        All posterior draws so far that were simulated, and whose energy is one of the posterior's; in sds from the mean.
+        Posterior draws so far that were simulated, and whose energy is one of the posterior's; in sds from the mean.
     errors : ndarray, shape (n,)
         Their true energies, less those of the emulator of all other simulations.
     predicted : float
@@ -188,7 +188,7 @@ class Rounds:
         )
 
     def _left_out(self, fitted: Fitted) -> tuple[Array, Array]:
-        """Posterior draws that were simulated, and errors of their energies by the emulator of all other simulations."""
+        """Simulated posterior draws, and the errors of their energies by the emulator of all other simulations."""
         runs = self._runs
         rows = len(runs) - runs.made + self._numbers
         good = runs.succeeded[rows]

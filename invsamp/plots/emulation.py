@@ -48,10 +48,10 @@ class EmulatedRun(Protocol):
 def plot_emulation(run: EmulatedRun) -> Figure:
     """Simulations by purpose; errors and posterior by round; the emulator's sd over two parameters.
 
-    The errors are those of energies of posterior draws that all other simulations predict, what they change of a mean or
-    an sd, and the emulator's own sd of the misfit. The posterior is drawn as means, with a band of one sd, of each coordinate in which the
-    sampler moves, relative to the last round. In the last panel the two parameters are those along which the emulator's
-    sd changes most.
+    The errors are those of energies of posterior draws that all other simulations predict, what they change of a mean
+    or an sd, and the emulator's own sd of the misfit. The posterior is drawn as means, with a band of one sd, of each
+    coordinate in which the sampler moves, relative to the last round. In the last panel the two parameters are those
+    along which the emulator's sd changes most.
 
     Parameters
     ----------
