@@ -38,7 +38,7 @@ def held_out(errors: Array, noise: float) -> float:
 
 
 def effect_of_errors(last: Round, noise: float) -> float:
-    """What errors of energies change of a mean, in sds, or of the log of an sd, with two standard errors.
+    """Largest change of a mean, in sds, or of the log of an sd by errors of energies, with two standard errors.
 
     To first order a mean changes by the covariance of the errors with the parameter.
     """
