@@ -3,8 +3,8 @@
     python benchmarks/ode_taylor.py [--repeats N] [--systems Lorenz ...] [--tolerances 1e-6 ...]
 
 Least CPU milliseconds of one trajectory with its sensitivities to all parameters, and of its states alone, in turns on
-one thread; in brackets the largest error of the states in tolerances, and the number of steps. "Loop alone" is the compiled part of
-a solve by Taylor's method. heyoka takes part where it is installed, for Lorenz' system.
+one thread; in brackets the largest error of the states in tolerances, and the number of steps. "Loop alone" is the
+compiled part of a solve by Taylor's method. heyoka takes part where it is installed, for Lorenz' system.
 """
 
 from __future__ import annotations
