@@ -119,7 +119,7 @@ class PriorInPositions:
 
         The distribution is the same; a maximum may lie on a bound, where in logits it would be infinitely far.
         """
-        default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
+        default = choose_coordinates(self._sampled.base, self.domain, {}).bounded.transforms
         pairs = zip(self.coordinates.transforms, default, strict=True)
         transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
         walled = copy.copy(self)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy import special, stats
 from waves import DATA, Waves, mixed, start
 
 from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Product, Unbounded, constraint
-from invsamp.posing.distributions.univariate import HalfNormal
+from invsamp.maximizing import maximize
+from invsamp.posing.distributions.base import Distribution
+from invsamp.posing.distributions.from_scipy import from_scipy
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Beta, Gamma, HalfNormal, Uniform
+from invsamp.posing.forward_models.adapters import with_jacobian
 from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.noise.discrete import BinomialNoise
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.univariate import Identity, Log, Logit
@@ -33,6 +41,53 @@ def test_chosen_coordinates() -> None:
     # a log coordinate on an interval keeps the upper end as a wall
     walls = mixed(transforms={"x": "log"}).sampling_domain
     np.testing.assert_allclose(walls.upper[0], np.log(3.0))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        (Beta(0.5, 0.5), [Logit(0.0, 1.0)]),
+        (Beta(3.0, 0.5), [Logit(0.0, 1.0)]),
+        (Beta(1.0, 2.0), [Identity()]),
+        (Beta([0.5, 2.0], 2.0), [Logit(0.0, 1.0), Identity()]),
+        (Beta("s", 2.0), [Logit(0.0, 1.0)]),  # of any s, for all that is known
+        (truncated(Gamma(0.5, 1.0), upper=2.0), [Logit(0.0, 2.0)]),
+        (truncated(Gamma(0.5, 1.0, shape=2), upper=[2.0, np.inf]), [Logit(0.0, 2.0), Log()]),
+        (truncated(Beta(0.5, 0.5), lower=0.3), [Logit(0.3, 1.0)]),
+        (truncated(Beta(0.5, 0.5), lower=0.3, upper=0.8), [Identity()]),
+        (from_scipy(stats.beta(2.0, 0.5)), [Logit(0.0, 1.0)]),
+        (from_scipy(stats.beta(2.0, 5.0)), [Identity()]),
+        (Uniform(0.0, 1.0), [Identity()]),
+    ],
+)
+def test_densities_without_bound_have_logits(
+    distribution: Distribution, expected: list[Identity | Log | Logit]
+) -> None:
+    count = len(expected)
+    prior = Prior(x=distribution, s=HalfNormal(1.0))
+    posterior = Posterior(
+        prior, lambda theta: theta, np.full(count + ("s" not in repr(distribution)), 0.5), GaussianNoise(1)
+    )
+    assert list(posterior.coordinates.transforms[prior.slices["x"]]) == expected
+    assert not any(isinstance(one, Logit) for one in posterior.with_bounds().coordinates.transforms)
+    within = Posterior(
+        prior,
+        lambda theta: theta,
+        np.full(len(posterior.data), 0.5),
+        GaussianNoise(1),
+        Ball([0.0] * prior.dimension, 9.0),
+    )
+    assert not any(isinstance(one, Logit) for one in within.coordinates.transforms)
+
+
+def test_a_mode_under_a_density_without_bound() -> None:
+    """No success among ten, under Jeffreys' prior: in p the density has no maximum, in its logit a finite one."""
+    same = with_jacobian(lambda p: p, lambda p: np.ones((len(p), 1, 1)))
+    found = maximize(Posterior(Prior(p=Beta(0.5, 0.5)), same, [0.0], BinomialNoise(10)), seed=1)
+    exact = special.betaln(0.5, 10.5) - special.betaln(0.5, 0.5)
+    assert len(found.theta) == 1
+    np.testing.assert_allclose(found.log_evidence, exact, atol=0.2)
+    np.testing.assert_allclose(found.theta, 0.5 / 11.0, rtol=0.1)
 
 
 def test_logits_become_walls_again() -> None:
