@@ -78,13 +78,11 @@ def _unbounded(distribution: Distribution) -> npt.NDArray[np.bool_]:
     between = np.isfinite(lower) & np.isfinite(upper)
     if isinstance(distribution, OfPrior):  # given others, such as Beta("a", 2)
         return between
-    if not isinstance(distribution, ScalarFamily | Truncated | ScipyDistribution):
-        return np.zeros_like(between)
+    rows = np.where(between, [lower, upper], 0.5)
     with np.errstate(all="ignore"):
-        inside = np.where(between, 0.5 * (lower + upper), np.where(np.isfinite(lower), lower + 1.0, upper - 1.0))
-        inside[~np.isfinite(inside)] = 0.0
-        rows = np.tile(inside, (2, len(inside), 1))
-        for end, points in zip((lower, upper), rows, strict=True):
-            points[between, between] = end[between]
-        density = distribution.evaluate(rows.reshape(-1, len(inside)))[0]
-    return between & (density.reshape(2, -1) == np.inf).any(axis=0)
+        if isinstance(distribution, ScipyDistribution):
+            return between & (distribution.log_densities(rows) == np.inf).any(axis=0)
+        if isinstance(distribution, ScalarFamily | Truncated):
+            slopes = distribution.evaluate(rows)[1]
+            return between & ((slopes[0] == -np.inf) | (slopes[1] == np.inf))
+    return np.zeros_like(between)

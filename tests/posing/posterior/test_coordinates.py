@@ -57,6 +57,7 @@ def test_chosen_coordinates() -> None:
         (truncated(Beta(0.5, 0.5), lower=0.3, upper=0.8), [Identity()]),
         (from_scipy(stats.beta(2.0, 0.5)), [Logit(0.0, 1.0)]),
         (from_scipy(stats.beta(2.0, 5.0)), [Identity()]),
+        (from_scipy(stats.beta([2.0, 0.5], 5.0)), [Identity(), Logit(0.0, 1.0)]),
         (Uniform(0.0, 1.0), [Identity()]),
     ],
 )
