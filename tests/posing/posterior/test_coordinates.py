@@ -11,14 +11,17 @@ from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Product, Unbounded,
 from invsamp.maximizing import maximize
 from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.distributions.from_scipy import from_scipy
+from invsamp.posing.distributions.multivariate import Dirichlet, Ordered
 from invsamp.posing.distributions.truncated import truncated
-from invsamp.posing.distributions.univariate import Beta, Gamma, HalfNormal, Uniform
-from invsamp.posing.forward_models.adapters import with_jacobian
+from invsamp.posing.distributions.univariate import Beta, Gamma, HalfNormal, Normal, Uniform
+from invsamp.posing.forward_models.adapters import finite_differences, with_jacobian
 from invsamp.posing.noise.continuous import GaussianNoise
 from invsamp.posing.noise.discrete import BinomialNoise
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.univariate import Identity, Log, Logit
+from invsamp.samplers import hmc
+from invsamp.sampling import sample
 
 
 def test_default_coordinates_and_walls() -> None:
@@ -163,3 +166,23 @@ def test_without_domain_keeps_coordinates_and_supports() -> None:
     position[:, 5] = 4.0
     assert (posterior.potential().energy(position) == np.inf).all()
     assert np.isfinite(free.potential().energy(position)).all()
+
+
+@pytest.mark.parametrize(
+    ("vector", "domain", "inside", "outside"),
+    [
+        (Ordered(Normal(0.0, 1.0, shape=3)), "v[0] > -3", [-1.0, 0.0, 0.2], [-1.0, 0.2, 0.0]),
+        (Dirichlet([1.0, 1.5, 1.0, 2.0]), "v[0] < 0.5", [0.2, 0.3, 0.3], [0.2, 0.5, 0.4]),
+    ],
+)
+def test_vectors_within_a_domain_keep_their_own_bounds(vector, domain, inside, outside) -> None:
+    """Moves are reflected where entries constrain each other; none is lost in a solve that fails."""
+    posterior = Posterior(Prior(v=vector), finite_differences(lambda v: v), [0.1] * 3, GaussianNoise(0.5), domain)
+    assert posterior.sampling_domain.contains(np.array([inside, outside])).tolist() == [True, False]
+    run = sample(posterior, hmc(), draws=50, warmup=100, seed=1, progress=False)
+    assert not run.report["failed_solves"]["model"]
+    assert np.isfinite(posterior.log_prior(run.theta.reshape(-1, 3))).all()
+    itself = Posterior(
+        Prior(v=vector), finite_differences(lambda v: v), [0.1] * 3, GaussianNoise(0.5), transforms={"v": "identity"}
+    )
+    assert itself.sampling_domain.contains(np.array([inside, outside])).tolist() == [True, False]
