@@ -1,9 +1,9 @@
 r"""A Gaussian of low rank that is fitted to a posterior around its mode, for kernels that rotate about a reference.
 
 Where data inform a direction a thousand times more than the prior does, a small turn of that direction makes the mode's
-Gaussian much too wide: away from the mode the energy bends more than there, in directions that it takes for soft. The
-steps of a path have to be short for these. Among Gaussians the one nearest to the posterior, by the Kullback-Leibler
-divergence from it, has
+Gaussian much too wide. Away from the mode the energy bends more than there, in directions that this Gaussian takes for
+soft, and the steps of a path have to be short for these. Among Gaussians the one
+nearest to the posterior, by the Kullback-Leibler divergence from it, has
 
 .. math:: E[\nabla v] = 0, \qquad \text{precision } E[\nabla^2 v],
 
