@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.images import get_image_size
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -135,7 +137,29 @@ def link_pictures(app, doctree, page):
             image["width"] = f"{size[0]}px"
 
 
+class Gallery(SphinxDirective):
+    """Cards that lead to the named pages, each with the picture, the first sentence and the run time of its page."""
+
+    has_content = True
+
+    def run(self):
+        folder, names = Path(self.get_source_info()[0]).parent, [line for line in self.content if line.strip()]
+        lines = ["::::{grid} 1 2 3 3", ":gutter: 3", ":class-container: gallery", ""]
+        for name in names:
+            self.env.note_dependency(str(folder / f"{name}.md"))
+            page = (folder / f"{name}.md").read_text()
+            title, words = re.match(r"# (.*)\n\n(.*)\n", page).groups()
+            picture, time = re.search(r"!\[.*\]\((.*)\)", page)[1], re.search(r"\| run time \| (.*) \|", page)
+            lines += [f":::{{grid-item-card}} {title}", f":link: {name}", ":link-type: doc", f":img-top: {picture}"]
+            lines += ["", words, "", f"Run time: {time[1]}." if time else "", ":::", ""]
+        lines += ["::::", "", "```{toctree}", ":hidden:", "", *names, "```"]
+        container = nodes.Element()
+        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, container)
+        return container.children
+
+
 def setup(app):
+    app.add_directive("gallery", Gallery)
     app.connect("doctree-resolved", link_pictures)
     app.connect("autodoc-process-docstring", escape)
     app.connect("build-finished", sweep)

@@ -38,73 +38,74 @@ CODES: dict[str, Entry] = {
     # convergence
     "IV-RHAT": Entry(
         "Chains do not agree",
-        "R-hat compares the spread between chains with the spread within them; it is above 1.01. Chains are still "
-        "drifting, sit in separate modes, or are stuck in a funnel of a hierarchical model.",
-        "Look at run.plot_trace(). If chains drift, raise warmup and draws. If they sit in modes, use a temperature "
-        "ladder. In a hierarchical model, let the run choose between centered and non-centered forms.",
+        "R-hat compares the spread between and within chains; it is above 1.01. Chains drift, sit in separate modes, "
+        "or are stuck in a hierarchical model's funnel.",
+        "Look at run.plot_trace(). For drift, raise warmup and draws. For modes, use a temperature ladder. In a "
+        "hierarchical model, let the run choose between centered and non-centered forms.",
     ),
     "IV-ESS": Entry(
         "Too few effective draws",
-        "Draws are correlated. The effective sample size is the number of independent draws that give the same error: "
+        "Draws are correlated. As many independent draws as the effective sample size would give the same error: "
         "ess_bulk for means, ess_tail for the 5% and 95% quantiles.",
-        "Ask for more draws, as many as the message says. In a hierarchical model, compare with the other form: "
-        "centered=True or centered=False in the distribution. Otherwise reparametrize, or raise warmup.",
+        "Ask for as many draws as the message says. In a hierarchical model, compare centered=True with "
+        "centered=False. Otherwise reparametrize, or raise warmup.",
     ),
     "IV-SD": Entry(
         "Standard deviations have large errors",
-        "A few draws far from the center dominate the variance. Means and quantiles of these parameters have "
-        "converged; those of others may not have, and have warnings of their own.",
+        "A few distant draws dominate the variance. Means and quantiles of these parameters have converged; others "
+        "have warnings of their own.",
         "Report quantiles, or ask for as many draws as the message says.",
     ),
     "IV-TAIL": Entry(
         "Heavy tails",
-        "The density falls as a power of the distance, with an index below 4. The error of a standard deviation is "
-        "infinite then, and effective sample sizes predict nothing.",
+        "The density falls as a power of the distance, with an index below 4. So the error of a standard deviation "
+        "is infinite, and effective sample sizes predict nothing.",
         "Report medians and quantiles, or give the parameter a prior with lighter tails.",
     ),
     "IV-NO-VARIANCE": Entry(
         "The variance does not exist",
-        "The density falls so slowly, with a tail index below 2, that the variance is infinite. Mean and "
-        "standard deviation of the draws are meaningless.",
+        "The tail index is below 2, so the variance is infinite. Mean and standard deviation are meaningless.",
         "Report medians and quantiles, or give the parameter a prior with lighter tails.",
     ),
     "IV-CHAINS": Entry(
         "R-hat needs several chains",
-        "There is one chain, or one ensemble of chains that depend on each other.",
-        "Run four chains or more, or several ensembles.",
+        "There is one chain, or one ensemble of dependent chains.",
+        "Run at least four chains, or several ensembles.",
     ),
     "IV-DRAWS": Entry(
-        "Too few draws for diagnostics", "There are fewer than four draws per chain.", "Ask for more draws."
+        "Too few draws for diagnostics",
+        "There are fewer than four draws per chain.",
+        "Ask for more draws.",
     ),
     "IV-PILOT": Entry(
         "Fewer effective draws than the pilot run promised",
-        "Chains mix more slowly in a region that the pilot run did not visit, such as a ridge, a funnel or a tail.",
+        "Chains mix more slowly in a ridge, a funnel or a tail that the pilot run did not visit.",
         "Ask for more draws, try longer paths, or reparametrize.",
     ),
     # draws and weights
     "IV-NAN": Entry(
         "Draws are NaN or infinite",
         "Steps were too long, or nothing bounds the parameter.",
-        "Reduce step_size, or bound the parameter by its prior or by a domain.",
+        "Reduce step_size, or bound the parameter by its prior or a domain.",
     ),
     "IV-STUCK": Entry(
         "A parameter never moved",
-        "Every move was rejected, or the starting points have no finite energy.",
+        "Every move was rejected, or no starting point has a finite energy.",
         "Reduce step_size, or check the starting points.",
     ),
     "IV-WEIGHTS": Entry(
         "A few weights dominate",
-        "The sampled distribution is far from the intended one, so that few draws carry most of the weight.",
-        "Sample a distribution that is closer to the intended one, or ask for more draws.",
+        "The sampled distribution is far from the intended one.",
+        "Sample a closer distribution, or ask for more draws.",
     ),
     "IV-WEIGHT-NAN": Entry(
         "Weights are not finite",
-        "A log weight is NaN or +inf, or all of them are -inf.",
+        "A log weight is NaN or +inf, or all are -inf.",
         "Check the densities from which log_weight was computed.",
     ),
     "IV-MEMORY": Entry(
         "Not all parameters are kept",
-        "All draws of a large field would not fit into memory. The run keeps means and standard deviations over all "
+        "All draws of a large field would exceed the memory. The run keeps means and standard deviations of all "
         "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
         "Record functions of the field (record=), or write all draws to disk (directory=).",
     ),
@@ -116,14 +117,14 @@ CODES: dict[str, Entry] = {
     ),
     "IV-UNFINISHED": Entry(
         "The run is not finished",
-        "It holds fewer draws than planned. It is still running, or was killed.",
+        "It is still running, or was killed, before all planned draws.",
         "Wait, or continue it with iv.resume.",
     ),
     "IV-BUDGET": Entry(
         "The limit on evaluations was reached, or will be",
-        "evaluations= or the default budget limits the run. Warm-up ends when three quarters are spent, sampling when "
-        "all is spent. After a shortened warm-up step size and metric are not adapted.",
-        "Raise evaluations=, or reparametrize so that the posterior is less narrow or curved.",
+        "The limit is evaluations= or the default; warm-up ends at three quarters of it. After a shortened warm-up, "
+        "step size and metric are not adapted.",
+        "Raise evaluations=, or reparametrize to a less narrow or curved posterior.",
     ),
     "IV-INCOMPLETE": Entry(
         "A part of the result could not be made",
@@ -137,78 +138,78 @@ CODES: dict[str, Entry] = {
     ),
     "IV-RESUMED": Entry(
         "A resumed run may differ in the last digits",
-        "Versions of libraries, or the processor, are not those that began the run.",
+        "The processor, or versions of libraries, have changed since the run began.",
         "Nothing, unless you need the same bits: then resume with the same versions.",
     ),
     # modes
     "IV-START": Entry(
         "No search for modes",
-        "All chains began at one point, and no mode search was run. R-hat cannot detect a mode that no chain visited.",
+        "All chains began at one point. R-hat cannot detect a mode that no chain visited.",
         "Start at draws of the prior (leave start= out), or in all modes: start=iv.maximize(posterior).",
     ),
     "IV-FUNNEL": Entry(
         "The mode has almost no mass",
-        "The density is highest in a narrow region, as in the neck of a funnel of a hierarchical model. Chains started "
-        "there may never leave, and others may never enter.",
-        "If the form was given (centered=), leave it out: the run then chooses. If the run has chosen, compare with a "
-        "run in the other form; quantiles should agree. A density without a Prior needs the change of variables by "
-        "hand. A prior that keeps a scale from 0 removes the neck.",
+        "The density is highest in a narrow region, such as the neck of a hierarchical model's funnel, which chains "
+        "may never leave or enter.",
+        "Leave centered= out: the run then chooses. If it has chosen, compare quantiles with a run in the other "
+        "form. A density without a Prior needs the change of variables by hand. A prior that keeps a scale from 0 "
+        "removes the neck.",
     ),
     "IV-DIVERGED": Entry(
         "Optimizations diverged",
         "The density grows without bound: the posterior is improper, or a scale parameter tends to 0 together with "
         "what it scales.",
-        "Give the parameter a proper prior. Keep a scale from 0 by its prior, or let the run choose the form of what "
-        "it scales, without centered=.",
+        "Give the parameter a proper prior. Keep a scale from 0 by its prior, or leave out centered= of what it "
+        "scales.",
     ),
     "IV-UNSEEN": Entry(
         "There may be modes that were not found",
-        "Many optimizations ended in a minimum that no other one reached. By Good and Turing, their share estimates "
-        "the probability that the next start finds a new minimum.",
+        "Many optimizations ended in a minimum of their own. By Good and Turing, their share estimates the "
+        "probability that the next start finds a new one.",
         "Search with more starts: iv.maximize(posterior, starts=...).",
     ),
     "IV-SCALE": Entry(
         "The region of the mode search was guessed",
-        "A Target has no prior. Where its mass may lie had to be guessed.",
+        "A Target has no prior that says where its mass may lie.",
         "Give the Target start= that covers the region, or pose a Posterior with a prior.",
     ),
     "IV-MODE": Entry(
         "A mode was not visited",
-        "Optimizations found a mode of relevant weight in which there is no draw.",
+        "Optimizations found a mode of relevant weight that holds no draw.",
         "Sample with a temperature ladder, or start chains in all modes.",
     ),
     "IV-MODE-WEIGHT": Entry(
         "Modes are visited with other weights than expected",
-        "Chains hardly pass between modes, or modes are far from Gaussian, so that the estimate of the weight is off.",
+        "Chains hardly pass between modes, or modes are so far from Gaussian that the estimated weight is off.",
         "Compare with more draws of a temperature ladder.",
     ),
     # model and data
     "IV-MISFIT": Entry(
         "The model does not fit the data",
-        "The misfit over the draws is larger than the stated noise allows, in less than 1 of 1,000 right models. The "
-        "noise is larger than stated, the model is wrong, or the prior excludes the right parameters.",
+        "The misfit is larger than for 999 of 1,000 right models. The noise is larger than stated, the model is "
+        "wrong, or the prior excludes the right parameters.",
         "Look at run.plot_predictive(). Leave the noise's scale unknown, as a parameter.",
     ),
     "IV-OVERFIT": Entry(
         "The model fits the data too well",
-        "The misfit over the draws is smaller than the stated noise allows. The noise is smaller than stated, or the "
-        "data are smoothed, or made without noise.",
-        "State the noise's scale as it is, or leave it unknown.",
+        "The misfit is smaller than the stated noise allows. The noise is smaller than stated, or the data are "
+        "smoothed, or made without noise.",
+        "Correct the noise's scale, or leave it unknown.",
     ),
     "IV-GRADIENT": Entry(
         "A gradient is not that of its energy",
-        "Differences of the energy contradict the gradient. The model's derivatives are wrong or approximate.",
+        "Differences of the energy contradict the gradient: the model's derivatives are wrong or approximate.",
         "See posterior.check_gradient(). State a deliberate approximation as derivative_error of the model.",
     ),
     "IV-REPEAT": Entry(
         "Energies are not reproducible",
-        "The same parameters gave another energy, in another call or another batch. The model draws random numbers, "
-        "keeps state between calls, or depends on the other rows of a batch.",
+        "The same parameters gave another energy in another call or batch: the model draws random numbers, keeps "
+        "state, or depends on other rows.",
         "Make the model a function of its parameters, or sample with a method for noisy energies.",
     ),
     "IV-FAILED": Entry(
         "Many solves fail",
-        "The forward model fails for more than 5% of the parameters that it was given. The posterior is cut off there.",
+        "More than 5% of the solves fail. The posterior is cut off there.",
         "Narrow the prior or the domain to where the model works, or make the solver more robust.",
     ),
     "IV-TARGET": Entry(
@@ -219,8 +220,8 @@ CODES: dict[str, Entry] = {
     # ladders, exchange and fidelities
     "IV-SWAP": Entry(
         "Neighboring temperatures hardly swap",
-        "Their energies hardly overlap, no swap was attempted, or the noise of energies rejects almost all.",
-        "Put a temperature between them, or lower the noise of the energies.",
+        "Energies hardly overlap, no swap was attempted, or noisy energies reject almost all.",
+        "Add a temperature between them, or lower the noise of the energies.",
     ),
     "IV-SWAP-BIAS": Entry(
         "Swaps bias the draws",
@@ -229,12 +230,12 @@ CODES: dict[str, Entry] = {
     ),
     "IV-ROUND-TRIPS": Entry(
         "No replica crossed the ladder",
-        "No replica went from one end of the ladder to the other and back, although swaps are accepted.",
+        "Swaps are accepted, but no replica went from one end of the ladder to the other and back.",
         "Raise draws or the swap fraction, or use fewer temperatures.",
     ),
     "IV-LADDER": Entry(
         "The temperature ladder did not converge",
-        "Warm-up found no spacing at which neighbors swap, or the ladder was still changing.",
+        "Warm-up found no spacing at which neighbors swap, or the ladder still changed.",
         "Raise warmup or max_rungs.",
     ),
     "IV-CONTOUR": Entry(
@@ -244,12 +245,12 @@ CODES: dict[str, Entry] = {
     ),
     "IV-COARSE": Entry(
         "The coarse model does not cover the posterior",
-        "The coarse model fails, or is far off, where the fine one has posterior mass. Draws come slowly from there.",
+        "Where the fine model has posterior mass, the coarse one fails or is far off. Draws come slowly from there.",
         "Correct the coarse model there, make it more robust, or sample the fine model by itself.",
     ),
     "IV-COST": Entry(
         "The coarse model is not cheap",
-        "By the clock a coarse solve takes about as long as a fine one.",
+        "By the clock, coarse and fine solves take about as long.",
         "State costs, Posterior(..., costs={...}), or sample the fine model by itself.",
     ),
     # steps
@@ -265,31 +266,30 @@ CODES: dict[str, Entry] = {
     ),
     "IV-COORDINATES": Entry(
         "The transport map does not fit",
-        "At some draws the target is far from normal in the coordinates of the map. Chains turn back there, "
-        "so draws may miss regions, and R-hat does not show it.",
+        "At some draws the target is far from normal in the map's coordinates. Chains turn back there and may miss "
+        "regions, unseen by R-hat.",
         "Reparametrize, or compare with preconditioner='dense'.",
     ),
     "IV-GRADIENT-NOISE": Entry(
         "Gradient noise exceeds the injected noise",
-        "The noise of minibatch gradients exceeds the injected noise of a step and cannot be subtracted, so "
-        "draws are too wide.",
+        "The noise of minibatch gradients exceeds the injected noise of a step and cannot be subtracted, so draws "
+        "are too wide.",
         "Reduce step_size, or take larger minibatches.",
     ),
     "IV-VARIANCE-MODEL": Entry(
         "The noise variance was extrapolated",
-        "The model of the variance has no pilot states near many of the visited ones.",
+        "Many visited states are far from all pilot states of the variance model.",
         "Raise warmup, or allow more states in kernel_ridge.",
     ),
     "IV-PATHS": Entry(
         "Paths diverge",
-        "The energy of more than 2% of the Hamiltonian or microcanonical paths is wrong by more than 1000. Steps are "
-        "too long where the density is steep, so that chains may not enter that region. Paths that are refused because "
-        "a solve failed or a bound was met do not count.",
+        "More than 2% of the Hamiltonian or microcanonical paths have an energy error above 1000, apart from failed "
+        "solves and bounds. Steps are too long where the density is steep, so chains may not enter that region.",
         "Reduce step_size, or reparametrize: non-centered, or the logarithm of a scale.",
     ),
     "IV-REFLECTION": Entry(
         "Reflected moves fail",
-        "Steps are long relative to the narrowest part of the domain, so that no reflected path ends inside.",
+        "Steps are so long, relative to the narrowest part of the domain, that no reflected path ends inside.",
         "Reduce step_size.",
     ),
     "IV-BOUNDARY": Entry(
@@ -305,12 +305,12 @@ CODES: dict[str, Entry] = {
     ),
     "IV-EMULATION-MODES": Entry(
         "The mode search with the simulator is not conclusive",
-        "Modes were found by one optimization each, or many optimizations did not reach a minimum.",
+        "Modes were found by one optimization each, or many optimizations reached no minimum.",
         "Raise descents=.",
     ),
     "IV-SIMULATOR": Entry(
         "The simulator fails or is noisy",
-        "Simulations at posterior draws failed, or one that was repeated gave another output.",
+        "Simulations at posterior draws failed, or a repeated one gave another output.",
         "Check with run.certify(), and make the simulator more robust.",
     ),
 }
@@ -347,8 +347,8 @@ def explain(code: str) -> str:
     >>> import invsamp as iv
     >>> print(iv.diagnostics.explain("IV-SD"))
     IV-SD: Standard deviations have large errors
-    Cause: A few draws far from the center dominate the variance. Means and quantiles of these parameters have
-      converged; those of others may not have, and have warnings of their own.
+    Cause: A few distant draws dominate the variance. Means and quantiles of these parameters have converged;
+      others have warnings of their own.
     Remedy: Report quantiles, or ask for as many draws as the message says.
     """
     if code not in CODES:

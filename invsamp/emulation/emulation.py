@@ -78,16 +78,15 @@ def emulated(
     noise = _noise(simulations, scale, found.minima[0].position)
     rounds = Rounds(simulations, scale, modes, batch, rng)
     made: list[Round] = []
-    fitted, missing = rounds.fit(), ["no round was made"]
+    missing = ["no round was made"]
     while missing:
         try:
-            made.append(rounds.advance(fitted))
+            made.append(rounds.advance())
         except SpentError:
             break
-        fitted = rounds.fit()
-        missing = unmet(made, noise * np.sqrt(simulations.noise.size))
+        missing = unmet(made[-1], noise * np.sqrt(simulations.noise.size))
         report(f"round {len(made)}: {missing[0] if missing else 'the stopping rule is met'}")
-    return Emulated(found, made, fitted, missing, noise, time.monotonic() - began - simulations.seconds)
+    return Emulated(found, made, rounds.fitted, missing, noise, time.monotonic() - began - simulations.seconds)
 
 
 def _noise(simulations: Simulations, scale: OutputScale, position: Array) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.rounds import UNSURE, Round, effect
 from invsamp.emulation.runs.simulation_runs import Simulations, input_labels
-from invsamp.emulation.stopping import held_out
+from invsamp.emulation.stopping import effect_of_errors, held_out
 from invsamp.results.run import Run
 from invsamp.warning_codes import coded
 
@@ -47,16 +47,18 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
             {"energy": one.energy, "found": one.found, "weighty": any(one is other for other in search.weighty)}
             for one in search.minima
         ],
-        "rounds": [_round_facts(one, held_out(rounds[: k + 1], noise)) for k, one in enumerate(rounds)],
+        "rounds": [_round_facts(one, noise) for one in rounds],
     }
 
 
-def _round_facts(one: Round, held: float) -> dict[str, object]:
+def _round_facts(one: Round, noise: float) -> dict[str, object]:
+    held, changed = held_out(one.errors, noise), effect_of_errors(one, noise)
     return {
         "simulations": one.simulations,
         "predicted": one.predicted,
         "held_out": held if np.isfinite(held) else None,
-        "wide": one.wide,
+        "effect": changed if np.isfinite(changed) else None,
+        "worst": one.worst,
         "unsure": one.unsure if np.isfinite(one.unsure) else None,
         "ratio": one.ratio if np.isfinite(one.ratio) else None,
         "mean": one.mean.tolist(),
@@ -109,7 +111,7 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
     failed = sum(one.failed for one in emulated.rounds)
     last = f"The last failure, {simulations.failure}"
     if failed:
-        of = failed + sum(len(one.errors) for one in emulated.rounds)
+        of = sum(one.draws for one in emulated.rounds)
         found.append(
             coded(
                 "IV-SIMULATOR",

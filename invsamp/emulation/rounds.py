@@ -1,4 +1,4 @@
-"""Rounds of an emulation: fit, sample, choose the next batch, simulate, and see whether to stop."""
+"""Rounds of an emulation: choose a batch, simulate it, fit, and sample."""
 
 from __future__ import annotations
 
@@ -26,39 +26,48 @@ UNSURE = 1.0
 
 
 class Round(NamedTuple):
-    """The result of a round.
+    """A batch, and what the emulator is once it has learned from it.
 
     Attributes
     ----------
     simulations : int
-        Before its batch.
+        With its batch.
+    simulated : ndarray, shape (n, dimension)
+        Posterior draws so far that were simulated, and whose energy is one of the posterior's; in sds from the mean.
+    errors : ndarray, shape (n,)
+        Their true energies, less those of the emulator of all other simulations.
     predicted : float
         Sd of the misfit's error by the emulator itself, over the posterior; of no draw more than 1 counts.
     unsure : float
         What draws change of means, in sds, and of logs of sds whose misfit the emulator does not know to within 1.
-    errors : ndarray
-        True energies of the batch's posterior draws, less those of the emulator.
-    wide : float
-        Largest error at the batch's other points, where their energy is one of the posterior's.
+    worst : float
+        Largest error in energy of the batch, predicted before it was simulated, where the energy is one of the
+        posterior's.
     ratio : float
-        Root mean square of all errors in units of the emulator's own sds.
-    failed : int
-        Of the batch's posterior draws.
+        Root mean square of all errors of the batch in units of the emulator's own sds.
+    draws, failed : int
+        Posterior draws of the batch, and those of them that failed.
     mean, sd : ndarray, shape (dimension,)
         Of the emulated posterior, in positions.
+    moved, resized : float
+        Largest change of a mean, in sds, and of the log of an sd, since the round before.
     settled : bool
         Whether its chains agreed.
     """
 
     simulations: int
+    simulated: Array
+    errors: Array
     predicted: float
     unsure: float
-    errors: Array
-    wide: float
+    worst: float
     ratio: float
+    draws: int
     failed: int
     mean: Array
     sd: Array
+    moved: float
+    resized: float
     settled: bool
 
 
@@ -74,6 +83,11 @@ class Fitted(NamedTuple):
         """The emulator."""
         return self.posterior.emulator
 
+    @property
+    def highest(self) -> float:
+        """Energy below which a point counts as one of the posterior's."""
+        return float(np.quantile(self.population.energy, 0.99)) + WITHIN
+
 
 class Rounds:
     """The emulator as it learns.
@@ -85,6 +99,11 @@ class Rounds:
     modes : list of Mode
     batch : int
     rng : Generator
+
+    Attributes
+    ----------
+    fitted : Fitted
+        The emulator of all simulations so far.
     """
 
     def __init__(
@@ -94,8 +113,12 @@ class Rounds:
         self._found = self._modes = modes
         self._draws = self._start = self._begun()
         self._hyperparameters: Hyperparameters | None = None
+        # posterior draws that were simulated: their positions, and their numbers among the simulations that were made
+        self._simulated = np.empty((0, self._draws.shape[1]))
+        self._numbers = np.empty(0, dtype=int)
+        self.fitted = self._fit()
 
-    def fit(self) -> Fitted:
+    def _fit(self) -> Fitted:
         """An emulator of the simulations so far, and draws of its posterior."""
         runs, posterior = self._runs, self._runs.posterior
         inputs = runs.coordinates_at(self._draws)
@@ -122,35 +145,58 @@ class Rounds:
         """Starts (CHAINS, dimension) at the modes that the search has found."""
         return starts(self._found, np.ones(len(self._found)), self._rng)
 
-    def advance(self, fitted: Fitted) -> Round:
-        """Choose a batch, simulate it, and compare."""
-        before, half = len(self._runs), self._batch // 2
-        position = self._next(fitted)
-        emulated, sd = fitted.potential.energy(position), fitted.posterior.misfit_errors(position)
-        outputs = self._runs.run(position, "emulator")
-        truth = energies(self._runs.posterior, position, outputs)
-        succeeded = np.isfinite(truth)
-        good = succeeded & ~self._runs.held  # what the emulator has learned from is not predicted
-        error = np.where(good, truth - emulated, 0.0)
-        draws, others = np.arange(len(position)) < half, np.arange(len(position)) >= half
+    def advance(self) -> Round:
+        """Choose a batch, simulate it, compare it with what the emulator predicted, and let the emulator learn from it.
+
+        Raises
+        ------
+        SpentError
+            If the budget does not allow for a batch.
+        """
+        before, runs, half = self.fitted, self._runs, self._batch // 2
+        position, made = self._next(before), runs.made
+        predicted, sd = before.potential.energy(position), before.posterior.misfit_errors(position)
+        truth = energies(runs.posterior, position, runs.run(position, "emulator"))
+        good = np.isfinite(truth) & ~runs.held  # what the emulator has learned from is not predicted
+        error = np.where(good, truth - predicted, 0.0)
         # a region that the emulator alone takes for the posterior's counts, and so does one that it has missed
-        lower = np.minimum(truth, emulated)
-        within = others & good & (lower < np.quantile(fitted.population.energy, 0.99) + WITHIN)
+        within = good & (np.minimum(truth, predicted) < before.highest)
         ratio = np.sqrt(np.mean(np.square(error[good] / np.maximum(sd[good], 1e-12)))) if good.any() else np.inf
-        some = fitted.population.draws[:: max(1, len(fitted.population.draws) // 500)]
-        predicted = fitted.posterior.misfit_errors(some)
+        self._simulated = np.concatenate([self._simulated, position[:half]])
+        self._numbers = np.concatenate([self._numbers, made + np.arange(half)])
+
+        self.fitted = now = self._fit()
+        some = now.population.draws[:: max(1, len(now.population.draws) // 500)]
+        own = now.posterior.misfit_errors(some)
+        mean, sds = (now.population.draws.mean(axis=0), now.population.draws.std(axis=0))
+        old, (draws, errors) = before.population.draws, self._left_out(now)
         return Round(
-            before,
-            float(np.sqrt(np.mean(np.square(np.minimum(predicted, 1.0))))),
-            effect(some, predicted > UNSURE),
-            error[draws & good],
+            len(runs),
+            (draws - mean) / sds,
+            errors,
+            float(np.sqrt(np.mean(np.square(np.minimum(own, 1.0))))),
+            effect(some, own > UNSURE),
             float(np.abs(error[within]).max(initial=0.0)),
             float(ratio),
-            int((draws & ~succeeded).sum()),
-            fitted.population.draws.mean(axis=0),
-            fitted.population.draws.std(axis=0),
-            fitted.population.settled,
+            half,
+            int((~np.isfinite(truth[:half])).sum()),
+            mean,
+            sds,
+            float((np.abs(mean - old.mean(axis=0)) / sds).max()),
+            float(np.abs(np.log(sds / old.std(axis=0))).max()),
+            now.population.settled,
         )
+
+    def _left_out(self, fitted: Fitted) -> tuple[Array, Array]:
+        """Simulated posterior draws, and the errors of their energies by the emulator of all other simulations."""
+        runs = self._runs
+        rows = len(runs) - runs.made + self._numbers
+        good = runs.succeeded[rows]
+        rows, position = rows[good], self._simulated[good]
+        emulated = fitted.posterior.left_out(position, runs.coordinates[rows], np.cumsum(runs.succeeded)[rows] - 1)
+        truth = energies(runs.posterior, position, runs.outputs[rows])
+        within = np.minimum(truth, emulated) < fitted.highest
+        return position[within], (truth - emulated)[within]
 
     def _next(self, fitted: Fitted) -> Array:
         """Half draws of the posterior; half points of the largest variance among draws of its square root."""

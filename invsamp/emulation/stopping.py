@@ -1,56 +1,69 @@
 """When an emulation stops.
 
-The rule is stated in advance, and looks at true simulations. Energies of posterior draws that were simulated after the
-emulator had predicted them have errors. Their sd over the last two batches has to be at most `HELD_OUT`. Then no
-posterior mean moves by more than that many sds, whatever the errors depend on (Cauchy and Schwarz), and in practice by
-much less.
+The rule is stated in advance, and looks at true simulations. Energies of the posterior draws that were simulated so far
+are predicted by the emulator, each from all other simulations. What their errors change of any posterior mean, in sds,
+or of the log of any sd has to be at most `EFFECT`. It is estimated from these draws, with two standard errors added. It
+is never more than the sd of the errors, whatever these depend on (Cauchy and Schwarz).
 
-There are four more conditions. The emulator's own sd of the misfit is below `PREDICTED`. No error at a point of large
-variance within the posterior's mass is larger than `WIDE`. No mean or sd depends by more than `UNKNOWN` on draws whose
-energy the emulator does not know. The chains agree, and the posterior has not changed since the round before. Where all
-errors are small, `TINY`, one batch is enough.
+There are four more conditions. The emulator's own sd of the misfit is below `PREDICTED`. No energy of the last batch
+within the posterior's mass was predicted with an error above `WORST`. No mean or sd depends by more than `UNKNOWN` on
+draws whose energy the emulator does not know. The chains agree, and the posterior has not changed since the round
+before. Where all errors are small, `TINY`, half as many draws are enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from invsamp.emulation.rounds import Round
+from invsamp.protocols import Array
 
-#: Sd of the errors at posterior draws; by the emulator itself; largest error elsewhere within the mass.
-HELD_OUT, PREDICTED, WIDE = 0.1, 0.3, 0.5
+#: Change of a mean, in sds, or of the log of an sd by the errors at posterior draws.
+EFFECT = 0.1
+#: Sd of the misfit's error by the emulator itself, and largest error of the last batch within the mass.
+PREDICTED, WORST = 0.3, 0.5
+#: Posterior draws with errors, at least: the sd of eight is known to 25%.
+DRAWS = 8
 #: Change of a mean, in sds, or of the log of an sd by draws whose energy the emulator does not know.
 UNKNOWN = 0.05
-#: What one batch has to stay below to be enough.
+#: What all errors have to stay below for half as many draws to be enough.
 TINY = 0.1
 #: Changes of means, in sds, and of logs of sds from round to round.
 MEANS, SDS = 0.12, 0.1
 
 
-def held_out(rounds: Sequence[Round], noise: float) -> float:
-    """Sd of the errors of the last two rounds, less what the simulator's own noise gives energies (its sd)."""
-    errors = np.concatenate([one.errors for one in rounds[-2:]])
-    if len(errors) < 3:
+def held_out(errors: Array, noise: float) -> float:
+    """Sd of errors, less what the simulator's own noise gives energies (its sd)."""
+    return float(np.sqrt(max(0.0, errors.var(ddof=1) - noise**2))) if len(errors) > 2 else np.inf
+
+
+def effect_of_errors(last: Round, noise: float) -> float:
+    """Largest change of a mean, in sds, or of the log of an sd by errors of energies, with two standard errors.
+
+    To first order a mean changes by the covariance of the errors with the parameter.
+    """
+    sd = held_out(last.errors, noise)
+    if not np.isfinite(sd):
         return np.inf
-    return float(np.sqrt(max(0.0, errors.var(ddof=1) - noise**2)))
+    by_moment = np.column_stack([last.simulated, 0.5 * np.square(last.simulated)])
+    away, n = last.errors - last.errors.mean(), len(last.errors)
+    change = float(np.abs(away @ by_moment).max()) / n
+    return min(sd, change + 2.0 * float(last.errors.std(ddof=1)) / np.sqrt(n))
 
 
-def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
-    """Parts of the rule that are not met, in words; empty: stop."""
-    if not rounds:
-        return ["no round was made"]
-    last = rounds[-1]
-    sd = held_out(rounds, noise)
-    known = last.settled and last.unsure <= UNKNOWN and len(last.errors) > 2
-    if known and max(np.abs(last.errors).max(), last.wide, last.predicted) < TINY:
+def unmet(last: Round, noise: float) -> list[str]:
+    """Parts of the rule that the last round does not meet, in words; empty: stop."""
+    errors = last.errors
+    known = last.settled and last.unsure <= UNKNOWN and 2 * len(errors) >= DRAWS
+    if known and max(np.abs(errors).max(), last.worst, last.predicted) < TINY:
         return []
     found = []
-    if len(rounds) < 2:
-        found.append("fewer than two batches")
-    if not sd <= HELD_OUT:
-        found.append(f"the errors of held-out energies have an sd of {sd:.2g}, not at most {HELD_OUT}")
+    if len(errors) < DRAWS:
+        found.append(f"{len(errors)} posterior draws were simulated, not at least {DRAWS}")
+    elif not (effect := effect_of_errors(last, noise)) <= EFFECT:
+        found.append(
+            f"the errors of held-out energies may change a mean or an sd by {effect:.2g} sds, not at most {EFFECT}"
+        )
     if last.predicted > PREDICTED:
         found.append(f"the emulator's own sd of the misfit is {last.predicted:.2g}, not at most {PREDICTED}")
     if last.unsure > UNKNOWN:
@@ -58,16 +71,12 @@ def unmet(rounds: Sequence[Round], noise: float) -> list[str]:
             f"draws at which the emulator is uncertain change a mean or an sd by {last.unsure:.2g}, not at "
             f"most {UNKNOWN}"
         )
-    if last.wide > WIDE + 2.0 * noise:
-        found.append(f"an energy within the posterior's mass is off by {last.wide:.2g}, not at most {WIDE}")
+    if last.worst > WORST + 2.0 * noise:
+        found.append(f"an energy within the posterior's mass was off by {last.worst:.2g}, not at most {WORST}")
     if last.failed:
         found.append(f"{last.failed} of the last posterior draws failed")
     if not last.settled:
         found.append("the chains on the emulator did not agree")
-    if len(rounds) > 1:
-        before = rounds[-2]
-        means = float((np.abs(last.mean - before.mean) / last.sd).max())
-        sds = float(np.abs(np.log(last.sd / before.sd)).max())
-        if means > MEANS or sds > SDS:
-            found.append(f"a mean has moved by {means:.2g} sds, or an sd by {sds:.0%}, in the last round")
+    if last.moved > MEANS or last.resized > SDS:
+        found.append(f"a mean has moved by {last.moved:.2g} sds, or an sd by {last.resized:.0%}, in the last round")
     return found

@@ -48,10 +48,10 @@ class EmulatedRun(Protocol):
 def plot_emulation(run: EmulatedRun) -> Figure:
     """Simulations by purpose; errors and posterior by round; the emulator's sd over two parameters.
 
-    The errors are those of energies that were predicted before they were simulated, over two rounds, and the emulator's
-    own sd of the misfit. The posterior is drawn as means, with a band of one sd, of each coordinate in which the
-    sampler moves, relative to the last round. In the last panel the two parameters are those along which the emulator's
-    sd changes most.
+    The errors are those of energies of posterior draws that all other simulations predict, what they change of a mean
+    or an sd, and the emulator's own sd of the misfit. The posterior is drawn as means, with a band of one sd, of each
+    coordinate in which the sampler moves, relative to the last round. In the last panel the two parameters are those
+    along which the emulator's sd changes most.
 
     Parameters
     ----------
@@ -147,13 +147,18 @@ def _purposes(axes: Axes, facts: Any) -> None:
 
 def _errors(axes: Axes, rounds: Any) -> None:
     at = [one["simulations"] for one in rounds]
-    for name, label, color in (("held_out", "held-out errors", COLD), ("predicted", "by the emulator", HOT)):
+    lines = (
+        ("effect", "effect on a mean or sd", INK),
+        ("held_out", "sd of held-out errors", COLD),
+        ("predicted", "sd by the emulator", HOT),
+    )
+    for name, label, color in lines:
         values = np.array([np.nan if one[name] is None else max(one[name], 1e-4) for one in rounds])
         axes.plot(at, values, "o-", color=color, label=label, ms=4)
     axes.axhline(0.1, color=INK, lw=1.0, ls=(0, (4, 2)))
     axes.set_yscale("log")
     axes.set_xlabel("simulations")
-    axes.set_ylabel("sd of the energy's error")
+    axes.set_ylabel("error of the energy")
     axes.legend(frameon=False)
     title(clean(axes), "Errors by round")
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -204,11 +205,22 @@ def test_errors_are_of_simulations_that_the_emulator_has_not_learned_from(monkey
     scale = output_scale(simulations.noise, known, rng)
     rounds = Rounds(simulations, scale, [Mode(np.zeros(3), np.eye(3))], 8, rng)
     # of the batch's half of posterior draws two are among those that were there
-    batch = target.to_position(np.concatenate([known[:2], target.sample_prior(rng, 6)]))
+    near = np.median(rounds.fitted.population.draws, axis=0) + 0.1 * rng.standard_normal((6, 3))
+    batch = np.concatenate([target.to_position(known[:2]), near])
     monkeypatch.setattr(rounds, "_next", lambda fitted: batch)
-    made = rounds.advance(rounds.fit())
-    assert len(made.errors) == 2 and made.failed == 0
-    assert len(simulations) == 26 and simulations.made == 8
+    made = rounds.advance()
+    assert len(simulations) == made.simulations == 26 and simulations.made == 8
+    assert made.draws == 4 and made.failed == 0
+    # each draw's energy, as an emulator that has not learned from this draw has it
+    emulator, posterior = rounds.fitted.emulator, rounds.fitted.posterior
+    rows = np.arange(18, 22)
+    energy = posterior.left_out(batch[:4], simulations.coordinates[rows], rows)
+    for row, position, found in zip(rows, batch, energy, strict=False):
+        others = np.arange(26) != row
+        process = replace(emulator.process, inputs=emulator.process.inputs[others])
+        process = replace(process, outputs=emulator.process.outputs[others])
+        without = EmulatedPosterior(target, replace(emulator, process=process)).potential()
+        assert found == pytest.approx(without.energy(position[None])[0], rel=1e-6)
 
 
 @pytest.mark.slow
@@ -373,3 +385,20 @@ def test_where_all_fails_the_simulators_words_are_passed_on() -> None:
 
     with pytest.raises(RuntimeError, match="licence server"):
         iv.emulate(posed(broken), 60, seed=1, **DRAWS)
+
+
+def test_counts_of_small_means_are_not_cut_off_where_the_emulator_errs() -> None:
+    """Poisson counts with many zeros: predicted means never pass below zero, and the energy is right where mass is."""
+    times = np.linspace(0.25, 3.0, 12)
+    counts = np.array([3.0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0])
+    prior = iv.Prior(height=iv.LogNormal(0.0, 1.0), rate=iv.LogNormal(0.0, 1.0))
+    target = iv.Posterior(prior, lambda x: x[:, :1] * np.exp(-x[:, 1:] * times), counts, iv.PoissonNoise())
+    made = quiet(target, 60, seed=1)
+    rng = np.random.default_rng(0)
+    position = target.sample_start(rng, 20_000)
+    energy = target.potential().energy(position)
+    likelihood = target.log_prior_at(position) + energy
+    drawn = position[rng.choice(len(position), size=2000, p=np.exp(-likelihood) / np.exp(-likelihood).sum())]
+    away = made.posterior.potential().energy(drawn) - target.potential().energy(drawn)
+    assert np.isfinite(away).all()
+    assert away.std() < 0.3

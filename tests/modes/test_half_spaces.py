@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from invsamp.domains import Box, Unbounded
+from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Unbounded
 from invsamp.modes.half_spaces import cut_gaussian
 
 
@@ -62,6 +62,47 @@ def test_a_corner():
         lambda y, x: np.exp(-gradient @ [x, y] - 0.5 * np.array([x, y]) @ precision @ [x, y]), 0, 12, 0, 12
     )[0]
     assert mass(precision, gradient, Box([0.0, 0.0], [np.inf, np.inf])) == pytest.approx(exact, rel=0.08)
+
+
+@pytest.mark.parametrize("beyond", [-3.0, -0.7, 0.0, 0.4, 2.0])
+def test_an_oblique_bound(beyond):
+    """Exact: of a normal distribution whose mean is so far beyond the bound, or so far within, in its sds."""
+    covariance = np.array([[1.0, 0.6, -0.3], [0.6, 2.0, 0.5], [-0.3, 0.5, 0.7]])
+    precision, normal = np.linalg.inv(covariance), np.array([1.0, -2.0, 0.5])
+    sd = np.sqrt(normal @ covariance @ normal)
+    # from the mean, or the highest point within
+    away = max(beyond, 0.0) * covariance @ normal / sd
+    bound = HalfSpaces(normal[None], [-min(beyond, 0.0) * sd])
+    found = mass(precision, -precision @ away, bound)
+    exact = np.exp(0.5 * max(beyond, 0.0) ** 2) * stats.norm.sf(beyond)
+    assert found == pytest.approx(np.sqrt(np.linalg.det(2.0 * np.pi * covariance)) * exact, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("domain", "share"),
+    [
+        (HalfSpaces([[1.0, 1.0], [-1.0, -1.0]], [0.2, 0.5]), stats.norm.cdf([0.2, -0.5], 0.0, np.sqrt(2.0)) @ [1, -1]),
+        (HalfSpaces([[1.0, 1.0], [-1.0, 1.0]], [0.0, 0.0]), 0.25),  # a corner with its diagonal along an axis
+        (Polygon([[0.0, 0.0], [30.0, 30.0], [-30.0, 30.0]]), 0.25),
+        (Polygon([[-0.5, -30.0], [30.0, -30.0], [30.0, 30.0], [-0.5, 30.0]]), stats.norm.sf(-0.5)),
+    ],
+)
+def test_bounds_that_are_not_along_axes(domain, share):
+    assert mass(np.eye(2), [0.0, 0.0], domain) == pytest.approx(2.0 * np.pi * share, rel=1e-6)
+
+
+def test_at_a_curved_bound():
+    """Right to some percent, where the curvature is small beside the sds."""
+    center = 20.0 / np.sqrt(2.0) * np.ones(2)
+    assert mass(np.eye(2), [1.0, 1.0], Ball(center, 20.0)) == pytest.approx(
+        2.0 * np.pi * np.exp(1.0) * stats.norm.sf(np.sqrt(2.0)), rel=0.05
+    )
+
+
+def test_numbers_in_order():
+    """Of three that are equal at the minimum: bounds at an angle of 60 degrees, right to half."""
+    ordered = HalfSpaces([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], [0.0, 0.0])
+    assert mass(np.eye(3), np.zeros(3), ordered) == pytest.approx((2.0 * np.pi) ** 1.5 / 6.0, rel=0.6)
 
 
 def test_what_has_no_end_is_not_known():

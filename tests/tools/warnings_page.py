@@ -18,10 +18,9 @@ HEAD = """# Warnings
 ```{index} !warnings, !warning codes
 ```
 
-A run warns where its draws cannot be trusted. The message has a code, what was found, what it means and what to do.
-`run.warnings()` lists the messages again. `print(iv.diagnostics.explain("IV-RHAT"))` shows an entry of this page.
-
-The code stands at the beginning, so that the standard filter finds it:
+A run warns where its draws cannot be trusted. `run.warnings()` repeats the messages.
+`print(iv.diagnostics.explain("IV-RHAT"))` shows an entry of this page. Messages begin with their code, for the standard
+filter:
 
 ```python
 import warnings
@@ -32,8 +31,8 @@ warnings.filterwarnings("ignore", message="IV-SD")  # one code
 warnings.filterwarnings("error", category=iv.diagnostics.InvsampWarning)  # all others become errors
 ```
 
-A filter hides the message when it is raised. `run.warnings()`, `print(run)` and the report show it all the same. The
-draws of a run are returned even where warnings are errors.
+A filtered message still stands in `run.warnings()`, `print(run)` and the report. Draws are returned even where warnings
+are errors.
 """
 
 
@@ -41,9 +40,9 @@ def page() -> str:
     """The text."""
     parts = [HEAD]
     for code, entry in CODES.items():
-        texts = (entry.cause, f"**What to do.** {entry.remedy}")
+        texts = (f"**{entry.title}.** {entry.cause}", f"**Remedy.** {entry.remedy}")
         body = "\n\n".join(textwrap.fill(_literal(text), 120, break_on_hyphens=False) for text in texts)
-        parts.append(f"({code.lower()})=\n## {code}: {entry.title}\n\n{body}\n")
+        parts.append(f"## {code}\n\n{body}\n")
     return "\n".join(parts)
 
 

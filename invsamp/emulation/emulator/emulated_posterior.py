@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.emulation.emulator.gaussian_process import GaussianProcess
 from invsamp.emulation.emulator.likelihood import EmulatedLikelihood
@@ -81,6 +82,14 @@ class Emulator:
             return slope + by_below(np.column_stack([cotangent[:, own:-2], np.zeros((len(slope), 2))]))
 
         return np.column_stack([predicted.mean, below[:, :-2], predicted.variance, log_success]), pull_back
+
+    def left_out(self, coordinates: Array, rows: npt.NDArray[np.int_]) -> Array:
+        """Columns at some of the process's inputs, by their numbers, each as the other inputs predict them."""
+        errors, factors = self.process.leave_one_out()
+        mean = (self.process.outputs - errors)[rows]
+        variance = np.maximum(factors[rows] - self.process.hyperparameters.noise, 0.0)
+        others, _ = self.columns(coordinates)
+        return np.column_stack([mean, others[:, mean.shape[1] : -2], variance, others[:, -1]])
 
 
 class EmulatedModel:
@@ -159,6 +168,15 @@ class EmulatedPosterior(Posterior):
             posed.columns,
             likelihood,  # type: ignore[arg-type]  # what an energy asks of a noise, it has
         )
+
+    def left_out(self, position: Array, coordinates: Array, rows: npt.NDArray[np.int_]) -> Array:
+        """Energies (n,) at positions that were simulated, each as the emulator of all other simulations has it.
+
+        ``rows`` are their numbers among the simulations from which the emulator learned.
+        """
+        value, theta = np.zeros(len(position)), self.to_theta(position)
+        self.likelihood.accumulate(theta, self.emulator.left_out(coordinates, rows), value, np.zeros(theta.shape))
+        return np.asarray(-value - self.log_prior_at(position))
 
     def misfit_errors(self, position: Array) -> Array:
         """Sd (n,) of the misfit's error by the emulator at positions (n, dimension)."""

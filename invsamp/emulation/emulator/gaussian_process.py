@@ -27,6 +27,8 @@ from invsamp.protocols import Array
 TINY = 1e-12
 #: Least variance of the noise of an output, as a share of the output's own; with less, variances lose their digits.
 LEAST_NOISE = 1e-7
+#: Added to each variance, as a share of it: far out the trends are so large that rounding exceeds the noise.
+_ROUNDING = 1e-10
 #: Means and sds of the hyperparameters' priors: logs of the weights of the trends and of the rest, and of the lengths.
 _WEIGHTS, _WEIGHTS_SD, _LENGTHS_SD = np.array([2.0, -1.0, -4.0, -1.0]), 3.0, 0.7
 #: Outputs whose sd is far below this, in units of the noise of the data, do not count when lengths are chosen.
@@ -78,7 +80,7 @@ class GaussianProcess:
     @cached_property
     def _factor(self) -> Array:
         covariance = _correlation(self.hyperparameters, self.inputs, self.inputs)[0]
-        covariance[np.diag_indices(len(covariance))] += self.hyperparameters.noise
+        _add_noise(covariance, self.hyperparameters.noise)
         return np.asarray(cholesky(covariance, lower=True))
 
     @cached_property
@@ -172,23 +174,22 @@ class _Objective:
         trends = [a * s ** (i + 1) for i, a in enumerate(h.trend)]
         bump = h.rest * np.exp(-0.5 * np.tensordot(h.lengths**-2, self._squares, 1))
         covariance = 1.0 + trends[0] + trends[1] + trends[2] + bump
-        covariance[np.diag_indices(n)] += h.noise
-        try:
-            factor = cho_factor(covariance, lower=True)
-        except np.linalg.LinAlgError:
-            return 1e10, np.zeros_like(row)
+        _add_noise(covariance, h.noise)
+        factor = cho_factor(covariance, lower=True)
         inverse, weights = cho_solve(factor, np.eye(n)), cho_solve(factor, self._outputs)
         misfit = np.einsum("nk,nk->k", self._outputs, weights) + TINY
         log_determinant = 2.0 * np.log(np.diag(factor[0])).sum()
         value = 0.5 * self._counted.sum() * log_determinant + 0.5 * n * (self._counted * np.log(misfit / n)).sum()
         by_covariance = 0.5 * self._counted.sum() * inverse - 0.5 * n * (weights * (self._counted / misfit)) @ weights.T
+        by_noise = np.trace(by_covariance) * h.noise
+        by_covariance[np.diag_indices(n)] *= 1.0 + _ROUNDING
         by_bump = by_covariance * bump
         gradient = np.concatenate(
             [
                 [np.vdot(by_covariance, part) for part in trends],
                 [by_bump.sum()],
                 np.tensordot(self._squares, by_bump, 2) * h.lengths**-2,
-                [np.trace(by_covariance) * h.noise],
+                [by_noise],
             ]
         )
         return self._with_priors(row, value, gradient)
@@ -198,6 +199,13 @@ class _Objective:
         gradient[:4] += weights / _WEIGHTS_SD
         gradient[4:-1] += lengths / _LENGTHS_SD
         return float(value + 0.5 * weights @ weights + 0.5 * lengths @ lengths), gradient
+
+
+def _add_noise(covariance: Array, noise: float) -> None:
+    """Add the noise to a covariance (n, n) in place, and what keeps it positive definite in spite of rounding."""
+    diagonal = np.diag_indices(len(covariance))
+    covariance[diagonal] *= 1.0 + _ROUNDING
+    covariance[diagonal] += noise
 
 
 def _correlation(h: Hyperparameters, x: Array, points: Array) -> tuple[Array, Array, Array]:

@@ -10,11 +10,13 @@ it is an approximation by Laplace. It is the "marginal approximation" of Stuart 
 Computation 87, eq. (3.3). With a smaller b, such as the mean over the data, the gain could exceed the misfit: the
 worst fits would look best. Beyond :math:`b S_k = 1` the first term keeps its value, and the logarithm goes on as a
 straight line. Otherwise the likelihood would look flat where next to nothing is known, and chains would go there.
+
+With a misfit M above that of a perfect prediction, the first term has at least :math:`b = a \cdot a / 2 M`. Gaussian
+noise of one scale for each datum never needs that. Where the scale follows the prediction, or data are correlated, the
+curvature may be far larger than at any datum, and the gain would exceed the misfit.
 """
 
 from __future__ import annotations
-
-from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +27,8 @@ from invsamp.protocols import Array, ExpectedMisfit
 #: Steps of differences: of slopes for the curvature, and along a direction, in units of the noise; of the noise's
 #: unknowns, relative to their size.
 _STEP, _MOVE, _RELATIVE = 1e-3, 1e-5, 1e-5
+#: Misfits below this are rounding.
+_LEAST = 1e-6
 
 
 class EmulatedLikelihood:
@@ -47,6 +51,7 @@ class EmulatedLikelihood:
     def __init__(self, noise: BoundNoise, components: Components, scales: Array) -> None:
         self._noise, self._components, self._scales = noise, components, scales
         self._fixed: float | None = None  # curvature of a noise without unknowns
+        self._near: list[tuple[Array, Array]] | None = None  # outputs beside the data, with their slopes
         self._columns: list[int] | None = None  # of theta, on which the curvature depends
         self.names, self.size, self.outputs = noise.names, noise.size, len(scales) + 2
         self._certain = not scales.any()
@@ -67,13 +72,13 @@ class EmulatedLikelihood:
                 value[known], slope[known] = parts
             return found
         components, factor = y[:, :-2], y[:, -2]
-        by_theta = np.zeros(slope.shape)
-        by_components = self._slopes(theta, components, value, by_theta)
-        value += y[:, -1]
+        by_theta, fit = np.zeros(slope.shape), np.zeros(len(y))
+        by_components = self._slopes(theta, components, fit, by_theta)
+        value += fit + y[:, -1]
         slope += by_theta
         found = np.column_stack([by_components, np.zeros(len(y)), np.ones(len(y))])
         if not self._certain:
-            self._widen(theta, components, factor, (by_components, by_theta), value, slope, found)
+            self._widen(theta, components, factor, (fit, by_components, by_theta), value, slope, found)
         return found
 
     def cotangent(self, theta: Array, y: Array) -> Array:
@@ -106,26 +111,41 @@ class EmulatedLikelihood:
         theta: Array,
         components: Array,
         factor: Array,
-        slopes: tuple[Array, Array],
+        alone: tuple[Array, Array, Array],
         value: Array,
         slope: Array,
         found: Array,
     ) -> None:
-        """Add what the variance of the emulator changes, in place; ``slopes`` are those without it."""
-        a, by_noise = slopes
+        """Add what the variance of the emulator changes, in place; ``alone`` are value and slopes without it."""
+        fit, a, by_noise = alone
         s, b = self._scales * factor[:, None], self._curvature(theta)[:, None]
-        large = b * s > 1.0
+        by_perfect = np.zeros(slope.shape)
+        misfit = self._perfect(theta, components, by_perfect) - fit
+        counted = misfit > _LEAST
+        misfit = np.where(counted, misfit, _LEAST)[:, None]
+        square = np.square(a).sum(axis=1, keepdims=True)
+        # that of the gain: at least what keeps it below the misfit
+        bound = 0.5 * square / misfit
+        more = bound > b * (1.0 + _RELATIVE)
+        steep = np.where(more, bound, b)
+        far, large = steep * s > 1.0, b * s > 1.0
+        pull = np.where(far, 0.5 / steep, s / (1.0 + np.where(far, 1.0, steep * s))) * a
         capped = np.where(large, 1.0, b * s)
-        pull = capped / (1.0 + capped) * a / b
         loss = np.log1p(capped) + 0.5 * np.where(large, b * s - 1.0, 0.0)
         loss_slope = 1.0 / (1.0 + capped)  # by b s
         value += 0.5 * (pull * a - loss).sum(axis=1)
-        by_s = 0.5 * (np.where(large, 0.0, np.square(a / (1.0 + capped))) - b * loss_slope)
-        by_b = -0.5 * (np.square(pull) * np.where(large, 2.0, 1.0) + s * loss_slope).sum(axis=1)
+        by_s = 0.5 * (np.where(far, 0.0, np.square(a / (1.0 + np.where(far, 1.0, steep * s)))) - b * loss_slope)
         found[:, -2] += by_s @ self._scales
-        step = _MOVE / np.maximum(np.linalg.norm(pull, axis=1, keepdims=True), 1e-12)
+        by_steep = -0.5 * (np.square(pull) * np.where(far, 2.0, 1.0)).sum(axis=1, keepdims=True)
+        by_b = np.where(more, 0.0, by_steep)[:, 0] - 0.5 * (s * loss_slope).sum(axis=1)
+        by_bound = np.where(more, by_steep, 0.0)
+        by_misfit = np.where(counted[:, None], -by_bound * bound / misfit, 0.0)
+        found[:, :-2] -= by_misfit * a
+        slope += by_misfit * (by_perfect - by_noise)
+        along = pull + by_bound / misfit * a
+        step = _MOVE / np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-12)
         by_theta = np.zeros(slope.shape)
-        moved = self._slopes(theta, components + step * pull, np.zeros(len(value)), by_theta)
+        moved = self._slopes(theta, components + step * along, np.zeros(len(value)), by_theta)
         found[:, :-2] += (moved - a) / step
         slope += (by_theta - by_noise) / step
         for column in self._changing(theta[:1]):
@@ -135,6 +155,14 @@ class EmulatedLikelihood:
             shifted[1][:, column] -= move
             up, down = (self._curvature(one) for one in shifted)
             slope[:, column] += by_b * (up - down) / (2.0 * move)
+
+    def _perfect(self, theta: Array, components: Array, slope: Array) -> Array:
+        """Log-likelihood (batch,) of data that are predicted exactly; adds its slope by theta, in place."""
+        exact, value = self._noise.saturated(theta), np.zeros(len(theta))
+        seen = np.isfinite(exact)
+        y = exact if seen.all() else np.where(seen, exact, self._components.decode(components).y)
+        self._noise.accumulate(theta, np.ascontiguousarray(y), value, slope)
+        return np.where(np.isfinite(value), value, -np.inf)
 
     def _changing(self, theta: Array) -> list[int]:
         """Columns of theta (1, dimension) on which the curvature of any output depends."""
@@ -158,16 +186,20 @@ class EmulatedLikelihood:
             self._fixed = float(self._of_outputs(theta).max())
         return self._fixed
 
-    @cached_property
-    def _shifted(self) -> tuple[Array, Array]:
-        """Outputs a little above the data, and slopes by their units divided by how far, for `_of_outputs`."""
-        seen = np.isfinite(self._noise.data)
-        data = np.where(seen, self._noise.data, self._components.scale.decode(self._components.mean[None]).y[0])
-        decoded = self._components.scale.decode(self._components.scale.encode(data) + _STEP)
-        return decoded.y, np.where(seen, decoded.slope, 0.0) / _STEP
+    def _beside(self, theta: Array) -> list[tuple[Array, Array]]:
+        """Outputs a little above and below the data, and their slopes divided by twice how far, for `_of_outputs`."""
+        exact, scale = self._noise.saturated(theta)[0], self._components.scale
+        seen = np.isfinite(exact)
+        center = scale.encode(np.where(seen, exact, self._components.decode(np.zeros((1, len(self._scales)))).y[0]))
+        moved = [scale.decode(center + move) for move in (_STEP, -_STEP)]
+        return [(one.y, np.where(seen, one.slope, 0.0) / (2.0 * _STEP)) for one in moved]
 
     def _of_outputs(self, theta: Array) -> Array:
         """The noise's curvature (batch, m) at each datum."""
-        y, slope = self._shifted
-        by_y = self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy())
-        return np.asarray(np.maximum(-by_y * slope, 1e-12))
+        if self._near is None:
+            self._near = self._beside(theta[:1])
+        above, below = (
+            self._noise.cotangent(theta, np.broadcast_to(y, (len(theta), len(y))).copy()) * slope
+            for y, slope in self._near
+        )
+        return np.asarray(np.maximum(below - above, 1e-12))

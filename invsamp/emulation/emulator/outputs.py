@@ -1,4 +1,4 @@
-"""Outputs of a simulator as the emulator sees them: in units of the data's noise, logs where this multiplies."""
+"""Outputs of a simulator as the emulator sees them: in units of the data's noise, after the link of the noise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from invsamp.protocols import Array
 #: Sd over the simulations, in units of the noise, of all principal components together that are left out. So much is
 #: their effect on the misfit, however many they are.
 LEFT_OUT = 0.03
-#: Outputs of a multiplicative noise below this share of the data count as that: the log of 0 is none.
+#: Outputs whose log is emulated below this share of the data count as that: the log of 0 is none.
 _SMALLEST = 1e-12
 #: Draws of the noise that its scales are taken from.
 _DRAWS = 400
+#: Sds of noise after its link, for data whose draws are all alike: 1/2 of the root of a count.
+_USUAL = {"identity": 1.0, "log": 0.5, "root": 0.5, "arcsine": 0.5}
 
 
 class Decoded(NamedTuple):
@@ -35,29 +37,47 @@ class OutputScale:
     Attributes
     ----------
     scale : ndarray, shape (m,)
-        Sd of the noise of each datum, of its log where ``log``.
-    log : ndarray of bool, shape (m,)
+        Sd of the noise of each datum, after its link.
+    link : ndarray of str, shape (m,)
+        `invsamp.extending.Noise.link` of each.
     least : ndarray, shape (m,)
-        Outputs below count as that, where ``log``.
+        Outputs below count as that, where the link is a logarithm.
     """
 
     scale: Array
-    log: npt.NDArray[np.bool_]
+    link: npt.NDArray[np.str_]
     least: Array
 
     def encode(self, y: Array) -> Array:
         """Numbers (batch, m) of outputs."""
-        with np.errstate(invalid="ignore", divide="ignore"):  # where outputs are no logs
-            return np.where(self.log, np.log(np.maximum(y, self.least)), y) / self.scale
+        with np.errstate(invalid="ignore", divide="ignore"):  # where outputs are outside the link's domain
+            return _linked(y, self.link, self.least) / self.scale
 
     def decode(self, eta: Array) -> Decoded:
-        """Outputs (batch, m), and their derivatives by ``eta``."""
-        scaled = eta * self.scale
-        if not self.log.any():
-            return Decoded(scaled, np.broadcast_to(self.scale, eta.shape), np.zeros(eta.shape))
-        y = np.where(self.log, np.exp(np.clip(scaled, -300.0, 300.0)), scaled)
-        slope = np.where(self.log, y * self.scale, self.scale)
-        return Decoded(y, slope, np.where(self.log, slope * self.scale, 0.0))
+        """Outputs (batch, m), and their derivatives by ``eta``: y that can be, whatever ``eta`` is."""
+        x = eta * self.scale
+        y, slope, bend = x, np.ones(x.shape), np.zeros(x.shape)
+        log, root, arcsine = (self.link == name for name in ("log", "root", "arcsine"))
+        if log.any():
+            power = np.exp(np.clip(x, -300.0, 300.0))
+            y, slope, bend = np.where(log, power, y), np.where(log, power, slope), np.where(log, power, bend)
+        if root.any():
+            y, slope, bend = np.where(root, x * x, y), np.where(root, 2.0 * x, slope), np.where(root, 2.0, bend)
+        if arcsine.any():
+            y, slope = np.where(arcsine, np.square(np.sin(x)), y), np.where(arcsine, np.sin(2.0 * x), slope)
+            bend = np.where(arcsine, 2.0 * np.cos(2.0 * x), bend)
+        return Decoded(y, slope * self.scale, bend * np.square(self.scale))
+
+
+def _linked(y: Array, link: npt.NDArray[np.str_], least: Array) -> Array:
+    """Outputs (batch, m) after their links."""
+    functions = {
+        "log": lambda: np.log(np.maximum(y, least)),
+        "root": lambda: np.sqrt(np.maximum(y, 0.0)),
+        "arcsine": lambda: np.arcsin(np.sqrt(np.clip(y, 0.0, 1.0))),
+    }
+    wanted = [name for name in functions if (link == name).any()]
+    return np.select([link == name for name in wanted], [functions[name]() for name in wanted], y) if wanted else y
 
 
 def output_scale(noise: BoundNoise, theta: Array, rng: np.random.Generator) -> OutputScale:
@@ -65,16 +85,22 @@ def output_scale(noise: BoundNoise, theta: Array, rng: np.random.Generator) -> O
 
     Data that are missing have the scale of the others.
     """
-    data = np.where(np.isfinite(noise.data), noise.data, np.nanmedian(noise.data))
-    log = noise.multiplicative
-    points = theta[rng.integers(len(theta), size=_DRAWS)]
+    points, link = theta[rng.integers(len(theta), size=_DRAWS)], noise.links
+    exact = noise.saturated(points)
+    exact = np.where(np.isfinite(exact), exact, np.nanmedian(exact))
+    least = np.where(link == "log", _SMALLEST * np.abs(exact[0]), -np.inf)
     with np.errstate(all="ignore"):
-        drawn = noise.generate(rng, points, np.broadcast_to(data, (_DRAWS, data.size)).copy())
-        away = np.where(log, np.log(drawn) - np.log(data), drawn - data)
-    scale = np.nanmedian(np.abs(np.where(np.isfinite(away), away, np.nan)), axis=0) / 0.6745
-    typical = np.median(scale[np.isfinite(scale) & (scale > 0.0)]) if (scale > 0.0).any() else 1.0
-    scale = np.where(np.isfinite(scale) & (scale > 1e-3 * typical), scale, typical)
-    return OutputScale(scale, log, np.where(log, _SMALLEST * np.abs(data), -np.inf))
+        drawn = noise.saturated(points, noise.generate(rng, points, exact.copy()))
+        away = np.abs(_linked(drawn, link, np.zeros(len(link))) - _linked(exact, link, np.zeros(len(link))))
+    scale = np.full(len(link), np.nan)
+    some = np.isfinite(away).any(axis=0)
+    scale[some] = np.nanmedian(np.where(np.isfinite(away[:, some]), away[:, some], np.nan), axis=0) / 0.6745
+    for name, usual in _USUAL.items():
+        these = link == name
+        known = scale[these & np.isfinite(scale) & (scale > 0.0)]
+        typical = np.median(known) if len(known) else usual
+        scale = np.where(these & ~(scale > 1e-3 * typical), typical, scale)
+    return OutputScale(scale, link, least)
 
 
 @dataclass(frozen=True)

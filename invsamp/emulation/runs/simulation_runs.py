@@ -98,8 +98,8 @@ class Simulations:
 
     @property
     def succeeded(self) -> npt.NDArray[np.bool_]:
-        """Which simulations (n,) did not fail."""
-        return np.asarray(np.isfinite(self.outputs).all(axis=1))
+        """Which simulations (n,) did not fail, nor gave what no data can come from."""
+        return self.noise.possible(self.outputs)
 
     def coordinates_at(self, position: Array) -> Array:
         """Coordinates (n, p) of the inputs at positions (n, dimension)."""

@@ -87,11 +87,11 @@ def search(
     descents = Descents(simulations, scale, prior, rng)
     begun_at = quasi_random(simulations.posterior, prior, points, rng)
     first = descents.start(begun_at if known is None else np.concatenate([known, begun_at]), "prior")
-    if not np.isfinite(first[:, -1]).any():
-        said = simulations.failure
+    if not (np.isfinite(first[:, -1]).any() and simulations.succeeded.any()):
+        said = f"the last one, {simulations.failure}" if simulations.failure else "means of counts must not be negative"
         raise RuntimeError(
-            f"forward must give finite outputs for some points of the prior, got none in {points} simulations"
-            + (f"; the last one, {said}" if said else "")
+            "forward must give finite outputs that the noise allows for some points of the prior, "
+            f"got none in {points} simulations; {said}"
         )
     descents.begin(first, count)
     begun = len(descents.all)

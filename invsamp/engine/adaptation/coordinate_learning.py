@@ -73,4 +73,7 @@ def _precise(metric: Metric, away: Array) -> Array:
     matrix = metric.matrix
     if matrix is None:
         return away
-    return away / matrix if matrix.ndim == 1 else np.asarray(np.linalg.solve(matrix, away.T).T)
+    if matrix.ndim == 1:
+        return away / matrix
+    # by its root: the matrix itself may be singular to rounding
+    return np.asarray(metric.uncolor(away) @ metric.uncolor(np.eye(away.shape[1])).T)

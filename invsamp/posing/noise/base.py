@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from invsamp.posing.distributions.base import freeze
 from invsamp.protocols import Array
 
 _NONE = np.empty(0, dtype=np.intp)
+
+Link = Literal["identity", "log", "root", "arcsine"]
 
 
 class Noise(ABC):
@@ -33,8 +35,6 @@ class Noise(ABC):
     wanted: ClassVar[str] = "finite"
     #: Whether each datum's term depends on its own y alone. Minibatches need that.
     independent: ClassVar[bool] = True
-    #: Whether the noise multiplies what would be seen without, which has to be positive.
-    multiplicative: ClassVar[bool] = False
 
     @property
     def quantities(self) -> Mapping[str, object]:
@@ -45,6 +45,14 @@ class Noise(ABC):
     def limits(self) -> Mapping[str, tuple[float, float]]:
         """Where a quantity may lie, for those that are not just positive."""
         return {}
+
+    @property
+    def link(self) -> Link:
+        """Function of y that an emulator learns: where y may lie, the noise is about as large in it everywhere.
+
+        "log" and "root" of y that have to be positive, "arcsine" of the root of a probability.
+        """
+        return "identity"
 
     @property
     def beside(self) -> npt.NDArray[np.intp]:
@@ -70,6 +78,10 @@ class Noise(ABC):
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
         """Which of the data, an array in their own shape, can come with this noise."""
         return np.isfinite(data)
+
+    def saturated(self, data: Array, *values: Array) -> Array:
+        """The y that predict the data exactly, in the data's shape."""
+        return data
 
     def log_likelihood(self, y: Array, data: Array, *values: Array) -> Array:
         """Log-likelihood of each datum given all others, (batch, m), for cross-validation."""

@@ -185,7 +185,7 @@ class BoundNoise:
             if not part.noise.independent:
                 continue
             seen = np.ascontiguousarray(y[:, part.places])
-            values, exact = part.values(theta, seen, rows), np.broadcast_to(part.data, seen.shape).copy()
+            values, exact = part.values(theta, seen, rows), part.saturated(theta, rows)
             with np.errstate(all="ignore"):
                 best, here = (part.noise.log_likelihood(at, part.data, *values) for at in (exact, seen))
                 size = np.sqrt(2.0 * np.maximum(best - here, 0.0))
@@ -193,11 +193,26 @@ class BoundNoise:
         return found
 
     @property
-    def multiplicative(self) -> npt.NDArray[np.bool_]:
-        """Which outputs (outputs,) are multiplied by their noise."""
-        found = np.zeros(self.outputs, dtype=bool)
+    def links(self) -> npt.NDArray[np.str_]:
+        """`Noise.link` of all outputs (outputs,)."""
+        found = np.full(self.outputs, "identity")
         for part in self._all:
-            found[part.places] = part.noise.multiplicative
+            found[part.places] = part.noise.link
+        return found
+
+    def possible(self, y: Array) -> npt.NDArray[np.bool_]:
+        """Which rows of y (n, outputs) can be: finite, no negative means of counts, no probabilities above 1."""
+        links = self.links
+        share = links == "arcsine"
+        with np.errstate(invalid="ignore"):
+            outside = ((share | (links == "root")) & (y < 0.0)) | (share & (y > 1.0))
+        return np.asarray((np.isfinite(y) & ~outside).all(axis=1))
+
+    def saturated(self, theta: Array, data: Array | None = None) -> Array:
+        """The y (n, outputs) that predict data (n, outputs) exactly, by default the own ones; NaN where missing."""
+        found, rows = np.full((len(theta), self.outputs), np.nan), np.arange(len(theta))[:, None]
+        for part in self._all:
+            found[:, part.places] = part.saturated(theta, rows, None if data is None else data[:, part.places])
         return found
 
     def expected_misfit(self) -> ExpectedMisfit | None:
@@ -315,9 +330,16 @@ class _Part:
 
     def best(self) -> Array:
         """Log-likelihood (1, m) where every datum is predicted exactly; the quantities are known."""
-        data, row = self.data[None, :], np.zeros((1, 1), dtype=np.intp)
+        none, row = np.empty((1, 0)), np.zeros((1, 1), dtype=np.intp)
+        exact = self.saturated(none, row)
         with np.errstate(all="ignore"):
-            return self.noise.evaluate(data, self.data, *self.values(np.empty((1, 0)), data, row))[0]
+            return self.noise.evaluate(exact, self.data, *self.values(none, exact, row))[0]
+
+    def saturated(self, theta: Array, rows: Indices, data: Array | None = None) -> Array:
+        """The y (n, m) that predict data (n, m) exactly, by default those of the part."""
+        data = np.broadcast_to(self.data, (len(theta), len(self.data))).copy() if data is None else data
+        with np.errstate(all="ignore"):
+            return np.array(np.broadcast_to(self.noise.saturated(data, *self.values(theta, data, rows)), data.shape))
 
     def values(self, theta: Array, y: Array, rows: Indices) -> list[Array]:
         """Values of the quantities at all data of the part, for `Noise.evaluate`."""

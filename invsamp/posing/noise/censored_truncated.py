@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, store, wrong
 from invsamp.expression import Value
 from invsamp.posing.distributions.base import freeze
-from invsamp.posing.noise.base import Noise
+from invsamp.posing.noise.base import Link, Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array
 
@@ -44,6 +44,11 @@ class _Limited(Noise):
     @property
     def quantities(self) -> Mapping[str, object]:
         return {"lower": self.lower, "upper": self.upper} | dict(self.noise.quantities)
+
+    @property
+    def link(self) -> Link:
+        """That of the noise without limits."""
+        return self.noise.link
 
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
         """Log-likelihood per datum and its derivatives with respect to y, the limits (0) and scale, each (batch, m)."""

@@ -15,7 +15,7 @@ from invsamp.arguments import real, store
 from invsamp.expression import Value
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import LARGEST
-from invsamp.posing.noise.base import CompiledNoise, Noise, half_square_cumulant, quantity
+from invsamp.posing.noise.base import CompiledNoise, Link, Noise, half_square_cumulant, quantity
 from invsamp.posing.noise.error_covariance import Covariance, as_covariance
 from invsamp.protocols import Array
 
@@ -76,6 +76,11 @@ class LogScaleFamily(ScaleFamily):
     """Base of those whose logarithm has a location, that of y, and a scale."""
 
     wanted: ClassVar[str] = "positive"
+
+    @property
+    def link(self) -> Link:
+        """The logarithm."""
+        return "log"
 
     def standardize(self, x: Array, y: Array, scale: Array) -> tuple[Array, Array, Array]:
         """Where x is in units of the scale from y, and the derivatives of that with respect to y and scale."""
@@ -195,7 +200,6 @@ class LogNormalNoise(LogScaleFamily):
 
     scale: npt.ArrayLike | str
     family: ClassVar[int] = likelihood_loops.LOG_NORMAL
-    multiplicative: ClassVar[bool] = True
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""

@@ -13,7 +13,7 @@ from scipy import special
 from invsamp.arguments import array, store
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import freeze
-from invsamp.posing.noise.base import CompiledNoise, Noise, quantity
+from invsamp.posing.noise.base import CompiledNoise, Link, Noise, quantity
 from invsamp.protocols import Array
 
 
@@ -21,6 +21,11 @@ class _Counts(CompiledNoise):
     """Base of noise models for counts."""
 
     wanted: ClassVar[str] = "counts, which are integers >= 0,"
+
+    @property
+    def link(self) -> Link:
+        """The root."""
+        return "root"
 
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
         """Which of the data are integers and not negative."""
@@ -132,6 +137,15 @@ class BinomialNoise(_Counts):
     def quantities(self) -> Mapping[str, object]:
         return {"trials": self.trials}
 
+    @property
+    def link(self) -> Link:
+        """The arcsine of the root."""
+        return "arcsine"
+
+    def saturated(self, data: Array, *values: Array) -> Array:
+        """Shares of the trials."""
+        return np.asarray(data / values[0])
+
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
         """Which of the data are integers from 0 to the number of trials."""
         try:
@@ -170,6 +184,11 @@ class CategoricalNoise(Noise):
     _categories: int = field(default=0, init=False, repr=False)
     independent: ClassVar[bool] = False
     wanted: ClassVar[str] = "1 at one category along the last axis and 0 at all others, numpy.eye(n)[labels] of labels,"
+
+    @property
+    def link(self) -> Link:
+        """The root."""
+        return "root"
 
     def bind(self, shape: tuple[int, ...], chosen: npt.NDArray[np.intp]) -> CategoricalNoise:
         """With the number of categories."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import instance, store, wrong
 from invsamp.expression import Value
-from invsamp.posing.noise.base import Noise, quantity
+from invsamp.posing.noise.base import Link, Noise, quantity
 from invsamp.protocols import Array
 
 
@@ -59,6 +59,15 @@ class MixtureNoise(Noise):
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
         return {"fraction": (0.0, 1.0)} | {f"{name}.{key}": v for name, key, v in self._of_parts("limits")}
+
+    @property
+    def link(self) -> Link:
+        """That of the first noise, unless it has none."""
+        return self.noise.link if self.noise.link != "identity" else self.outliers.link
+
+    def saturated(self, data: Array, *values: Array) -> Array:
+        """Those of the first noise."""
+        return self.noise.saturated(data, *self._split(values)[1])
 
     def _of_parts(self, what: str) -> list[tuple[str, str, Value]]:
         parts = {"noise": self.noise, "outliers": self.outliers}

@@ -63,3 +63,12 @@ def test_learns_a_cubic_polynomial_from_few_points_and_knows_it() -> None:
 def test_variance_is_that_of_the_prior_far_away_and_none_at_the_points() -> None:
     assert (PROCESS.predict(X).variance <= 1e-4).all()
     assert PROCESS.predict(10.0 * np.ones((1, 3))).variance[0] > 1.0
+
+
+def test_far_points_leave_it_positive_definite() -> None:
+    """Strong data: standardized by the posterior, the prior's points are so far out that trends exceed rounding."""
+    rng = np.random.default_rng(0)
+    far = np.concatenate([rng.standard_normal((10, 2)), 1e5 * rng.standard_normal((20, 2))])
+    found = fit(far, np.column_stack([np.cbrt(far[:, 0]) + far[:, 1], np.tanh(far[:, 1])]))
+    assert np.isfinite(found.leave_one_out()[0]).all()
+    assert np.isfinite(found.predict(rng.standard_normal((5, 2))).mean).all()

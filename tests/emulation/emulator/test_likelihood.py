@@ -49,6 +49,14 @@ NOISES = {
     ),
     "log-normal": (iv.LogNormalNoise("sigma"), {"sigma": iv.LogNormal(-2.0, 0.5)}),
     "student": (iv.StudentTNoise(4.0, 0.2), {}),
+    "censored": (iv.CensoredNoise(iv.LogNormalNoise("sigma"), lower=2.0), {"sigma": iv.LogNormal(-2.0, 0.5)}),
+    "poisson": (iv.PoissonNoise(), {}),
+    "scale of what is predicted": (
+        iv.GaussianNoise("sqrt(sigma**2 + (part * y)**2)"),
+        {"sigma": iv.LogNormal(-3.0, 0.5), "part": iv.Uniform(0.05, 0.2)},
+    ),
+    "correlated": (iv.GaussianNoise("sigma", iv.noise.AutoRegressive(0.9)), {"sigma": iv.LogNormal(-1.5, 0.5)}),
+    "negative binomial": (iv.NegativeBinomialNoise("sigma"), {"sigma": iv.LogNormal(-1.5, 0.5)}),
 }
 
 
@@ -74,7 +82,7 @@ def test_is_the_gaussian_noise_with_the_emulators_covariance_added() -> None:
     y = simulations.run(target.sample_start(rng, 10), "prior")
     scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
     # the scale is estimated from draws: the exact one
-    scale = type(scale)(np.full(M, 0.2), scale.log, scale.least)
+    scale = type(scale)(np.full(M, 0.2), scale.link, scale.least)
     components, values = principal_components(scale.encode(y), scale)
     variances = np.full(len(components.rows), 0.7)
     likelihood = EmulatedLikelihood(simulations.noise, components, variances)
@@ -118,6 +126,32 @@ def test_uncertainty_never_fits_better_than_the_data_themselves(sizes: tuple[flo
     likelihood.accumulate(theta, packed, value, np.zeros(theta.shape))
     target._posed["model"].noise.accumulate(theta, np.tile(target.data, (n, 1)), perfect, np.zeros(theta.shape))
     assert (value <= perfect + 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("noise", "data"),
+    [
+        (iv.GaussianNoise("sqrt(sigma**2 + (0.3 * y)**2)"), np.linspace(2.0, 6.0, M)),
+        (iv.GaussianNoise("sigma", iv.noise.AutoRegressive(0.95)), np.linspace(2.0, 6.0, M)),
+        (iv.PoissonNoise(), np.arange(2.0, 2.0 + M)),
+    ],
+)
+def test_no_uncertainty_makes_up_for_a_misfit(noise: iv.extending.Noise, data: np.ndarray) -> None:
+    """Where the noise is far smaller about the prediction, or along some residuals, than about the data."""
+    target = posterior(noise, **({"sigma": iv.LogNormal(-7.0, 1.0)} if noise != iv.PoissonNoise() else {}))
+    target = target.with_data(data)
+    emulator, rng, n = emulated(target).emulator, np.random.default_rng(3), 400
+    bound = target._posed["model"].noise
+    likelihood = EmulatedLikelihood(bound, emulator.components, emulator.scales)
+    theta = target.sample_prior(rng, n)
+    components = 10.0 ** rng.uniform(-1.0, 3.0, (n, 1)) * rng.standard_normal((n, len(emulator.scales)))
+    components[0] = np.linalg.lstsq(emulator.components.rows.T, -emulator.components.mean, rcond=None)[0]  # near y = 0
+    packed = np.column_stack([components, 10.0 ** rng.uniform(-6.0, 6.0, n), np.zeros(n)])
+    value, alone, perfect = np.zeros(n), np.zeros(n), np.zeros(n)
+    likelihood.accumulate(theta, packed, value, np.zeros(theta.shape))
+    bound.accumulate(theta, likelihood.observed(packed), alone, np.zeros(theta.shape))
+    bound.accumulate(theta, bound.saturated(theta), perfect, np.zeros(theta.shape))
+    assert (value <= np.maximum(alone, perfect) + 1e-6).all()
 
 
 def test_other_data_are_those_of_the_likelihood() -> None:

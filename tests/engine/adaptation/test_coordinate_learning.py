@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.engine.adaptation.coordinate_learning import _precise
 from invsamp.engine.driver import serialization
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.kernels import Microcanonical
+from invsamp.kernels.metric import DenseMetric
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.posing.posterior.function_potential import FunctionPotential
 from invsamp.posing.posterior.target import Target
@@ -158,3 +160,9 @@ class TestRefused:
         many = Target(FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 51))
         with pytest.raises(ValueError, match="more than 50 unknowns, got 51"):
             iv.sample(many, iv.mams(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
+
+
+def test_a_metric_whose_matrix_is_singular_to_rounding_has_an_inverse() -> None:
+    factor = np.array([[1.0, 0.0], [1.0, 1e-10]])
+    found = _precise(DenseMetric(factor), np.array([[1.0, 1.0], [0.0, 1e-10]]))
+    assert found == pytest.approx(np.array([[1.0, 0.0], [-1e10, 1e10]]))
