@@ -7,8 +7,8 @@ singular; its left null vectors W say which combinations of states keep their in
 .. math:: \begin{pmatrix} J \\ W^T \end{pmatrix} x_p = \begin{pmatrix} -f_p \\ W^T x_{0,p} \end{pmatrix}
 
 has one solution. It holds for conservation laws that are linear with constant coefficients: W is checked at the state
-where the system comes from. Where J is singular for another reason, as at the end of an epidemic, all that is next to the
-steady state is at rest, too. State and derivatives are then those of the integration.
+where the system comes from. Where J is singular for another reason, as at the end of an epidemic, states next to the
+steady state are at rest, too. State and derivatives are then those of the integration.
 """
 
 from __future__ import annotations
