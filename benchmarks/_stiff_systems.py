@@ -33,9 +33,12 @@ def brusselator(cells: int, height: float = 1.0) -> tuple[Any, Array]:
     return rhs, np.stack([1.0 + height * np.sin(2 * np.pi * at), np.full(cells, 3.0)], axis=1).ravel()
 
 
-def bistable_square(side: int) -> tuple[Any, Array]:
-    """u' = D Laplacian u + r u (1 - u) (u - a) on a square with closed edges; parameters D, r and a."""
-    scale = float(side**2)
+def bistable_square(side: int, patches: int = 1) -> tuple[Any, Array]:
+    """u' = D Laplacian u + r u (1 - u) (u - a) on a square with closed edges; parameters D, an r for each patch, a.
+
+    A patch is a strip of cells, each of as many.
+    """
+    scale, patch = float(side**2), np.arange(side**2) * patches // side**2
 
     def rhs(t: Any, x: Any, p: Any) -> Any:
         u = np.asarray(x).reshape(side, side)
@@ -43,7 +46,8 @@ def bistable_square(side: int) -> tuple[Any, Array]:
         edge_x, edge_y = np.zeros((1, side)), np.zeros((side, 1))
         spread = np.concatenate([flux_x, edge_x]) - np.concatenate([edge_x, flux_x])
         spread = spread + np.concatenate([flux_y, edge_y], axis=1) - np.concatenate([edge_y, flux_y], axis=1)
-        return (p[0] * scale * spread + p[1] * u * (1.0 - u) * (u - p[2])).reshape(-1)
+        r = np.asarray(p)[1 + patch].reshape(side, side)
+        return (p[0] * scale * spread + r * u * (1.0 - u) * (u - p[1 + patches])).reshape(-1)
 
     at = (np.arange(side) + 0.5) / side
     bump = np.exp(-40.0 * ((at[:, None] - 0.3) ** 2 + (at[None, :] - 0.4) ** 2))

@@ -1,10 +1,10 @@
 """Taylor's method against heyoka and our explicit pairs: smooth systems, 51 outputs, tolerances from 1e-3 to 1e-12.
 
-    python benchmarks/ode_taylor.py [--repeats N] [--systems Lorenz ...]
+    python benchmarks/ode_taylor.py [--repeats N] [--systems Lorenz ...] [--tolerances 1e-6 ...]
 
 Least CPU milliseconds of one trajectory with its sensitivities to all parameters, and of its states alone, in turns on
-one thread; in brackets the largest error of the states in tolerances, and the number of steps. heyoka takes part where
-it is installed, for Lorenz' system.
+one thread; in brackets the largest error of the states in tolerances, and the number of steps. "Loop alone" is the
+compiled part of a solve by Taylor's method. heyoka takes part where it is installed, for Lorenz' system.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ import numpy.typing as npt
 
 from invsamp.problems import lorenz, lotka_volterra
 from invsamp.solvers.ode import OdeModel
+from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
+from invsamp.solvers.ode.integrators.methods import INTEGRATORS
+from invsamp.solvers.ode.integrators.taylor import TAYLOR
+from invsamp.solvers.ode.integrators.trajectories import Outcome
 
 Array = npt.NDArray[np.float64]
 TOLERANCES = (1e-3, 1e-4, 1e-6, 1e-7, 1e-9, 1e-12)
@@ -102,6 +106,35 @@ def ours(system: System, method: str, rtol: float, atol: float) -> Contestant:
     return Contestant(slopes, states)
 
 
+def loop_alone(system: System, rtol: float, atol: float) -> Contestant:
+    """The compiled loop of Taylor's method with the arrays of a solve: what is left of it without Python's part."""
+    method = INTEGRATORS["Taylor"]
+
+    def caught(solve: Callable[[], tuple[Array, int]]) -> Callable[[], tuple[Array, int]]:
+        given: list[Any] = []
+
+        def kept(*arguments: Any) -> Outcome:
+            given[:] = arguments
+            return method(*arguments)
+
+        INTEGRATORS["Taylor"] = kept
+        try:
+            answer = solve()
+        finally:
+            INTEGRATORS["Taylor"] = method
+        *_, control = given
+        scratch, outcome = scratch_of(TAYLOR, control, given[2].shape[1], 0), method(*given)
+        loop = march(TAYLOR, False, False)
+
+        def run() -> tuple[Array, int]:
+            loop(*given, outcome, scratch, 0, 1)
+            return answer
+
+        return run
+
+    return Contestant(*map(caught, ours(system, "Taylor", rtol, atol)))
+
+
 def heyoka(system: System, tolerance: float) -> Contestant:
     """heyoka's adaptive integrator of Lorenz' system and of its variational equations."""
     import heyoka as package
@@ -138,13 +171,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
+    parser.add_argument("--tolerances", nargs="+", type=float, default=TOLERANCES)
     given = parser.parse_args()
     for name in given.systems:
         system = SYSTEMS[name]
         exact = ours(system, "Taylor", 1e-13, 1e-15).states()[0]
-        for tolerance in TOLERANCES:
+        for tolerance in given.tolerances:
             atol = tolerance if name == "Lorenz" else 1e-3 * tolerance  # heyoka has one tolerance
             all_of_them = {method: ours(system, method, tolerance, atol) for method in METHODS}
+            all_of_them["Taylor, loop alone"] = loop_alone(system, tolerance, atol)
             if name == "Lorenz":
                 try:
                     all_of_them["heyoka"] = heyoka(system, tolerance)

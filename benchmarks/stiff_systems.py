@@ -1,10 +1,11 @@
 """Large stiff systems beside CVODE, and gradients by many parameters beside solves.
 
-    python benchmarks/stiff_systems.py [--repeats 5] [--cells 500] [--side 100] [--parameters 1000]
+    python benchmarks/stiff_systems.py [--repeats 5] [--cells 500] [--side 100] [--parameters 1000] [--parts NAME ...]
 
 CPU milliseconds, the least of several runs in turns. The Brusselator on a line until t = 10 at rtol 1e-6, states and
 three sensitivities, beside SUNDIALS' CVODE with banded matrices where scikit-sundae is installed (its right-hand side
-is NumPy's). Then a square of cells with diffusion, states and three sensitivities; last a gradient by the adjoint.
+is NumPy's). Then gradients by the adjoint on a line of cells. Last a square of cells with diffusion: states, three
+sensitivities, and a gradient by many parameters.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from _stiff_systems import bistable_square, brusselator
 from invsamp.solvers.ode import OdeModel
 
 TIMES = np.linspace(0.0, 10.0, 11)
+PARTS = ("line", "chain", "square")
 VALUES = np.array([[1.0, 3.0, 0.02]])
 
 
@@ -103,17 +105,31 @@ def line(cells: int, repeats: int, height: float) -> None:
     milliseconds(calls | cvode(cells, start), repeats)
 
 
-def square(side: int, repeats: int) -> None:
+def square(side: int, patches: int, repeats: int) -> None:
+    """Three sensitivities, and a gradient by many rates of growth."""
+    times, n = np.linspace(0.0, 1.0, 6), side * side
+    calls: dict[str, Callable[[], Any]] = {}
     rhs, start = bistable_square(side)
-    values, times = np.array([[1.0, 50.0, 0.25]]), np.linspace(0.0, 1.0, 6)
-    model = model_of(rhs, side * side, "auto")
-    milliseconds(
-        {
-            f"square, {side * side} states": lambda: model.solve(values, start, times),
-            "with 3 sensitivities": lambda: model.solve_with_sensitivities(values, start, times, initial_states=()),
-        },
-        repeats,
-    )
+    values = np.array([[1.0, 50.0, 0.25]])
+    for method in ("auto", *(("CVODE",) if find_spec("sksundae") else ())):
+        model = model_of(rhs, n, method)
+        calls[f"square, {n} states, {method}"] = lambda model=model: model.solve(values, start, times)
+        calls[f"with 3 sensitivities, {method}"] = lambda model=model: model.solve_with_sensitivities(
+            values, start, times, initial_states=()
+        )
+    rhs, _ = bistable_square(side, patches)
+    observed = model_of(rhs, n, "auto", patches + 2).observe(times, start.tolist())
+    rates = np.random.default_rng(1).uniform(40.0, 60.0, patches)
+    theta = np.concatenate([[1.0], rates, [0.25]])[None]
+    calls[f"{patches} rates, auto"] = lambda: observed(theta)
+    calls[f"with the gradient by {patches + 2} parameters"] = lambda: _whole(observed, theta)
+    milliseconds(calls, repeats)
+
+
+def _whole(observed: Any, theta: Any) -> Any:
+    """A gradient of the sum of all observations."""
+    y, product = observed.linearize(theta)
+    return product(np.ones_like(y))
 
 
 def gradient(parameters: int, repeats: int) -> None:
@@ -130,13 +146,9 @@ def gradient(parameters: int, repeats: int) -> None:
     for method in ("RK45", "DOP853", "Rodas5P"):
         observed = model_of(rhs, n, method, 2 * n).observe(np.linspace(0.0, 3.0, 7), start)
 
-        def whole(observed: Any = observed) -> Any:
-            y, product = observed.linearize(theta)
-            return product(np.ones_like(y))
-
         calls = {
             f"{n} states, {method}": lambda observed=observed: observed(theta),
-            f"with the gradient by {2 * n} parameters": whole,
+            f"with the gradient by {2 * n} parameters": lambda observed=observed: _whole(observed, theta),
         }
         milliseconds(calls, repeats)
 
@@ -145,12 +157,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, value in (("--repeats", 5), ("--cells", 500), ("--side", 100), ("--parameters", 1000)):
         parser.add_argument(name, type=int, default=value)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     given = parser.parse_args()
-    for height in (0.5, 1.0):
+    for height in (0.5, 1.0) if "line" in given.parts else ():
         print(f"from 1 + {height:g} sin")
         line(given.cells, given.repeats, height)
-    gradient(given.parameters, given.repeats)
-    square(given.side, given.repeats)
+    if "chain" in given.parts:
+        gradient(given.parameters, given.repeats)
+    if "square" in given.parts:
+        square(given.side, given.parameters, given.repeats)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from invsamp import arguments
-from invsamp.arguments import mapping, numbers, optional, real, wrong
+from invsamp.arguments import mapping, numbers, real, wrong
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains.contract import Domain
 from invsamp.plots.canvas import new_figure as new_figure  # for those who draw their own figures in this look
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import LabelTable, labels
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, InferenceData
 from invsamp.storage.layout import labels_in_report
@@ -35,6 +35,8 @@ DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])
 #: Panels that a person can still read in one figure.
 MOST_PANELS = 8
+#: Names that a message lists.
+_LISTED = 50
 
 
 class Run(Protocol):
@@ -133,7 +135,7 @@ def columns(
     ValueError
         If a name is unknown, none is given, or there are more than ``most`` entries.
     """
-    return _chosen(checked_run(run).labels, names, most, argument)
+    return _chosen(_labels(run, checked_run(run).shapes), names, most, argument)
 
 
 class Entry(NamedTuple):
@@ -153,37 +155,39 @@ def entries(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> l
         If a name is unknown, none is given, or there are more than ``most`` entries.
     """
     shapes = checked_run(run).shapes | run.recorded
-    place = [(name, k) for name, shape in shapes.items() for k in range(math.prod(shape))]
-    chosen = _chosen(_labels(run, shapes), names, most, "names")
-    draws = {name: run.draws(name) for name in dict.fromkeys(place[i][0] for i, _ in chosen)}
-    columns = len(run.labels)
+    table = _labels(run, shapes)
+    chosen = _chosen(table, names, most, "names")
+    placed = [table.block(column) for column, _ in chosen]
+    draws = {name: run.draws(name) for name in dict.fromkeys(block.name for block, _ in placed)}
+    columns = sum(math.prod(shape) for shape in run.shapes.values())
     return [
         Entry(label, i if i < columns else None, values.reshape(*values.shape[:2], -1)[..., k])
-        for i, label in chosen
-        for values, k in [(draws[place[i][0]], place[i][1])]
+        for (i, label), (block, k) in zip(chosen, placed, strict=True)
+        for values in [draws[block.name]]
     ]
 
 
-def _labels(run: Run, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+def _labels(run: Run, shapes: Mapping[str, tuple[int, ...]]) -> LabelTable:
     """Names of entries, as in the run's tables."""
-    return labels(shapes, labels_in_report(run.report))
+    return LabelTable(shapes, labels_in_report(run.report))
 
 
-def _chosen(labels: Sequence[str], names: Sequence[str] | None, most: int, argument: str) -> list[tuple[int, str]]:
+def _chosen(table: LabelTable, names: Sequence[str] | None, most: int, argument: str) -> list[tuple[int, str]]:
     """Numbers and labels of those that are named, the first ``most`` by default."""
     if names is None:
-        return list(enumerate(labels))[:most]
+        return [(k, table[k]) for k in range(min(most, len(table)))]
     if isinstance(names, str):
         raise ValueError(f"names must be a sequence of names, got the string {names!r}; write [{names!r}]")
-    chosen: list[tuple[int, str]] = []
+    chosen: list[int] = []
     for name in arguments.names(argument, names):
-        found = [(i, label) for i, label in enumerate(labels) if name in (label, label.split("[")[0])]
+        found = table.find(name)
         if not found:
-            raise ValueError(f"{argument} must be among {', '.join(labels)}, got {name!r}")
+            known = [table[k] for k in range(min(_LISTED, len(table)))] + ["..."] * (len(table) > _LISTED)
+            raise ValueError(f"{argument} must be among {', '.join(known)}, got {name!r}")
         chosen += found
     if not 0 < len(chosen) <= most:
         raise ValueError(f"{argument} must stand for 1 to {most} entries, got {len(chosen)}")
-    return chosen
+    return [(k, table[k]) for k in chosen]
 
 
 def checked_run(run: Any) -> Run:
@@ -203,17 +207,19 @@ def truth_of(run: Run, truth: Mapping[str, object] | None) -> dict[str, float]:
     ValueError
         If a name is unknown or a value has the wrong shape.
     """
-    shapes, values = run.shapes | run.recorded, optional(mapping, "truth", truth) or {}
+    if truth is None:
+        return {}
+    shapes, values = run.shapes | run.recorded, mapping("truth", truth)
     known, found = _labels(run, shapes), dict[str, float]()
     for name, value in values.items():
-        if name in known and name not in shapes:
+        if name not in shapes and [known[k] for k in known.find(name)] == [name]:
             found[name] = real(f"truth[{name!r}]", value, finite=False)
             continue
         if name not in shapes:
             raise ValueError(f"truth must name parameters among {', '.join(shapes)}, got {name!r}")
         if np.shape(value) != shapes[name]:
             raise ValueError(f"truth[{name!r}] must have shape {shapes[name]}, got {np.shape(value)}")
-        own = _labels(run, {name: shapes[name]})
+        own = labels({name: shapes[name]}, labels_in_report(run.report))
         found.update(zip(own, np.ravel(numbers(f"truth[{name!r}]", value)).tolist(), strict=True))
     return found
 

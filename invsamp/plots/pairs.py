@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -70,7 +71,7 @@ def plot_pairs(
     shown, true = entries(run, names), truth_of(run, truth)
     values, weight = _shown(run, shown)
     domain = run.domain
-    ends = None if domain is None else domain.bounding_box(len(run.labels))
+    ends = None if domain is None else domain.bounding_box(sum(math.prod(shape) for shape in run.shapes.values()))
     views = [_view(values[k], one.column, ends, true.get(one.label)) for k, one in enumerate(shown)]
     count = len(shown)
     marks = [true.get(one.label) for one in shown]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -17,7 +18,7 @@ from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.report import Report
 from invsamp.html import facts, table
 from invsamp.plots.canvas import detached
-from invsamp.plots.figure import Run
+from invsamp.plots.figure import Run, columns
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.results.printing import account, settings
 from invsamp.warning_codes import CODES, code_of
@@ -211,8 +212,9 @@ def _parameters(run: Reported) -> str:
 
 
 def _figures(run: Reported, posterior: Posterior | None) -> str:
-    few = list(run.labels[:PAIRS])
-    some = f", of the first {len(few)} of {len(run.labels)}" if len(few) < len(run.labels) else ""
+    few = [label for _, label in columns(run, None, PAIRS)] if run.shapes else []
+    count = sum(math.prod(shape) for shape in run.shapes.values())
+    some = f", of the first {len(few)} of {count}" if len(few) < count else ""
     predicted = posterior is not None or "posterior_predictive" in run.data
     observed = predicted and "observed_data" in run.data
     wanted: list[tuple[str, Callable[[], Figure], bool]] = [

@@ -14,7 +14,7 @@ from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.path_checks import path_warnings
 from invsamp.diagnostics.separation import Separation, separation
-from invsamp.posing.expressions.variable_names import labels
+from invsamp.posing.expressions.variable_names import LabelTable
 from invsamp.protocols import Array
 from invsamp.results.arrays import Source
 
@@ -110,7 +110,8 @@ class RunSummary:
             return {}
         columns = (draws for name in source.parameters for draws in self._columns(name, 1))
         found: dict[str, Separation] = {}
-        names = iter(labels(source.parameters, source.axes)[:_SEPARATED])
+        every = LabelTable(source.parameters, source.axes)
+        names = iter([every[k] for k in range(min(_SEPARATED, len(every)))])
         for draws in columns:
             for column, name in zip(np.moveaxis(draws, -1, 0), names, strict=False):
                 if (one := separation(column)) is not None:
@@ -135,7 +136,7 @@ class RunSummary:
 
     def _names(self, name: str, few: bool) -> list[str]:
         """Labels of these entries."""
-        every = labels({name: self._source.quantities[name]}, self._source.axes)
+        every = LabelTable({name: self._source.quantities[name]}, self._source.axes)
         return [every[k] for k in self._entries(name, few)]
 
     def _columns(self, name: str, every: int, few: bool = False) -> Iterator[Array]:

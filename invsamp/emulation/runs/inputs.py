@@ -42,7 +42,7 @@ def inputs_of(posterior: Posterior, fidelity: str | None = None) -> Inputs:
     """Those of a fidelity, the finest by default."""
     names, columns = posterior.unknown_names(fidelity), posterior.columns(fidelity)
     prior = posterior.prior
-    own = choose_coordinates(prior, posterior.domain, {}).transforms
+    own = choose_coordinates(prior, posterior.domain, {}).bounded.transforms
     own += (Identity(),) * (max(one.stop for one in prior.slices.values()) - len(own))
     chosen = np.arange(len(own))[columns]
     return Inputs(names, Coordinates([own[k] for k in chosen]))

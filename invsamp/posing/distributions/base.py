@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, wrong
+from invsamp.domains.contract import Domain
+from invsamp.domains.unbounded import Unbounded
 from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.transforms.multivariate import VectorTransform
@@ -95,6 +97,11 @@ class Distribution(ABC):
     def vector_transform(self) -> VectorTransform | None:
         """Coordinates in which a vector is sampled whose entries constrain each other; None (the default) elsewhere."""
         return None
+
+    @property
+    def walls(self) -> Domain:
+        """Where such a vector lies, in addition to its support, if it is sampled as itself: no bounds by default."""
+        return Unbounded()
 
     def log_density(self, x: npt.ArrayLike) -> Array:
         """Log density, summed over the entries; minus infinity outside the support.

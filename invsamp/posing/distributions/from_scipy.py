@@ -49,13 +49,13 @@ class ScipyDistribution(Distribution):
 
     def evaluate(self, columns: Array) -> tuple[Array, Array]:
         """Log density (batch,) and its gradient (batch, size), by differences of order eight."""
-        value = self._log_density(columns).sum(axis=1)
+        value = self.log_densities(columns).sum(axis=1)
         lower, upper = (end.ravel() for end in self.support)
         room = np.minimum(columns - lower, upper - columns)
-        return value, derivative(self._log_density, columns, np.minimum(self._spread, room))
+        return value, derivative(self.log_densities, columns, np.minimum(self._spread, room))
 
-    def _log_density(self, columns: Array) -> Array:
-        """Of each entry, at columns (..., size)."""
+    def log_densities(self, columns: Array) -> Array:
+        """Log density of each entry, at columns (..., size)."""
         with np.errstate(all="ignore"):
             value = self._frozen.logpdf(columns.reshape(*columns.shape[:-1], *self.shape))
         return np.asarray(value, dtype=float).reshape(columns.shape)

@@ -13,6 +13,7 @@ from scipy import special
 
 from invsamp.arguments import array, generator, instance, integer, real, store
 from invsamp.domains.contract import Domain
+from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.posing.distributions.base import Distribution, ScalarFamily, ends, freeze
 from invsamp.posing.distributions.truncated import Truncated
 from invsamp.posing.transforms.multivariate import Correlations, Increasing, Shares, VectorTransform
@@ -96,6 +97,12 @@ class Ordered(Distribution):
         lower, upper = (float(end[0]) for end in self.support)
         return Increasing(lower, upper)
 
+    @property
+    def walls(self) -> Domain:
+        """In increasing order."""
+        size = self.shape[0]
+        return HalfSpaces(np.eye(size)[:-1] - np.eye(size)[1:], np.zeros(size - 1))
+
 
 @dataclass(frozen=True)
 class Dirichlet(Distribution):
@@ -155,6 +162,11 @@ class Dirichlet(Distribution):
     @property
     def vector_transform(self) -> VectorTransform:
         return Shares()
+
+    @property
+    def walls(self) -> Domain:
+        """Up to a sum of 1."""
+        return HalfSpaces(np.ones((1, *self.shape)), [1.0])
 
     def whole(self, x: npt.ArrayLike) -> Array:
         """All K shares, shape (..., K), of the parameter's values (..., K - 1)."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import product
-from typing import Protocol
+from itertools import chain, product
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,10 +44,9 @@ def labels(shapes: Mapping[str, tuple[int, ...]], axes: Mapping[str, AxisLabels]
     """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``.
 
     Entries of a parameter whose ``axes`` have labels are called by these, as ArviZ calls them: ``clearance[Ann]``.
+    `LabelTable` has some of them without the others.
     """
-    known = axes or {}
-    ends = {name: tuple(tuple(map(str, end)) for end in known[name].values()) for name in shapes if name in known}
-    return _labels(tuple((name, shape, ends.get(name, ())) for name, shape in shapes.items()))
+    return _labels(LabelTable(shapes, axes).blocks)
 
 
 def labels_of(problem: Named) -> tuple[str, ...]:
@@ -54,20 +54,111 @@ def labels_of(problem: Named) -> tuple[str, ...]:
     return labels(problem.shapes, problem.axis_labels if isinstance(problem, LabelsAxes) else None)
 
 
-@lru_cache(maxsize=4)  # a million names take most of a second, and a run asks for them at many places
-def _labels(blocks: tuple[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...]], ...]) -> tuple[str, ...]:
-    return tuple(label for block in blocks for label in _entries(*block))
+class LabelTable:
+    """The `labels`, each made when it is asked for: a million take most of a second.
+
+    Parameters
+    ----------
+    shapes, axes : mapping
+        As of `labels`.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], axes: Mapping[str, AxisLabels] | None = None) -> None:
+        known = axes or {}
+        self.blocks = tuple(
+            _Block(name, tuple(shape), _ends(tuple(shape), known[name]) if name in known else ())
+            for name, shape in shapes.items()
+        )
+
+    def __len__(self) -> int:
+        return sum(block.size for block in self.blocks)
+
+    def __getitem__(self, column: int) -> str:
+        block, number = self.block(column)
+        return block.label(number)
+
+    def block(self, column: int) -> tuple[_Block, int]:
+        """The parameter of a column, and which of its entries that is."""
+        for block in self.blocks:
+            if column < block.size:
+                return block, column
+            column -= block.size
+        raise IndexError(column)
+
+    def find(self, name: str) -> list[int]:
+        """Columns of the parameters with a name, ``a`` also for ``a[x]``; or of the entry with this label."""
+        found, begin = list[int](), 0
+        for block in self.blocks:
+            if name == block.name.split("[")[0]:
+                found += range(begin, begin + block.size)
+            elif (number := block.find(name)) is not None:
+                found.append(begin + number)
+            begin += block.size
+        return found
 
 
-def _entries(name: str, shape: tuple[int, ...], ends: tuple[tuple[str, ...], ...]) -> list[str]:
-    """Names of the entries of an array: by labels if these are distinct, or else by numbers."""
-    if not shape:
-        return [name]
-    if tuple(map(len, ends)) == tuple(shape):
-        found = [f"{name}[{', '.join(each)}]" for each in product(*ends)]
-        if len(set(found)) == len(found):
-            return found
-    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+class _Block(NamedTuple):
+    """A parameter."""
+
+    name: str
+    shape: tuple[int, ...]
+    ends: tuple[tuple[str, ...], ...]  # labels along each axis; none: entries are called by numbers
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def label(self, number: int) -> str:
+        """Of one entry, in C order."""
+        if not self.shape:
+            return self.name
+        index = np.unravel_index(number, self.shape)
+        words = [end[k] for end, k in zip(self.ends, index, strict=True)] if self.ends else map(str, map(int, index))
+        return f"{self.name}[{', '.join(words)}]"
+
+    def labels(self) -> list[str]:
+        """Of all entries."""
+        if not self.shape:
+            return [self.name]
+        ends = self.ends or [list(map(str, range(size))) for size in self.shape]
+        return [f"{self.name}[{', '.join(each)}]" for each in product(*ends)]
+
+    def find(self, label: str) -> int | None:
+        """Number of the entry with a label."""
+        if label == self.name and not self.shape:
+            return 0
+        if not (label.startswith(f"{self.name}[") and label.endswith("]")):
+            return None
+        inner = label[len(self.name) + 1 : -1]
+        if len(self.ends) == 1:
+            return self.ends[0].index(inner) if inner in self.ends[0] else None
+        if self.ends:
+            return next((k for k, each in enumerate(product(*self.ends)) if ", ".join(each) == inner), None)
+        words = inner.split(", ")
+        if len(words) != len(self.shape) or not all(word.isdecimal() for word in words):
+            return None
+        index = [int(word) for word in words]
+        if not all(k < size for k, size in zip(index, self.shape, strict=True)):
+            return None
+        number = int(np.ravel_multi_index(index, self.shape))
+        return number if self.label(number) == label else None  # not k[01]
+
+
+def _ends(shape: tuple[int, ...], axes: AxisLabels) -> tuple[tuple[str, ...], ...]:
+    """Labels along the axes of an array, if they give every entry a name of its own."""
+    ends = tuple(tuple(map(str, end)) for end in axes.values())
+    if tuple(map(len, ends)) != shape:
+        return ()
+    if len(ends) > 1 and any(", " in label for end in ends for label in end):  # which joins them
+        distinct = len({", ".join(each) for each in product(*ends)}) == math.prod(shape)
+    else:
+        distinct = all(len(set(end)) == len(end) for end in ends)
+    return ends if distinct else ()
+
+
+@lru_cache(maxsize=4)  # a run asks for them at many places
+def _labels(blocks: tuple[_Block, ...]) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(block.labels() for block in blocks))
 
 
 def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from invsamp.domains.contract import Domain
+from invsamp.posing.distributions.base import Distribution, ScalarFamily
+from invsamp.posing.distributions.from_scipy import ScipyDistribution
+from invsamp.posing.distributions.truncated import Truncated
+from invsamp.posing.priors.conditional_distribution import OfPrior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.multivariate import VectorTransform
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Logit, Transform
@@ -14,8 +21,9 @@ from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Log
 def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
     """The transform of every column: as ``chosen`` by name, else the logarithm of what is bounded below only.
 
-    And of what has a distribution of its logarithm, which may have two ends. Vectors whose entries constrain each other
-    have coordinates of their own. Columns that the domain constrains are sampled as themselves.
+    And of what has a distribution of its logarithm, which may have two ends. Between two ends the logit, where the
+    density grows without bound towards one of them: its slope there would leave no step size. Vectors whose entries
+    constrain each other have coordinates of their own. Columns that the domain constrains are sampled as themselves.
 
     Raises
     ------
@@ -38,6 +46,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
             vectors.append((columns, vector))
             transforms += [Identity()] * (columns.stop - columns.start)
             continue
+        unbounded = _unbounded(prior.distributions[name])
         for column in range(columns.start, columns.stop):
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
@@ -45,7 +54,8 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
                     f"{prior.labels[column]}, so it has to be sampled without a transform"
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
-            made = Log() if of_logarithm else _transform(name, kind, *ends)
+            own = "logit" if kind is None and unbounded[column - columns.start] else kind
+            made = Log() if of_logarithm else _transform(name, own, *ends)
             transforms.append(Identity() if constrained[column] else made)
     return Coordinates(transforms, vectors)
 
@@ -60,3 +70,19 @@ def _transform(name: str, kind: str | None, lower: float, upper: float) -> Trans
     if kind == "log" or (kind is None and math.isfinite(lower) and upper == math.inf):
         return Log(lower)
     return Identity()
+
+
+def _unbounded(distribution: Distribution) -> npt.NDArray[np.bool_]:
+    """Entries (size,) between two ends whose density grows without bound towards one, or may do so."""
+    lower, upper = (np.ravel(end) for end in distribution.support)
+    between = np.isfinite(lower) & np.isfinite(upper)
+    if isinstance(distribution, OfPrior):  # given others, such as Beta("a", 2)
+        return between
+    rows = np.where(between, [lower, upper], 0.5)
+    with np.errstate(all="ignore"):
+        if isinstance(distribution, ScipyDistribution):
+            return between & (distribution.log_densities(rows) == np.inf).any(axis=0)
+        if isinstance(distribution, ScalarFamily | Truncated):
+            slopes = distribution.evaluate(rows)[1]
+            return between & ((slopes[0] == -np.inf) | (slopes[1] == np.inf))
+    return np.zeros_like(between)

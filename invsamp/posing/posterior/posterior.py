@@ -48,7 +48,8 @@ class Posterior(PriorInPositions):
     .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
 
     A sampler moves in *positions*. A parameter whose support is bounded below only, or that is log-uniform, is sampled
-    as its logarithm, any other as itself; finite ends are reflecting bounds (see ``sampling_domain``). One whose
+    as its logarithm, any other as itself; finite ends are reflecting bounds (see ``sampling_domain``). If the prior's
+    density grows without bound towards one of two ends, as of ``Beta(0.5, 0.5)``, the logit is sampled. One whose
     distribution names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply
     then. A column that ``domain`` constrains is always sampled as itself.
 

@@ -119,7 +119,7 @@ class PriorInPositions:
 
         The distribution is the same; a maximum may lie on a bound, where in logits it would be infinitely far.
         """
-        default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
+        default = choose_coordinates(self._sampled.base, self.domain, {}).bounded.transforms
         pairs = zip(self.coordinates.transforms, default, strict=True)
         transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
         walled = copy.copy(self)
@@ -278,10 +278,17 @@ def _flat_walls(prior: Prior) -> Domain:
 
 
 def with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
-    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
+    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates.
+
+    Also what constrains the entries of vectors that are sampled as themselves.
+    """
     lower, upper = (coordinates.to_position(end) for end in prior.support)
     for columns, _ in coordinates.vectors:
         lower[columns], upper[columns] = -np.inf, np.inf
+    own = [columns for columns, _ in coordinates.vectors]
+    for name, distribution in prior.distributions.items():
+        if prior.slices[name] not in own and not isinstance(walls := distribution.walls, Unbounded):
+            domain = domain & bound_domain(Product({name: walls}), named_columns(prior.shapes), prior.dimension)
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         return domain & Box(lower, upper)
     return domain

@@ -152,6 +152,11 @@ class Coordinates:
     def __hash__(self) -> int:
         return hash(self.transforms)
 
+    @property
+    def bounded(self) -> Coordinates:
+        """The same, in which what logits map is sampled as itself."""
+        return Coordinates([Identity() if isinstance(t, Logit) else t for t in self.transforms], self.vectors)
+
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Theta, shape (..., dimension), at positions of that shape."""
         points = self._check("position", position)

@@ -7,7 +7,7 @@ import pytest
 from functions import square
 
 import invsamp as iv
-from invsamp.posing.expressions.variable_names import check_names, labels
+from invsamp.posing.expressions.variable_names import LabelTable, check_names, labels
 from invsamp.results.run import Run
 
 WRONG = {
@@ -132,3 +132,49 @@ class TestRightNames:
 
 def test_labels():
     assert labels({"x": (), "k": (2,), "m": (1, 2)}) == ("x", "k[0]", "k[1]", "m[0, 0]", "m[0, 1]")
+
+
+TABLES = {
+    "several": ({"x": (), "k": (3,), "m": (2, 11), "b[0]": (), "b[1]": (), "c[x]": (2,)}, {}),
+    "labels": ({"x": (), "k": (3,), "m": (2, 2)}, {"k": {"who": ["Ann", "Bob", "[1]"]}, "m": {"a": [1, 2], "b": "uv"}}),
+    "labels with commas": ({"m": (2, 2)}, {"m": {"a": ["1", "1, 1"], "b": ["2, 2", "2"]}}),
+    "labels that are the same": ({"m": (2, 2), "k": (2,)}, {"m": {"a": "uu", "b": "vw"}, "k": {"a": ["u", "u"]}}),
+    "joins that are the same": ({"m": (2, 2)}, {"m": {"a": ["1", "1, 1"], "b": ["1, 1", "1"]}}),
+    "labels of another shape": ({"m": (2, 2)}, {"m": {"a": "uvw", "b": "vw"}}),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_a_table_has_the_labels_and_finds_each(case):
+    shapes, axes = TABLES[case]
+    every, table = labels(shapes, axes), LabelTable(shapes, axes)
+    assert len(table) == len(every) == len(set(every))
+    assert [table[k] for k in range(len(table))] == list(every)
+    for name in {
+        *every,
+        *shapes,
+        "b",
+        "c",
+        "k",
+        "m",
+        "q",
+        "k[01]",
+        "k[3]",
+        "k[-1]",
+        "m[1]",
+        "m[0, 1, 0]",
+        "x[0]",
+        "k[",
+    }:
+        assert table.find(name) == [k for k, label in enumerate(every) if name in (label, label.split("[")[0])]
+
+
+def test_a_label_is_found_without_the_others(monkeypatch):
+    monkeypatch.setattr("invsamp.posing.expressions.variable_names.product", None)  # which all of them come from
+    table = LabelTable({"x": (), "theta": (1000, 1000)})
+    assert table[1_000_000] == "theta[999, 999]"
+    assert table.find("theta[999, 999]") == [1_000_000]
+    block, number = table.block(1_000_000)
+    assert (block.name, number) == ("theta", 999_999)
+    with pytest.raises(IndexError):
+        table[1_000_001]

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy import special, stats
 from waves import DATA, Waves, mixed, start
 
 from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Product, Unbounded, constraint
-from invsamp.posing.distributions.univariate import HalfNormal
+from invsamp.maximizing import maximize
+from invsamp.posing.distributions.base import Distribution
+from invsamp.posing.distributions.from_scipy import from_scipy
+from invsamp.posing.distributions.multivariate import Dirichlet, Ordered
+from invsamp.posing.distributions.truncated import truncated
+from invsamp.posing.distributions.univariate import Beta, Gamma, HalfNormal, Normal, Uniform
+from invsamp.posing.forward_models.adapters import finite_differences, with_jacobian
 from invsamp.posing.noise.continuous import GaussianNoise
+from invsamp.posing.noise.discrete import BinomialNoise
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.univariate import Identity, Log, Logit
+from invsamp.samplers import hmc
+from invsamp.sampling import sample
 
 
 def test_default_coordinates_and_walls() -> None:
@@ -33,6 +44,54 @@ def test_chosen_coordinates() -> None:
     # a log coordinate on an interval keeps the upper end as a wall
     walls = mixed(transforms={"x": "log"}).sampling_domain
     np.testing.assert_allclose(walls.upper[0], np.log(3.0))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        (Beta(0.5, 0.5), [Logit(0.0, 1.0)]),
+        (Beta(3.0, 0.5), [Logit(0.0, 1.0)]),
+        (Beta(1.0, 2.0), [Identity()]),
+        (Beta([0.5, 2.0], 2.0), [Logit(0.0, 1.0), Identity()]),
+        (Beta("s", 2.0), [Logit(0.0, 1.0)]),  # of any s, for all that is known
+        (truncated(Gamma(0.5, 1.0), upper=2.0), [Logit(0.0, 2.0)]),
+        (truncated(Gamma(0.5, 1.0, shape=2), upper=[2.0, np.inf]), [Logit(0.0, 2.0), Log()]),
+        (truncated(Beta(0.5, 0.5), lower=0.3), [Logit(0.3, 1.0)]),
+        (truncated(Beta(0.5, 0.5), lower=0.3, upper=0.8), [Identity()]),
+        (from_scipy(stats.beta(2.0, 0.5)), [Logit(0.0, 1.0)]),
+        (from_scipy(stats.beta(2.0, 5.0)), [Identity()]),
+        (from_scipy(stats.beta([2.0, 0.5], 5.0)), [Identity(), Logit(0.0, 1.0)]),
+        (Uniform(0.0, 1.0), [Identity()]),
+    ],
+)
+def test_densities_without_bound_have_logits(
+    distribution: Distribution, expected: list[Identity | Log | Logit]
+) -> None:
+    count = len(expected)
+    prior = Prior(x=distribution, s=HalfNormal(1.0))
+    posterior = Posterior(
+        prior, lambda theta: theta, np.full(count + ("s" not in repr(distribution)), 0.5), GaussianNoise(1)
+    )
+    assert list(posterior.coordinates.transforms[prior.slices["x"]]) == expected
+    assert not any(isinstance(one, Logit) for one in posterior.with_bounds().coordinates.transforms)
+    within = Posterior(
+        prior,
+        lambda theta: theta,
+        np.full(len(posterior.data), 0.5),
+        GaussianNoise(1),
+        Ball([0.0] * prior.dimension, 9.0),
+    )
+    assert not any(isinstance(one, Logit) for one in within.coordinates.transforms)
+
+
+def test_a_mode_under_a_density_without_bound() -> None:
+    """No success among ten, under Jeffreys' prior: in p the density has no maximum, in its logit a finite one."""
+    same = with_jacobian(lambda p: p, lambda p: np.ones((len(p), 1, 1)))
+    found = maximize(Posterior(Prior(p=Beta(0.5, 0.5)), same, [0.0], BinomialNoise(10)), seed=1)
+    exact = special.betaln(0.5, 10.5) - special.betaln(0.5, 0.5)
+    assert len(found.theta) == 1
+    np.testing.assert_allclose(found.log_evidence, exact, atol=0.2)
+    np.testing.assert_allclose(found.theta, 0.5 / 11.0, rtol=0.1)
 
 
 def test_logits_become_walls_again() -> None:
@@ -107,3 +166,23 @@ def test_without_domain_keeps_coordinates_and_supports() -> None:
     position[:, 5] = 4.0
     assert (posterior.potential().energy(position) == np.inf).all()
     assert np.isfinite(free.potential().energy(position)).all()
+
+
+@pytest.mark.parametrize(
+    ("vector", "domain", "inside", "outside"),
+    [
+        (Ordered(Normal(0.0, 1.0, shape=3)), "v[0] > -3", [-1.0, 0.0, 0.2], [-1.0, 0.2, 0.0]),
+        (Dirichlet([1.0, 1.5, 1.0, 2.0]), "v[0] < 0.5", [0.2, 0.3, 0.3], [0.2, 0.5, 0.4]),
+    ],
+)
+def test_vectors_within_a_domain_keep_their_own_bounds(vector, domain, inside, outside) -> None:
+    """Moves are reflected where entries constrain each other; none is lost in a solve that fails."""
+    posterior = Posterior(Prior(v=vector), finite_differences(lambda v: v), [0.1] * 3, GaussianNoise(0.5), domain)
+    assert posterior.sampling_domain.contains(np.array([inside, outside])).tolist() == [True, False]
+    run = sample(posterior, hmc(), draws=50, warmup=100, seed=1, progress=False)
+    assert not run.report["failed_solves"]["model"]
+    assert np.isfinite(posterior.log_prior(run.theta.reshape(-1, 3))).all()
+    itself = Posterior(
+        Prior(v=vector), finite_differences(lambda v: v), [0.1] * 3, GaussianNoise(0.5), transforms={"v": "identity"}
+    )
+    assert itself.sampling_domain.contains(np.array([inside, outside])).tolist() == [True, False]
