@@ -46,7 +46,7 @@ FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH, PRIOR, CLASSES = 100, 0.3, 10
 #: Temperatures of both rungs; of samplers with one, the first.
 COLD, FRICTION, WALL = (0.01, 0.05), 0.1, 0.3
-ONE, ENSEMBLE, REFLECTED = "SGD with momentum", "deep ensemble", " in walls"
+ONE, ENSEMBLE, REFLECTED = "SGD with momentum", "deep ensemble", " with bounds"
 
 
 class Pictures(NamedTuple):
@@ -211,16 +211,20 @@ def figure(found: dict[str, Found], labels: np.ndarray) -> plt.Figure:
 
 
 def table(found: dict[str, list[Found]]) -> str:
-    """Means and standard deviations over the seeds."""
-    columns = "".join(f"{name:>16s}" for name in ("accuracy", "nll", "Brier", "ECE", "AUROC"))
-    lines = [f"{'':26s}{columns}{'swaps':>14s}{'walls':>8s}{'s':>6s}"]
+    """Means over the seeds, with standard deviations if there are several."""
+    columns = "".join(f"{name:>9s}{'':8s}" for name in ("accuracy", "nll", "Brier", "ECE", "AUROC"))
+    lines = [f"{'':26s}{columns}{'swaps':>8s}{'':7s}{'bounds':>8s}{'s':>6s}"]
     for name, runs in found.items():
-        scores = np.array([one.scores for one in runs])
-        mean = scores.mean(axis=0)
-        sd = scores.std(axis=0, ddof=1) if len(runs) > 1 else np.full(len(mean), np.nan)
-        told = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(mean[:5], sd, strict=False))
-        lines.append(f"{name:26s}{told}{mean[5]:8.3f} ±{sd[5]:4.3f}{mean[6]:8.2f}{mean[7]:6.0f}")
+        scores = np.array([one.scores for one in runs]).T
+        entries = "".join(entry(values, 4) for values in scores[:5]) + entry(scores[5], 3)
+        lines.append(f"{name:26s}{entries}{scores[6].mean():8.2f}{scores[7].mean():6.0f}")
     return "\n".join(lines)
+
+
+def entry(values: np.ndarray, digits: int) -> str:
+    """A mean, with the standard deviation of several values."""
+    sd = f" ±{values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{values.mean():{digits + 5}.{digits}f}{sd:{digits + 4}s}"
 
 
 def main() -> None:

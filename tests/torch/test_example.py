@@ -40,7 +40,7 @@ def test_networks(monkeypatch, tmp_path, capsys):
     x = rng.random((200, 1, 8, 8)) * 0.2 + labels[:, None, None, None] * np.eye(8)  # a class is a diagonal
     held = names["Pictures"]("diagonals", x[:150], labels[:150], x[150:], labels[150:], rng.random((50, 1, 8, 8)))
     known, trial, main = names["samplers"], names["trial"], names["main"]
-    chosen = "deep ensemble", "VR-reSGHMC", "r2SGHMC in walls"
+    chosen = "deep ensemble", "VR-reSGHMC", "r2SGHMC with bounds"
     tried = []
 
     def counted(name, *settings):
