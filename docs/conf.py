@@ -149,9 +149,9 @@ class Gallery(SphinxDirective):
             self.env.note_dependency(str(folder / f"{name}.md"))
             page = (folder / f"{name}.md").read_text()
             title, words = re.match(r"# (.*)\n\n(.*)\n", page).groups()
-            picture, time = re.search(r"!\[.*\]\((.*)\)", page)[1], re.search(r"\| run time \| (.*) \|", page)
+            picture, time = re.search(r"!\[.*\]\((.*)\)", page)[1], re.search(r"\| run time \| (.*) \|", page)[1]
             lines += [f":::{{grid-item-card}} {title}", f":link: {name}", ":link-type: doc", f":img-top: {picture}"]
-            lines += ["", words, "", f"Run time: {time[1]}." if time else "", ":::", ""]
+            lines += ["", words, "", f"Run time: {time}.", ":::", ""]
         lines += ["::::", "", "```{toctree}", ":hidden:", "", *names, "```"]
         container = nodes.Element()
         self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, container)

@@ -351,7 +351,7 @@ def test_the_gallery_has_every_example() -> None:
         if page is None:
             assert f"`examples/{script.name}`" in index
         else:
-            assert f"\n{script.stem}\n" in index and "![" in page.read_text()
+            assert f"\n{script.stem}\n" in index and "![" in page.read_text() and "| run time |" in page.read_text()
             assert f"literalinclude}} ../../examples/{script.name}" in page.read_text()
 
 

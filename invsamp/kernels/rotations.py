@@ -37,8 +37,8 @@ class _Rotations(Paths):
 
     reference: ModeReference | None
     longest_step = QUARTER
-    #: All directions are about one wide by the reference: a step that is short everywhere would help in none.
-    short_step = 1.0
+    #: A chain where the energy bends four times more than elsewhere moves on there, for an eighth more solves.
+    short_step = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()

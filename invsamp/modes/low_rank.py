@@ -100,7 +100,8 @@ def low_rank(
         Of the first vectors, and of what is left out.
     """
     if products.rows is not None and products.rows <= MOST_ROWS:
-        return _by_rows(products.factor_rows(), at, reference, most)
+        rows = products.factor_rows()
+        return by_rows(rows, at, reference, most) if np.isfinite(rows).all() else None
     d = len(at)
     block = min(BLOCK, d)
     yield from products.prepare(rng)
@@ -144,12 +145,15 @@ def low_rank(
     return LowRankGaussian(at, LowRankMetric(reference.factor, vectors, values), -0.5 * mean * (d - len(values)))
 
 
-def _by_rows(rows: Array, at: Array, reference: Reference, most: int) -> LowRankGaussian:
-    """From R (m, d) in whitened coordinates, the Hessian being I + R^T R: all eigenvalues are known."""
+def by_rows(rows: Array, at: Array, reference: Reference, most: int, least: float = NEGLIGIBLE) -> LowRankGaussian:
+    """From R (m, d) in whitened coordinates, the Hessian being I + R^T R: all eigenvalues are known.
+
+    Those above ``least`` are kept.
+    """
     values, left = np.linalg.eigh(rows @ rows.T)
     order = np.argsort(-values)
     values, left = np.maximum(values[order], 0.0), left[:, order]
-    kept = min(most, int(np.count_nonzero(values > NEGLIGIBLE)))
+    kept = min(most, int(np.count_nonzero(values > least)))
     vectors = np.linalg.qr(rows.T @ (left[:, :kept] / np.sqrt(values[:kept])))[0]
     # as orthonormal as rounding lets them be; eigenvalues are those of the space that they span
     inner = rows @ vectors

@@ -11,11 +11,12 @@ from invsamp.plots.figure import COLD, FAINT, INK, Run, checked_run, clean, titl
 
 
 def plot_informed_directions(run: Run, *, ax: Axes | None = None) -> Figure:
-    r"""Eigenvalues of the misfit's Hessian at the mode, in coordinates in which the prior is standard normal.
+    r"""Eigenvalues of the misfit's Hessian around the mode, in coordinates in which the prior is standard normal.
 
     Along a direction with the eigenvalue :math:`\lambda` the posterior's variance is :math:`1 / (1 + \lambda)` of the
-    prior's, by the Gaussian at the mode. The data inform a direction more than the prior does where :math:`\lambda` is
-    above 1. The number of such directions does not depend on how fine a mesh is.
+    prior's, by the Gaussian that the kernel moves about. What `invsamp.sample` chooses has averages around the mode,
+    and a reference of `invsamp.maximize` those at the mode. The data inform a direction more than the prior does where
+    :math:`\lambda` is above 1. The number of such directions does not depend on how fine a mesh is.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from invsamp.arguments import array, function, text
 from invsamp.arguments import names as distinct_names
 from invsamp.protocols import Array, FinishedRun, Plain, RunsRows, no_derivatives
 from invsamp.simulations.claims import claims_of
+from invsamp.simulations.code import check_code
 from invsamp.simulations.database import SimulationDatabase
 from invsamp.simulations.rows import key_of, number_of
 from invsamp.simulations.running import executor_of, finished_runs
@@ -62,6 +63,8 @@ def stored(
     -----
     A failure is not recorded before a simulation has succeeded: where all fail, the model is likely mistaken.
 
+    A warning says once if the code of the model, a Python function, has changed since simulations were recorded.
+
     Examples
     --------
     >>> import tempfile
@@ -84,7 +87,9 @@ def stored(
     own = getattr(model, "version", None)
     label = (own if isinstance(own, str) else "") if version is None else text("version", version)
     workers = executor_of("executor", executor)
-    return StoredModel(model, SimulationDatabase.open(folder, distinct_names("names", names), label), workers)
+    database = SimulationDatabase.open(folder, distinct_names("names", names), label)
+    check_code(model, database.folder, label, len(database) > 0)
+    return StoredModel(model, database, workers)
 
 
 class StoredModel:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -257,3 +258,28 @@ class TestPosterior:
     def test_a_log_likelihood_has_no_outputs_to_keep(self, tmp_path):
         with pytest.raises(ValueError, match="simulations must be None beside a log_likelihood"):
             iv.Posterior(self.PRIOR, log_likelihood=lambda theta: theta[:, 0], simulations=os.fspath(tmp_path))
+
+
+def made_of(text: str) -> object:
+    """The function ``model`` of a module of this text."""
+    scope = {"__name__": "simulator", "np": np}
+    exec(text, scope)
+    return scope["model"]
+
+
+def test_changed_code_warns_once(tmp_path):
+    first = "def helper(x):\n    return 2.0 * x\n\n\ndef model(theta):\n    return helper(theta)\n"
+    commented = first.replace("    return 2.0", "    # twice\n    return 2.0")
+    changed, corrected = first.replace("2.0", "3.0"), first.replace("helper(theta)", "helper(theta) + 1.0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stored(made_of(first), tmp_path, names=["a"])(np.ones((1, 1)))
+        stored(made_of(first), tmp_path, names=["a"])
+        stored(made_of(commented), tmp_path, names=["a"])
+        stored(made_of(changed), tmp_path, names=["a"], version="2")
+    for text in (changed, corrected):
+        with pytest.warns(iv.diagnostics.InvsampWarning, match="code of the simulator is not that"):
+            stored(made_of(text), tmp_path, names=["a"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert stored(made_of(text), tmp_path, names=["a"])(np.ones((1, 1)))[0, 0] == 2.0

@@ -1,7 +1,8 @@
 """The default sampler where the prior is Gaussian in many unknowns, as that of a field on a mesh is.
 
-One mode and its Gaussian of low rank are found by Newton descents; the kernel rotates about that Gaussian. Its step
-size alone is left to warm-up, and what all this takes does not depend on the number of unknowns.
+One mode and its Gaussian of low rank are found by Newton descents. The kernel rotates about a Gaussian that is fitted
+to the posterior from there (`invsamp.modes.variational`). Its step size alone is left to warm-up, and
+what all this takes does not depend on the number of unknowns.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from invsamp.kernels import InfinityHamiltonian
 from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.ladder import Rung, Sampler
 from invsamp.modes.field_modes import FieldModes, field_reference, search_field, starts_of_field
+from invsamp.modes.low_rank import LowRankGaussian
+from invsamp.modes.products import source_of
 from invsamp.modes.tolerances import TOLERANCE
-from invsamp.protocols import Reference
+from invsamp.modes.variational import PAIRS, fitted
 
 #: Descents at most.
 STARTS = 8
@@ -25,8 +28,8 @@ STARTS = 8
 DIRECTIONS, SHARE = 400, 0.5
 #: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
 WARM_UP, LEAST = 800, 25
-#: Steps of a path, about.
-PATH = 7
+#: Steps of a path, about; and its mean angle.
+PATH, LENGTH = 7, 2.0
 
 
 @dataclass(frozen=True)
@@ -47,17 +50,29 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     most = min(DIRECTIONS, d)
     starts = starts_of_field(bound.problem, prior, STARTS, rng)
     found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, 0.01 * TOLERANCE)
+    gaussian, why = _judged(found, d, min(most, int(SHARE * d)))
+    if gaussian is not None and potentials[-1].tangents:
+        gaussian = yield from fitted(source_of(potentials[-1], prior, bound.domain), gaussian, most, rng)
     spent = sum(potential.evaluations for potential in potentials) - before
     products = sum(potential.products for potential in potentials)
     said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")
     if not potentials[-1].tangents:
         said += ", as the model has no tangents: two gradients for each product"
-    return _judged(found, prior, min(most, int(SHARE * d)), said)
+    descents = f"Newton optimizations from the prior ({said}) {why}"
+    if gaussian is None:
+        return FieldSelection(None, f"{descents}: the general search follows")
+    reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
+    of = f", fitted to the posterior at {2 * PAIRS} of its draws" if potentials[-1].tangents else ""
+    return FieldSelection(reference, f"{descents}: one kernel, {_kernel(reference)}{of}")
 
 
 def field_sampler(reference: ModeReference) -> Sampler:
     """One rung whose kernel rotates about the mode's Gaussian."""
-    return Sampler((Rung(kernel=InfinityHamiltonian(reference=reference)),), preconditioner=None)
+    return Sampler((Rung(kernel=_kernel(reference)),), preconditioner=None)
+
+
+def _kernel(reference: ModeReference) -> InfinityHamiltonian:
+    return InfinityHamiltonian(length=LENGTH, reference=reference)
 
 
 def warm_up_steps(chains: int) -> int:
@@ -65,23 +80,18 @@ def warm_up_steps(chains: int) -> int:
     return max(LEAST, WARM_UP // (PATH * chains))
 
 
-def _judged(found: FieldModes, prior: Reference, most: int, said: str) -> FieldSelection:
-    descents = f"Newton optimizations from the prior ({said})"
+def _judged(found: FieldModes, d: int, most: int) -> tuple[LowRankGaussian | None, str]:
+    """The Gaussian of the one mode that was found, if it has few directions; and what was found, in words."""
     if len(found.modes) != 1 or found.unfinished or found.unsolved:
-        return FieldSelection(
-            None,
-            f"{descents} found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} did not converge, and "
-            f"{found.unsolved} could not be solved: the general search follows",
+        return None, (
+            f"found {len(found.modes)} modes of a Gaussian prior; {found.unfinished} did not converge, and "
+            f"{found.unsolved} could not be solved"
         )
     gaussian = found.modes[0].gaussian
-    d = len(prior.mean)
     if gaussian is None or gaussian.informed >= most:
         informed = "no Gaussian" if gaussian is None else f"at least {most} of {d} directions informed"
-        return FieldSelection(None, f"{descents} found one mode with {informed}: the general search follows")
-    reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
-    return FieldSelection(
-        reference,
-        f"{descents} found one mode of a Gaussian prior of {d:,} unknowns, of which the data inform "
-        f"{gaussian.informed} directions more than the prior does: one "
-        f"kernel, {InfinityHamiltonian(reference=reference)}",
+        return None, f"found one mode with {informed}"
+    return gaussian, (
+        f"found one mode of a Gaussian prior of {d:,} unknowns, of which the data inform "
+        f"{gaussian.informed} directions more than the prior does"
     )

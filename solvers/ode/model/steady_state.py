@@ -6,7 +6,9 @@ singular; its left null vectors W say which combinations of states keep their in
 
 .. math:: \begin{pmatrix} J \\ W^T \end{pmatrix} x_p = \begin{pmatrix} -f_p \\ W^T x_{0,p} \end{pmatrix}
 
-has one solution. It holds for conservation laws that are linear with constant coefficients.
+has one solution. It holds for conservation laws that are linear with constant coefficients: W is checked at the state
+where the system comes from. Where J is singular for another reason, as at the end of an epidemic, states next to the
+steady state are at rest, too. State and derivatives are then those of the integration.
 """
 
 from __future__ import annotations
@@ -191,6 +193,8 @@ class SteadyStart:
             found = self._newton(x, p, begin)
             if found is not None:
                 return found
+            if not self._linear(x, p, begin) and self._at_rest(x, p):
+                return x
             if horizon > self.until:
                 return nothing
             solution = self.model.solve(p[None], x, [horizon], t0=0.0)
@@ -206,11 +210,19 @@ class SteadyStart:
             if solution.status[0] != Status.OK:
                 break
             x = solution.states[0, 0]
-            scale = np.abs(self._jacobian(x, p)) @ (np.abs(x) + self.model.atol / self.model.rtol)
-            if (np.abs(self._slope(x, p)) <= 1e-8 * scale).all():
+            if self._at_rest(x, p):
                 return x, horizon
             horizon *= 10.0
         return np.full(len(begin), math.nan), math.nan
+
+    def _at_rest(self, x: Array, p: Array) -> bool:
+        scale = np.abs(self._jacobian(x, p)) @ (np.abs(x) + self.model.atol / self.model.rtol)
+        return bool((np.abs(self._slope(x, p)) <= 1e-8 * scale).all())
+
+    def _linear(self, x: Array, p: Array, begin: Array) -> bool:
+        """Whether what is conserved next to x is conserved from ``begin`` on: linear, not the tangent of a curve."""
+        laws, slope = self._bordered(x, p)[1], self._slope(begin, p)
+        return bool((np.abs(laws @ slope) <= 1e-8 * (np.abs(laws) @ np.abs(slope))).all())
 
     def _newton(self, x: Array, p: Array, begin: Array) -> Array | None:
         """Steady state next to x, if there is one that is stable and keeps what is conserved since ``begin``."""
@@ -236,14 +248,15 @@ class SteadyStart:
         unstable = rates.real.max(initial=0.0) > 1e-8 * np.abs(rates).max(initial=1e-300)
         if unstable or (np.abs(self._slope(x, p)) > 1e-8 * (np.abs(jacobian) @ size)).any():
             return None
-        return x if np.abs(self._bordered(x, p)[1] @ (begin - x)).max(initial=0.0) < _KEPT * size.max() else None
+        kept = np.abs(self._bordered(x, p)[1] @ (begin - x)).max(initial=0.0) < _KEPT * size.max()
+        return x if kept and self._linear(x, p, begin) else None
 
     def _derivatives(self, x: Array, p: Array, of_begin: Array, begin: Array) -> Array:
         """(n, q) at the steady state x, from those of where it comes from."""
         n, q = of_begin.shape
         if not np.isfinite(x).all():
             return np.full((n, q), math.nan)
-        if self.model.events:
+        if self.model.events or not self._linear(x, p, begin):
             _, end = self._integrated(begin, p)
             times = np.array([[end]]), np.zeros(1)
             found = self.model.solve_from(p[None], begin[None], of_begin.T[None], p[None], *times)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from invsamp.solvers.ode import OdeModel, SteadyState
 
@@ -116,3 +117,20 @@ def test_an_oscillator_and_an_unstable_point_are_no_steady_states():
 def test_bad_input_is_a_value_error_that_names_it(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("rates", [(0.5, 1.0), (1.1, 1.0), (2.0, 1.0)])
+def test_the_end_of_an_epidemic_is_one_of_many_steady_states(rates: tuple[float, float]) -> None:
+    """What is next to it is at rest, too: the one that is reached follows from an invariant that is not linear."""
+
+    def final(p: np.ndarray) -> float:
+        return float(brentq(lambda s: s - 1.0 - p[1] / p[0] * np.log(s / 0.99), 1e-6, 0.99))
+
+    epidemic = OdeModel(
+        lambda t, x, p: (-p[0] * x[0] * x[1], p[0] * x[0] * x[1] - p[1] * x[1]), ["s", "i"], ["beta", "gamma"]
+    )
+    observed = epidemic.observe([0.0], SteadyState([0.99, 0.01]), states=("s",))
+    y, vjp = observed.linearize(np.array([rates]))
+    assert y[0, 0] == pytest.approx(final(np.array(rates)), rel=1e-5)
+    slopes = [(final(np.array(rates) + e) - final(np.array(rates) - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
+    assert vjp(np.ones((1, 1)))[0] == pytest.approx(slopes, rel=1e-3)
