@@ -28,6 +28,8 @@ SCOUTS, SCALE_DRAWS = 16, 200
 #: Descents in all, where those show that there is more to see: more than `UNSEEN` of them came to minima alone, and
 #: less than half to the lowest, or one alone did. Where steps are curved, and descents cheap, the latter is enough.
 MOST_SCOUTS = 64
+#: Every so many-th descent takes the finest fidelity alone.
+DIRECT = 4
 #: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
 LEAST_LOOK = 5000
 #: Evaluations after which an optimization far above the ends of others is stopped.
@@ -292,12 +294,20 @@ class _Spent:
 def _led(
     basins: Mapping[str, Basins], position: Array, scale: Array, domain: Domain, budget: int, curved: bool
 ) -> EvaluationRequests[Descent]:
-    """Through the fidelities that there are basins of, to which this adds."""
+    """Through the fidelities that there are basins of, to which this adds; some through the finest one alone.
+
+    These find modes that coarse ones lack.
+    """
     n, d = position.shape
-    end = Descent(position.copy(), np.zeros(n), np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool))
-    spent, finest, everyone = 0, list(basins)[-1], np.arange(n)
+    end = Descent(
+        position.copy(), np.full(n, np.inf), np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+    )
+    spent, finest = 0, list(basins)[-1]
     for name, own in basins.items():
         coarse, lowest = name != finest, int(np.argmin(end.energy))
+        everyone = np.arange(n)
+        if coarse:
+            everyone = everyone[everyone % DIRECT != DIRECT - 1]
         most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // n))
         objective = Objective(of_fidelity(name, "curved" if curved else True), scale, domain)
         down = partial(descend, objective, tolerance=UNIT if coarse else TOLERANCE, basins=own)
@@ -307,7 +317,7 @@ def _led(
             if len(rows):
                 spent += _replace(end, rows, (yield from down(end.position[rows], most=most)))
         best = np.min(end.energy, where=end.converged, initial=np.inf)
-        rows = np.flatnonzero(~end.converged & ((end.energy <= best + far(d)) | np.isinf(best)))
+        rows = everyone[~end.converged[everyone] & ((end.energy[everyone] <= best + far(d)) | np.isinf(best))]
         more = min(MOST - PATIENCE, (budget - spent) // len(rows)) if len(rows) else 0
         # a finer one is there to lead them on
         if more >= LEAST_MORE and not (coarse and end.converged.any()):

@@ -10,6 +10,7 @@ from invsamp.engine.adaptation.window_adaptation import SHORTEST
 from invsamp.engine.automatic.phases import ROUNDS, Phases
 from invsamp.engine.ensemble.ensemble import Ensemble
 from invsamp.engine.mode_search.mode_refinement import Jumps, jumping, refined_modes
+from invsamp.engine.multifidelity.mode_check import missed_mode
 from invsamp.engine.multifidelity.surrogate_training import Found, Training
 from invsamp.engine.rungs.lasting_state import Lasting, LastingState
 from invsamp.ladder import Sampler
@@ -47,7 +48,7 @@ def coarse_run(phases: Phases, sampler: Sampler) -> CoarseRun | None:
     return None
 
 
-class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "_training", "_jumps")):
+class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "_training", "_jumps", "_missed")):
     """The first phase of some runs: `step` by step, while it is `learning`, until the exchange is `found` and follows.
 
     Where no sampler was chosen, only if that pays: otherwise the run begins as any other.
@@ -76,6 +77,7 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         self._level = ""  # the one that is tried
         self._training: Training | None = None
         self._jumps: Jumps | None = None  # of the corrected target, where its kernel jumps
+        self._missed: str | None = None  # the mode of the fine model that the coarse one does not have
 
     @property
     def ensemble(self) -> Ensemble:
@@ -108,6 +110,13 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         if not (self._asked or found.pays):
             self._next_level(self._bound.given)
             return
+        rng = np.random.default_rng([self._phases.plan.seed, *b"modes"])
+        looking = missed_mode(self._bound, training.fidelity, training.states, rng)
+        (self._missed,) = self._bound.dispatch.do([looking])
+        if self._missed is not None and not self._asked:
+            self.decisions.append(f"no exchange with {training.fidelity!r}: {self._missed}")
+            self._next_level(self._bound.given)
+            return
         self.decisions += found.passing
         self.learning = False
         self._correct(found)
@@ -132,10 +141,10 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
     def report(self, report: Report) -> Report:
         """The report of the run, with what was learned."""
         found, warnings = self.found, report["warnings"]
-        if found is not None and found.doubt is not None:
+        if found is not None and (why := found.doubt or self._missed) is not None:
             doubt = coded(
                 "IV-COARSE",
-                f"{found.doubt}. The fine rung reaches that region by its own moves alone, one at each "
+                f"{why}. The fine rung reaches that region by its own moves alone, one at each "
                 "exchange. The draws are right in the limit of many, but visit it rarely. Sample the fine "
                 "model by itself, or make the coarse one work there.",
             )

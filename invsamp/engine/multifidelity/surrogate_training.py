@@ -131,6 +131,12 @@ class Training(
         return self._all_solved and (self._failed == 0 or self._probe is not None)
 
     @property
+    def states(self) -> Array:
+        """Positions (n, d) of the pairs: draws of the coarse side."""
+        assert self._states is not None
+        return self._states
+
+    @property
     def _all_solved(self) -> bool:
         return self._states is not None and sum(len(found[-1]) for found in self._solved) == len(self._states)
 
