@@ -23,13 +23,15 @@ def missed_mode(
 ) -> EvaluationRequests[str | None]:
     """Look for a mode of the finest fidelity in which none of the draws (n, d) of a coarse one lies; what it is.
 
-    Optimizations begin at draws of the prior, and at some of the coarse draws, so that their own modes are known, too.
+    Of more than 200 unknowns, none is looked for. Optimizations begin at draws of the prior, and at some of the coarse draws, so that their own modes are known, too.
     """
+    if states.shape[1] > MOST_GAUSSIAN:  # weights would not be known
+        return None
     problem, fine, domain = bound.problem, bound.fidelities[-1], bound.domain
     starts, scale = starts_of(problem, rng, states, STARTS)
     own = states[rng.integers(len(states), size=2)]
-    potential, few = bound.potentials[fine], states.shape[1] <= MOST_GAUSSIAN
-    curved = few and potential.curved and (walled(domain) or potential.bounded)
+    potential = bound.potentials[fine]
+    curved = potential.curved and (walled(domain) or potential.bounded)
     starts = np.concatenate([own, starts])
     found = yield from search_modes((fine,), starts, scale, domain, first=len(starts), curved=curved)
     minima = found.minima
