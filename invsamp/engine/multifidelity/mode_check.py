@@ -23,7 +23,8 @@ def missed_mode(
 ) -> EvaluationRequests[str | None]:
     """Look for a mode of the finest fidelity in which none of the draws (n, d) of a coarse one lies; what it is.
 
-    Of more than 200 unknowns, none is looked for. Optimizations begin at draws of the prior, and at some of the coarse draws, so that their own modes are known, too.
+    Optimizations begin at draws of the prior, and at some of the coarse draws, so that their own modes are known, too.
+    Of more than 200 unknowns no mode is looked for.
     """
     if states.shape[1] > MOST_GAUSSIAN:  # weights would not be known
         return None
