@@ -86,6 +86,7 @@ def search_modes(
     curved: bool = False,
     within: Within | None = None,
     count: int = 0,
+    known: Array | None = None,
 ) -> EvaluationRequests[ModeSearchResult]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
@@ -95,10 +96,13 @@ def search_modes(
     narrow mode among wide ones is mostly met so, or not at all. Without a prior ``within`` gives points in and around a
     box, about ``count`` in all, and further descents begin around the modes that are known. All descents together take
     about ``budget`` evaluations at most; Hessians come on top. Where all fidelities are ``curved``, steps are by
-    their Gauss-Newton matrices.
+    their Gauss-Newton matrices. Descents from points ``known`` (k, d) to be near modes go first: others end where they
+    come to these.
     """
     d, looks = starts.shape[1], more is not None and starts.shape[1] <= MOST_SEARCHED
     search = _Search(names, scale, domain, curved, waiting=len(starts[:first]))
+    if known is not None:
+        yield from search.add(known, budget)
     yield from search.add(starts[:first], budget)
     if search.unsure and not looks:
         further = starts[first:][: search.affordable(budget)]

@@ -33,8 +33,7 @@ def missed_mode(
     own = states[rng.integers(len(states), size=2)]
     potential = bound.potentials[fine]
     curved = potential.curved and (walled(domain) or potential.bounded)
-    starts = np.concatenate([own, starts])
-    found = yield from search_modes((fine,), starts, scale, domain, first=len(starts), curved=curved)
+    found = yield from search_modes((fine,), starts, scale, domain, first=len(starts), curved=curved, known=own)
     minima = found.minima
     if len(minima.gaussian) < 2:
         return None
