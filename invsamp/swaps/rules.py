@@ -99,6 +99,9 @@ class OwnEnergies(_Unbiased):
     assume_unbiased: bool = False
     equalize: bool = False
 
+    def __str__(self) -> str:
+        return self.name.replace("_", " ")
+
     def stages(self) -> tuple[Stage, ...]:
         """One stage."""
         return (Stage(cold_at_cold=Weights(1.0, -1.0), hot_at_hot=Weights(-1.0, 1.0)),)
@@ -114,6 +117,9 @@ class MultiVariance(_Unbiased):
 
     weight: float | None = None
     assume_unbiased: bool = False
+
+    def __str__(self) -> str:
+        return "a weighted mean of both rungs' energy differences"
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies."""
@@ -139,6 +145,10 @@ class ProductTarget:
     factor: ClassVar[float] = 1.0
     needs_common_energy: ClassVar[bool] = False
     equalize: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        learned = "" if self.discrepancy is None else ", with a learned discrepancy"
+        return f"the product of both targets{' in two stages' if self.delayed else ''}{learned}"
 
     def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies, or a cheap one with the hot rung's and a second with the rest."""
