@@ -12,6 +12,7 @@ from invsamp.domains.contract import Domain
 from invsamp.posing.distributions.base import Distribution, ScalarFamily
 from invsamp.posing.distributions.from_scipy import ScipyDistribution
 from invsamp.posing.distributions.truncated import Truncated
+from invsamp.posing.distributions.univariate import Uniform
 from invsamp.posing.priors.conditional_distribution import OfPrior
 from invsamp.posing.priors.joint_prior import Prior
 from invsamp.posing.transforms.multivariate import VectorTransform
@@ -76,6 +77,8 @@ def _unbounded(distribution: Distribution) -> npt.NDArray[np.bool_]:
     """Entries (size,) between two ends whose density grows without bound towards one, or may do so."""
     lower, upper = (np.ravel(end) for end in distribution.support)
     between = np.isfinite(lower) & np.isfinite(upper)
+    if isinstance(distribution, Uniform) or not between.any():  # nothing is compiled for these
+        return np.zeros_like(between)
     if isinstance(distribution, OfPrior):  # given others, such as Beta("a", 2)
         return between
     rows = np.where(between, [lower, upper], 0.5)
