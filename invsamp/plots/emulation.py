@@ -148,13 +148,13 @@ def _purposes(axes: Axes, facts: Any) -> None:
 def _errors(axes: Axes, rounds: Any) -> None:
     at = [one["simulations"] for one in rounds]
     lines = (
-        ("effect", "effect on a mean or sd", INK),
-        ("held_out", "sd of held-out errors", COLD),
-        ("predicted", "sd by the emulator", HOT),
+        ("held_out", "sd of held-out errors", COLD, "o-"),
+        ("predicted", "sd by the emulator", HOT, "o-"),
+        ("effect", "effect on a mean or sd", INK, "o:"),
     )
-    for name, label, color in lines:
+    for name, label, color, style in lines:
         values = np.array([np.nan if one[name] is None else max(one[name], 1e-4) for one in rounds])
-        axes.plot(at, values, "o-", color=color, label=label, ms=4)
+        axes.plot(at, values, style, color=color, label=label, ms=4)
     axes.axhline(0.1, color=INK, lw=1.0, ls=(0, (4, 2)))
     axes.set_yscale("log")
     axes.set_xlabel("simulations")
