@@ -74,7 +74,7 @@ class Swap:
     >>> import invsamp as iv
     >>> swap = iv.ladder.Swap(iv.swaps.metropolis(), scheme=iv.swaps.deo(), fraction=0.5)
     >>> print(swap.rule)
-    OwnEnergies(name='metropolis', factor=inf, assume_unbiased=False, equalize=False)
+    metropolis
     """
 
     rule: SwapRule | None = None

@@ -184,7 +184,7 @@ def metropolis(*, assume_unbiased: bool = False) -> SwapRule:
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.metropolis())
+    >>> iv.swaps.metropolis()
     OwnEnergies(name='metropolis', factor=inf, assume_unbiased=False, equalize=False)
     """
     return OwnEnergies("metropolis", math.inf, boolean("assume_unbiased", assume_unbiased))
@@ -216,7 +216,7 @@ def noise_penalty(factor: float = 1.0, *, equalize: bool = True, assume_unbiased
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.noise_penalty())
+    >>> iv.swaps.noise_penalty()
     OwnEnergies(name='noise_penalty', factor=1.0, assume_unbiased=False, equalize=True)
     """
     return OwnEnergies(
@@ -255,7 +255,7 @@ def state_dependent_penalty(*, equalize: bool = True, assume_unbiased: bool = Fa
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.state_dependent_penalty())
+    >>> iv.swaps.state_dependent_penalty()
     OwnEnergies(name='state_dependent_penalty', factor=1.0, assume_unbiased=False, equalize=True)
     """
     return OwnEnergies(
@@ -288,7 +288,7 @@ def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.multi_variance())
+    >>> iv.swaps.multi_variance()
     MultiVariance(weight=None, assume_unbiased=False)
     """
     share = optional(real, "weight", weight, least=0, most=1)
@@ -306,7 +306,7 @@ def product_target() -> SwapRule:
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.product_target())
+    >>> iv.swaps.product_target()
     ProductTarget(delayed=False, discrepancy=None)
     """
     return ProductTarget()
@@ -334,7 +334,7 @@ def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
     Examples
     --------
     >>> import invsamp as iv
-    >>> print(iv.swaps.delayed_acceptance())
+    >>> iv.swaps.delayed_acceptance()
     ProductTarget(delayed=True, discrepancy=None)
     """
     learned = optional(instance, "discrepancy", discrepancy, Discrepancy, "a Discrepancy")
