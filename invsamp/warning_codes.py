@@ -305,7 +305,7 @@ CODES: dict[str, Entry] = {
     ),
     "IV-EMULATION-MODES": Entry(
         "The mode search with the simulator is not conclusive",
-        "Modes were found by one optimization each, many optimizations reached no minimum, or no minimum fits the data.",
+        "Modes were found once, many optimizations reached no minimum, or no minimum fits the data.",
         "Raise descents= and simulations=.",
     ),
     "IV-SIMULATOR": Entry(

@@ -107,9 +107,8 @@ def emulate(
     Warns
     -----
     UserWarning
-        If the budget was spent before the rule was met; if a mode was found by one descent alone, or no mode fits the
-        data; if simulations fail
-        at posterior draws; if the simulator is noisy, or ignores a parameter.
+        If the budget was spent before the rule was met; if a mode was found by one descent alone, or none fits the
+        data. If simulations fail at posterior draws; if the simulator is noisy, or ignores a parameter.
 
     Examples
     --------
