@@ -89,7 +89,8 @@ def search(
     RuntimeError
         If no simulation of the points succeeds.
     """
-    descents, begun = Descents(simulations, scale, prior, rng), []
+    descents = Descents(simulations, scale, prior, rng)
+    begun: list[Descent] = []
     with contextlib.suppress(SpentError):  # the search ends with its budget, and says what it has found by then
         for _ in range(SEARCHES):
             before = simulations.made
