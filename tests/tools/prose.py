@@ -25,7 +25,7 @@ LONGEST, MEDIAN = 35, 18
 #: Sentences from which a file's median says something.
 ENOUGH = 12
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
-SOURCES = ("invsamp/**/*.py", "problems/**/*.py", "solvers/**/*.py", "examples/**/*.py")
+SOURCES = tuple(f"{folder}/**/*.py" for folder in ("invsamp", "problems", "solvers", "examples", "benchmarks"))
 WORDS = Path(__file__).with_name("replaced_words.txt")
 
 _ABBREVIATIONS = r"\b(?:e\.g|i\.e|cf|vs|al|eqs?|Eqs?|Figs?|Secs?|ch|pp?|approx|resp|No|St|Dr|[A-Z])\.$"
@@ -133,7 +133,7 @@ def docstring(text: str, line: int) -> Iterator[Text]:
             skipped = indent
             continue
         entry = section in _ENTRIES and indent == 0
-        drawn = re.match(r"\s*(>>>|\.\.\.|=+ +=+|-{3,})", one)
+        drawn = re.match(r"\s*(>>>|\.\.\.|=+ +=+|-{3,})|\s{4}python ", one)
         kept.append("" if skipped is not None or section == "References" or entry or drawn else one)
     yield from _paragraphs(_without_outputs(lines, kept), line)
 
@@ -197,6 +197,9 @@ def _messages(node: ast.AST, documented: set[ast.Constant]) -> Iterator[Text]:
         for child in ast.iter_child_nodes(node):
             if child not in documented:
                 yield from _messages(child, documented)
+    if re.search(r"\n\s*\n", words) and not _CODE.search(words):
+        yield from (Text(getattr(node, "lineno", 1) + text.line - 1, text.words) for text in markdown(words))
+        return
     prose = re.sub(r"\s+", " ", words).strip()
     if len(re.findall(r"\b[a-zA-Z]{2,}\b", prose)) >= 4 and not _CODE.search(words):
         yield Text(getattr(node, "lineno", 1), prose)
