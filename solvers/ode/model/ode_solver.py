@@ -453,9 +453,9 @@ class OdeSolver:
 
     def _integration(self, width: int, own: tuple[int, ...], rtol: float, joint: bool) -> _Integration:
         """See the function of this name, which keeps it."""
-        timed, none = self._explicit_time, np.empty((1, len(self.parameters)))
+        timed, p, none = self._explicit_time, np.empty((1, len(self.parameters))), np.empty((1, 1))
         moves = self.doses or self.breakpoints or self.events or len(timed.switches) or len(timed.pulses)
-        way = None if moves else self._course(none, none[:, 0], none, width, own)
+        way = None if moves else self._course(p, none[0], none, width, own)
         return _Integration(("Taylor",) if joint else self._methods(rtol), way, {})
 
     def _course(self, p: Array, start: Array, times: Array, width: int, own: tuple[int, ...]) -> Course:
