@@ -70,7 +70,7 @@ def test_the_same_minima_by_fewer_evaluations(function):
     assert few < 0.95 * many
 
 
-def test_a_basin_holds_what_its_gaussian_tells():
+def test_a_basin_has_the_mass_of_its_gaussian():
     """Neither what lies too high, nor what has that energy by chance and another gradient, nor what is bent."""
     basins = Basins(10.0)
     basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.diag([1.0, 100.0]), False, None))
@@ -131,7 +131,7 @@ def test_no_hessian_far_above_the_lowest_minimum():
     basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.eye(2), False, None))
     assert basins.worth(2, 16, 9.0)
     assert not basins.worth(2, 16, 11.0)
-    assert not basins.worth(100, 16, 9.0)  # dearer than what it spares
+    assert not basins.worth(100, 16, 9.0)  # more expensive than what it saves
 
 
 def test_points_that_begin_together_are_led_once():

@@ -105,12 +105,12 @@ def test_numbers_in_order():
     assert mass(np.eye(3), np.zeros(3), ordered) == pytest.approx((2.0 * np.pi) ** 1.5 / 6.0, rel=0.6)
 
 
-def test_what_has_no_end_is_not_known():
+def test_unbounded_minima_are_unknown():
     assert np.isnan(mass(np.zeros((1, 1)), [0.0], Unbounded(), walled=False))
     assert np.isnan(mass(np.diag([1.0, -1.0]), [0.0, 0.0], Box([0.0, -np.inf], [np.inf, np.inf])))
     assert np.isnan(mass(-np.eye(1), [1.0], Box([0.0], [np.inf])))
     assert np.isnan(mass(-np.eye(1), [0.0], Box([-3.0], [3.0])))  # a saddle, with its minima at the bounds
-    # beside a cliff, which no domain tells of
+    # beside a discontinuity that is not in the domain
     assert np.isnan(mass(np.eye(1), [0.0], Unbounded()))
 
 

@@ -57,9 +57,9 @@ class TestPublished:
         problem = published(name, rtol=1e-9, atol=1e-10)
         posterior, rng = problem.posterior.with_bounds(), np.random.default_rng(1)  # some nominal values are bounds
         potential = posterior.potential()
-        base = np.clip(posterior.to_position(nominal(problem)), *walls(posterior))
+        base = np.clip(posterior.to_position(nominal(problem)), *bounds(posterior))
         position = base + 0.1 * rng.standard_normal(base.shape)
-        position = np.clip(position, *walls(posterior))
+        position = np.clip(position, *bounds(posterior))
         gradient = potential.energy_and_gradient(position)[1][0]
         for _ in range(3):
             direction = rng.standard_normal(gradient.shape)
@@ -78,7 +78,7 @@ class TestPublished:
         rng, theta = np.random.default_rng(0), nominal(default)
         walled = default.posterior.with_bounds()
         theta = theta * (1 + rng.uniform(0.05, 0.2, (20, theta.shape[1])) * rng.choice([-1, 1], (20, theta.shape[1])))
-        inside = walled.to_theta(np.clip(walled.to_position(theta), *walls(walled, 0.01)))
+        inside = walled.to_theta(np.clip(walled.to_position(theta), *bounds(walled, 0.01)))
         positions = default.posterior.to_position(inside)
         ours, tight = (each.posterior.potential().energy_and_gradient(positions)[1] for each in (default, full))
         assert (np.linalg.norm(ours - tight, axis=1) < 1e-3 * np.linalg.norm(tight, axis=1)).all()
@@ -104,7 +104,7 @@ class TestPublished:
         assert posterior.coordinates.transforms == tuple(Logit(*each) for each in ends)
         walled = posterior.with_bounds()
         assert all(transform == Log() for transform in walled.coordinates.transforms)
-        np.testing.assert_allclose(walls(walled, 0.0)[0], np.log(1e-5))
+        np.testing.assert_allclose(bounds(walled, 0.0)[0], np.log(1e-5))
 
     def test_a_start_at_the_nominal_values(self):
         problem = published("Weber_BMC2015")
@@ -116,7 +116,7 @@ class TestPublished:
         assert np.isfinite(posterior.to_position(posterior.packed("start", problem.start))).all()
 
 
-def walls(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
+def bounds(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
     lower, upper = (posterior.to_position(end) for end in posterior.prior.support)
     return lower + inset, upper - inset
 

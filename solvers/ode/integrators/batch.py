@@ -78,7 +78,7 @@ def integrate(
     if kernel.overloads and (control.threads == 1 or batch == 1):
         rows(0, batch)
         return outcome
-    with told_if_compiled(kernel):
+    with announce_compilation(kernel):
         if control.threads == 1 or batch == 1:
             rows(0, batch)
         else:
@@ -89,7 +89,7 @@ def integrate(
 
 
 @contextmanager
-def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
+def announce_compilation(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
     """Informs a person, after some seconds, that the first trajectories of all wait for the compiler."""
     if kernel.overloads or not _is_watched():
         yield

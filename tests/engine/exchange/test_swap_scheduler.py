@@ -98,7 +98,7 @@ class TestExchanged:
         assert exchange.accepts.tolist() == [128]
         assert (where(exchange) == [[0], [1]]).all()
 
-    def test_noise_in_different_forms_is_not_handed_over(self):
+    def test_noise_in_different_forms_is_not_passed_on(self):
         """A rung that wants a full covariance must not be given the other's isotropic variance."""
         settings = [
             {"estimator": noisy(0.1, 1.0), "gradient_noise": GradientNoise(structure=form)}
