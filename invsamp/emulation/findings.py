@@ -96,6 +96,15 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
                 "descents=",
             )
         )
+    if not search.fits:
+        found.append(
+            coded(
+                "IV-EMULATION-MODES",
+                f"none of {search.descents} optimizations found parameters that fit the data. The model may not "
+                "explain the data, or a minimum that does was missed. Look at plot_predictive(), or search with more, "
+                f"descents={2 * search.descents}",
+            )
+        )
     if (
         emulated.rounds
         and (ratio := emulated.rounds[-1].ratio) > OVERCONFIDENT
