@@ -36,7 +36,7 @@ def shares(points, target):
     return np.diff(np.interp(EDGES, ends, np.cumsum(target), left=0.0, right=1.0), prepend=0.0, append=1.0)
 
 
-def walled(level):
+def bounded(level):
     """Transition matrix of a reflected step: its Gaussian, folded into the interval."""
     _, gradient = BUMPS.energy_and_gradient(INSIDE[:, None])
     mean = (INSIDE - level.step_size * gradient[:, 0])[:, None]
@@ -51,7 +51,7 @@ class ReflectingDomain(TwoRungs):
 
     @cached_property
     def kernels(self):
-        return walled(self.cold), walled(self.hot)
+        return bounded(self.cold), bounded(self.hot)
 
 
 def periodic(matrices):
@@ -144,12 +144,12 @@ CASES = {
         marginal(iv.swaps.multi_variance(0.5), NOISY),
         marginal(iv.swaps.multi_variance(0.5)),
     ),
-    "r2SGLD: R-SGLD": lambda: (iv.samplers.sgld(STEP), True, (INSIDE, periodic([walled(COLD)])), TRUNCATED),
+    "r2SGLD: R-SGLD": lambda: (iv.samplers.sgld(STEP), True, (INSIDE, periodic([bounded(COLD)])), TRUNCATED),
     "r2SGLD: R-cycSGLD": lambda: (
         iv.samplers.cyclic_sgld(0.25, cycles=10),
         True,
-        (INSIDE, periodic(cycle(walled, 0.25))),
-        (INSIDE, periodic([walled(replace(COLD, step_size=0.25))])),
+        (INSIDE, periodic(cycle(bounded, 0.25))),
+        (INSIDE, periodic([bounded(replace(COLD, step_size=0.25))])),
     ),
     "r2SGLD: reSGLD without bounds": lambda: (
         iv.resgld(PAIR, STEP, boundary="ignore", swap_fraction=1.0),

@@ -147,5 +147,5 @@ def test_failed_solves_cut_the_target(draw, agrees):
     assert (run.theta < 0.7).all()
     assert agrees(moments_about(run, target.mean() * np.ones(1)), truth)
     # a reflecting bound at the same place, without adjustment at a large step, gives another distribution
-    walled = draw(Target(gaussian(1.0), Box(-np.inf, 0.7)), sgld(0.8), draws=500, thin=2)
-    assert not agrees(moments_about(walled, target.mean() * np.ones(1)), truth)
+    bounded = draw(Target(gaussian(1.0), Box(-np.inf, 0.7)), sgld(0.8), draws=500, thin=2)
+    assert not agrees(moments_about(bounded, target.mean() * np.ones(1)), truth)

@@ -87,7 +87,7 @@ class TestWhatDataDoNotTell:
     def test_profiles_end_at_bounds(self):
         found = iv.profile(product(4.0), ["a"], seed=1)
         (interval,) = found.intervals()["a"]
-        assert interval[2:] == ("wall", "wall")
+        assert interval[2:] == ("bound", "bound")
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
         assert "(below at a bound, above at a bound)" in str(found)
@@ -107,7 +107,7 @@ class TestWhatDataDoNotTell:
     def test_logits_are_bounded_again(self):
         found = iv.profile(product(4.0, transforms={"a": "logit"}), ["a"], seed=1)
         (interval,) = found.intervals()["a"]
-        assert interval[2:] == ("wall", "wall")
+        assert interval[2:] == ("bound", "bound")
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
 
@@ -214,7 +214,7 @@ class TestSeveralModes:
         prior = iv.Prior(x=iv.Uniform(-5.05, 9.0), b=iv.Normal(0.0, 1.0))
         found = iv.profile(well([square], [25.0], [1.0], prior), ["x"], seed=1)
         low, high = found.intervals()["x"]
-        assert low[2:] == ("wall", "reached") and high[2:] == ("reached", "reached")
+        assert low[2:] == ("bound", "reached") and high[2:] == ("reached", "reached")
         assert low.low == pytest.approx(-5.05, abs=0.01)
         assert "(below at a bound) and from" in str(found)
 

@@ -69,9 +69,9 @@ class TestMinima:
 
         at = np.zeros(2)
         asking = hessian(Objective(self.evaluate(function), np.ones(2), Unbounded()), at, 0.0, at)
-        matrix, walled = answered(asking, None)
+        matrix, bounded = answered(asking, None)
         np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
-        assert walled
+        assert bounded
 
     @pytest.mark.parametrize("far", [1e13, 1e14, 1e15])
     def test_steps_are_longer_than_numbers_are_apart(self, far):

@@ -76,9 +76,9 @@ class TestPublished:
         """Weber's cells rest for 24 hours: without control of sensitivities errors of gradients reached 1e20."""
         default, full = (published("Weber_BMC2015", **settings) for settings in ({}, {"error_control": "full"}))
         rng, theta = np.random.default_rng(0), nominal(default)
-        walled = default.posterior.with_bounds()
+        bounded = default.posterior.with_bounds()
         theta = theta * (1 + rng.uniform(0.05, 0.2, (20, theta.shape[1])) * rng.choice([-1, 1], (20, theta.shape[1])))
-        inside = walled.to_theta(np.clip(walled.to_position(theta), *bounds(walled, 0.01)))
+        inside = bounded.to_theta(np.clip(bounded.to_position(theta), *bounds(bounded, 0.01)))
         positions = default.posterior.to_position(inside)
         ours, tight = (each.posterior.potential().energy_and_gradient(positions)[1] for each in (default, full))
         assert (np.linalg.norm(ours - tight, axis=1) < 1e-3 * np.linalg.norm(tight, axis=1)).all()
@@ -102,9 +102,9 @@ class TestPublished:
         assert posterior.prior.fixed.keys() == {"ratio", "specC17"}
         ends = zip(*posterior.prior.support, strict=True)
         assert posterior.coordinates.transforms == tuple(Logit(*each) for each in ends)
-        walled = posterior.with_bounds()
-        assert all(transform == Log() for transform in walled.coordinates.transforms)
-        np.testing.assert_allclose(bounds(walled, 0.0)[0], np.log(1e-5))
+        bounded = posterior.with_bounds()
+        assert all(transform == Log() for transform in bounded.coordinates.transforms)
+        np.testing.assert_allclose(bounds(bounded, 0.0)[0], np.log(1e-5))
 
     def test_a_start_at_the_nominal_values(self):
         problem = published("Weber_BMC2015")

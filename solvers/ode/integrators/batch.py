@@ -17,7 +17,7 @@ from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
-#: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
+#: Message of the first use on a machine, at a terminal and in a notebook: a long silence looks like a fault.
 COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
 
 
@@ -90,7 +90,7 @@ def integrate(
 
 @contextmanager
 def announce_compilation(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
-    """Informs a person, after some seconds, that the first trajectories of all wait for the compiler."""
+    """Announces, after some seconds, that the first trajectories wait for the compiler."""
     if kernel.overloads or not _is_watched():
         yield
         return

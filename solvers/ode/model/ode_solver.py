@@ -57,8 +57,8 @@ from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolutio
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
 from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
-from invsamp.solvers.ode.model.state_agreement import tell_disagreement
-from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, settled
+from invsamp.solvers.ode.model.state_agreement import warn_of_disagreement
+from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, is_final
 
 
 @dataclass(frozen=True, repr=False)
@@ -255,7 +255,7 @@ class OdeSolver:
         """
         n, columns = len(self.states), sizes.shape[1]
         found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
-        if settled(found, n, absolute, self.rtol, self.error_control == "full"):
+        if is_final(found, n, absolute, self.rtol, self.error_control == "full"):
             return SensitiveSolution(found.values[:, :, :n], _slopes(found, n, columns), *found[1:5], switched)
         states = found._replace(values=found.values[:, :, :n])
 
@@ -289,12 +289,14 @@ class OdeSolver:
             common = grid if len(grid) == 1 else grid[rows]
             found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
             if factor == 1.0:
-                tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
+                warn_of_disagreement(
+                    self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol
+                )
             return found
 
         if not states.status.any():
             known = run(np.arange(len(p)), 1.0)
-            if settled(known, n, absolute, self.rtol, self.error_control == "full"):
+            if is_final(known, n, absolute, self.rtol, self.error_control == "full"):
                 work = states.evaluations + known.evaluations, states.steps + known.steps
                 return SensitiveSolution(
                     states.values, _slopes(known, n, columns), states.status, *work, states.ended, switched

@@ -107,7 +107,7 @@ def differentiate(
 
 
 @njit(cache=True, error_model="numpy")
-def settled(outcome: Outcome, n: int, absolute: Array, rtol: float, controlled: bool) -> bool:
+def is_final(outcome: Outcome, n: int, absolute: Array, rtol: float, controlled: bool) -> bool:
     """Whether all rows got through, with sensitivities that `differentiate` would give as they are."""
     values, status, peaks = outcome.values, outcome.status, outcome.peaks
     for row in range(len(values)):

@@ -35,7 +35,7 @@ def test_a_request_to_end_keeps_what_was_finished(tmp_path: Path, capsys: pytest
     assert caught.value.code == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == before
     last, folder = capsys.readouterr().err.strip().splitlines()[-1], tmp_path / "simulations"
-    assert last == f"stopped: {FINISHED} finished simulations are in {folder}. The same call goes on from there"
+    assert last == f"stopped: {FINISHED} finished simulations are in {folder}. The same call resumes from there"
     assert len(iv.simulations.SimulationDatabase.open(folder)) == FINISHED
 
 

@@ -128,17 +128,17 @@ class TestExchanged:
 
 
 class TestInfiniteEnergies:
-    def walled(self, position):
+    def bounded(self, position):
         energy, gradient = fine(position)
         return np.where(position[:, 0] > 0.5, np.nan, energy), gradient
 
     @pytest.mark.parametrize("name", ["multi_variance", "product_target", "delayed_acceptance"])
     @pytest.mark.filterwarnings("error")
     def test_never_swap_and_never_warn(self, name):
-        def walled(position):
-            return self.walled(position)
+        def bounded(position):
+            return self.bounded(position)
 
-        rungs, exchange = ladder((walled, coarse), rule=RULES[name], chains=500)
+        rungs, exchange = ladder((bounded, coarse), rule=RULES[name], chains=500)
         cold = rungs[0]
         start = cold.position.copy()
         start[:, 0] = -np.abs(start[:, 0])

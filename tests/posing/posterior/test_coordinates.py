@@ -96,15 +96,15 @@ def test_a_mode_under_a_density_without_bound() -> None:
 
 def test_logits_become_bounds_again() -> None:
     posterior, default = mixed(transforms={"x": "logit", "k": "identity"}), mixed()
-    walled = posterior.with_bounds()
-    assert walled.coordinates.transforms[0] == Identity()
-    assert walled.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
-    assert walled.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
+    bounded = posterior.with_bounds()
+    assert bounded.coordinates.transforms[0] == Identity()
+    assert bounded.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
+    assert bounded.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
     position = start(posterior, 20)
-    at = walled.to_position(posterior.to_theta(position))
-    stretched = posterior.coordinates.evaluate(position).log_jacobian - walled.coordinates.evaluate(at).log_jacobian
+    at = bounded.to_position(posterior.to_theta(position))
+    stretched = posterior.coordinates.evaluate(position).log_jacobian - bounded.coordinates.evaluate(at).log_jacobian
     np.testing.assert_allclose(
-        posterior.potential().energy(position), walled.potential().energy(at) - stretched, rtol=1e-10
+        posterior.potential().energy(position), bounded.potential().energy(at) - stretched, rtol=1e-10
     )
     assert np.ptp(stretched) > 0.5
     assert default.with_bounds().coordinates == default.coordinates
