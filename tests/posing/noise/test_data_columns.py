@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import invsamp as iv
 from invsamp.posing.noise.data_columns import series_of
@@ -52,6 +53,12 @@ def test_the_first_that_tells_as_many_as_there_are(data, noise, told, found) -> 
             r"order of forward, \['left', 'right'\], .* 'right' is in",
         ),
         (TABLE[["right", "left"]], iv.Outputs(left=NOISE, right=NOISE), None, "data must have .* the order of noise"),
+        (
+            xr.DataArray(VALUES, dims=("hour", "ear"), coords={"ear": ["right", "left"]}),
+            NOISE,
+            ("left", "right"),
+            "data must have .* the order of forward",
+        ),
         (VALUES, iv.Outputs(left=NOISE, right=NOISE), ("right", "left"), "noise must have .* the order of forward"),
         (TABLE, NOISE, ("right", "middle"), "'right' is in place 1 instead of 0"),
         (
