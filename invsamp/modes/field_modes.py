@@ -24,8 +24,8 @@ from invsamp.protocols import Array, GaussianReference, Problem, Reference
 FEWEST, SHARE = 80, 0.9
 #: Optimizations that have to reach one minimum where there may be more.
 AGREED = 2
-#: Newton steps by a mode's Gaussian, at most. Of a linear field one leaves less than a percent of what there is to gain;
-#: where data are precise and not met exactly, Gauss-Newton matrices leave up to a third.
+#: Newton steps by a mode's Gaussian, at most. In a linear field one step leaves less than a percent of what there is to
+#: gain; where data are precise and not met exactly, Gauss-Newton matrices leave up to a third.
 POLISHES = 8
 
 
