@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.posing.checks.directional_derivative_test import LARGEST_MISS, AGREEMENT, Comparison, Probe
+from invsamp.posing.checks.directional_derivative_test import AGREEMENT, LARGEST_MISS, Comparison, Probe
 from invsamp.protocols import Array, Potential, derivative_error
 
 #: Relative error up to which a slope is exact: rounding in a solve may leave that much.
