@@ -40,7 +40,7 @@ def test_a_request_to_end_keeps_what_was_finished(tmp_path: Path, capsys: pytest
 
 
 def test_control_c_is_the_one_exception_that_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt, match="The same call goes on") as caught:
+    with pytest.raises(KeyboardInterrupt, match="The same call resumes") as caught:
         iv.emulate(posed(signal.SIGINT), 40, seed=1, directory=tmp_path, progress=False)
     assert caught.value.__suppress_context__
 
