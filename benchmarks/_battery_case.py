@@ -1,4 +1,4 @@
-"""What the battery knows of a posterior, and the densities that several of them share."""
+"""A posterior of the battery with its known moments, and densities that several of them share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from invsamp.protocols import Array, Potential, Problem
 
 @dataclass(frozen=True)
 class Case:
-    """A posterior with what is known of it.
+    """A posterior with its known moments.
 
     Parameters
     ----------
     name : str
     problem : Problem
-        As a person would pose it.
+        As a user would pose it.
     known : mapping of label to (mean, sd, error of the mean)
-        Of the quantities below. NaN for an sd that is not judged.
+        Moments of the quantities below. NaN for an sd that is not assessed.
     quantities : callable, optional
         Theta (n, d) to quantities (n, q), in the order of ``known``. Default: theta itself.
     smooth : Potential, optional
-        The same law without walls, for samplers that know none, with ``of_smooth`` from its positions to quantities.
+        The same distribution without bounds, for samplers without constraints; ``of_smooth`` gives the quantities of
+        its positions.
         Default: the problem's own potential.
     weights : mapping of fidelity to float, optional
-        What a solve counts, in solves of the finest. Default: each counts 1.
+        Cost of a solve, in solves of the finest. Default: 1 each.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Case:
 
     @property
     def labels(self) -> list[str]:
-        """One for each quantity."""
+        """One label for each quantity."""
         return list(self.known)
 
     @property
@@ -51,8 +52,8 @@ class Case:
         mean, sd, error = np.array(list(self.known.values())).T
         return mean, sd, error
 
-    def without_walls(self) -> tuple[Potential, Callable[[Array], Array]] | None:
-        """A potential without walls, and from its positions to quantities; None if nobody wrote one."""
+    def unconstrained(self) -> tuple[Potential, Callable[[Array], Array]] | None:
+        """A potential without bounds, and the map from its positions to quantities; None if there is none."""
         if self.smooth is not None and self.of_smooth is not None:
             return self.smooth, self.of_smooth
         if not isinstance(self.problem.sampling_domain, iv.domains.Unbounded):
@@ -70,7 +71,7 @@ class Linear:
             self.parameters = parameters
 
     def __call__(self, theta: Array) -> Array:
-        return np.stack([self.columns @ row for row in theta])  # row by row: its bits are its own
+        return np.stack([self.columns @ row for row in theta])  # row by row, so that a row does not depend on its batch
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations and the vector-Jacobian product."""
@@ -99,7 +100,7 @@ class FlatRegression:
     def __init__(self, columns: Array, y: Array, half_cauchy: float | None = None) -> None:
         orthogonal, self.factor = np.linalg.qr(columns)
         self.target = orthogonal.T @ y
-        # the least sum of squares, without its cancellation
+        # the minimum of the sum of squares, without cancellation
         self.rest = float(np.square(y - orthogonal @ self.target).sum())
         self.size, self.dimension = len(y), columns.shape[1] + 1
         self.half_cauchy = half_cauchy
@@ -129,5 +130,5 @@ class FlatRegression:
 
 
 def last_is_log(theta: Array) -> Array:
-    """Theta (n, d) with its last column raised to the power."""
+    """Theta (n, d) with its last column exponentiated."""
     return np.column_stack([theta[:, :-1], np.exp(theta[:, -1])])

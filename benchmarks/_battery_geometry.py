@@ -1,4 +1,4 @@
-"""Bent, funnel-shaped and heavy-tailed laws: what linear coordinates do not fit; moments exact or by quadrature."""
+"""Curved, funnel-shaped and heavy-tailed distributions, with moments exact or by quadrature."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def banana(name: str, mean: float, sd: float, curve: float, width: float) -> Cas
 
 
 def funnel(dimension: int) -> Case:
-    """Neal (2003): v ~ N(0, 9), the others N(0, e^v), which are judged by asinh."""
+    """Neal (2003): v ~ N(0, 9), the others N(0, e^v), whose asinh is assessed."""
 
     def function(x: Array) -> tuple[Array, Array]:
         v, rest = x[:, 0], x[:, 1:]
@@ -65,7 +65,7 @@ def funnel(dimension: int) -> Case:
 
 
 def heavy(name: str, together: bool) -> Case:
-    """Ten numbers of Student's t with three degrees of freedom, each by itself or jointly, judged by asinh."""
+    """Ten variables of Student's t with three degrees of freedom, independent or joint; their asinh is assessed."""
 
     def function(x: Array) -> tuple[Array, Array]:
         if together:

@@ -1,4 +1,4 @@
-"""Laws that are hard for one reason each, with moments in closed form or by quadrature."""
+"""Distributions that are hard for one reason each, with moments in closed form or by quadrature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _alike(mean: float, sd: float, dimension: int) -> dict[str, tuple[float, flo
 
 
 def funnel() -> Case:
-    """Neal (2003): v ~ N(0, 9), nine x ~ N(0, e^v). The xs have no variance to speak of: they are judged by asinh."""
+    """Neal (2003): v ~ N(0, 9), nine x ~ N(0, e^v). The variance of x is huge, so asinh(x) is assessed."""
 
     def function(x: Array) -> tuple[Array, Array]:
         v, rest = x[:, 0], x[:, 1:]
@@ -43,7 +43,7 @@ def funnel() -> Case:
 
 
 def funnel_sd() -> float:
-    """Sd of the asinh of what is N(0, e^v) in a funnel, v ~ N(0, 9).
+    """Sd of asinh(x) for x ~ N(0, e^v) in a funnel, v ~ N(0, 9).
 
     By the trapezoidal rule: asinh(s n) is far steeper in n than the polynomials of Gauss-Hermite quadrature.
     """
@@ -65,7 +65,7 @@ def rosenbrock() -> Case:
 
 
 def student_t() -> Case:
-    """Ten independent numbers with Student's t of five degrees of freedom."""
+    """Ten independent variables with Student's t of five degrees of freedom."""
 
     def function(x: Array) -> tuple[Array, Array]:
         return 3.0 * np.log1p(x**2 / 5.0).sum(axis=1), 6.0 * x / (5.0 + x**2)
@@ -74,7 +74,7 @@ def student_t() -> Case:
 
 
 def scales() -> Case:
-    """Thirteen independent normal numbers of sds 1e-6 to 1e6."""
+    """Thirteen independent normal variables with sds from 1e-6 to 1e6."""
     sd = 10.0 ** np.arange(-6.0, 7.0)
 
     def function(x: Array) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ def scales() -> Case:
 
 
 def correlated() -> Case:
-    """Twenty normal numbers with all correlations .999."""
+    """Twenty normal variables with all correlations .999."""
     precision = np.linalg.inv(np.full((20, 20), 0.999) + 0.001 * np.eye(20))
 
     def function(x: Array) -> tuple[Array, Array]:
@@ -96,7 +96,7 @@ def correlated() -> Case:
 
 
 def conditioned(dimension: int) -> Case:
-    """A Gaussian of condition number 1e4 (variances from 1e-2 to 1e2), turned by four reflections."""
+    """A Gaussian of condition number 1e4 (variances from 1e-2 to 1e2), rotated by four reflections."""
     variance = np.logspace(-2.0, 2.0, dimension)
     normals = np.random.default_rng(0).standard_normal((4, dimension))
     normals /= np.linalg.norm(normals, axis=1)[:, None]
@@ -120,7 +120,7 @@ def conditioned(dimension: int) -> Case:
 def _modes(name: str, spread: float, mixture: GaussianMixture, radius: float) -> Case:
     """A mixture as the posterior under N(0, spread^2): the likelihood is their ratio.
 
-    Beside the means, the probabilities of balls about the modes are judged, which reach no other mode.
+    Besides the means, probabilities of disjoint balls about the modes are assessed.
     """
     weights, means, sds = mixture._arrays  # type: ignore[attr-defined]
     d = mixture.dimension
@@ -177,26 +177,26 @@ def ring() -> Case:
 
 
 def slab() -> Case:
-    """Five standard normal numbers, the first of them between 0 and 1e-6."""
+    """Five standard normal variables, the first of them between 0 and 1e-6."""
 
     def function(x: Array) -> tuple[Array, Array]:
         return 0.5 * np.square(x).sum(axis=1), x
 
     width = 1e-6
     known = {"x0": (0.5 * width, width / np.sqrt(12.0), 0.0)} | {f"x{k}": (0.0, 1.0, 0.0) for k in range(1, 5)}
-    walls = iv.Box([0.0, *[-np.inf] * 4], [width, *[np.inf] * 4])
+    bounds = iv.Box([0.0, *[-np.inf] * 4], [width, *[np.inf] * 4])
 
     def inside(z: Array) -> Array:
         return np.column_stack([width * expit(z[:, 0]), z[:, 1:]])
 
-    def without_walls(z: Array) -> tuple[Array, Array]:
+    def unconstrained(z: Array) -> tuple[Array, Array]:
         x, share = inside(z), expit(z[:, 0])
         energy = 0.5 * np.square(x).sum(axis=1) - log_expit(z[:, 0]) - log_expit(-z[:, 0])
         slope = x[:, 0] * width * share * (1.0 - share) + 2.0 * share - 1.0
         return energy, np.column_stack([slope, x[:, 1:]])
 
-    smooth = iv.extending.FunctionPotential(without_walls, 5)
-    return Case("slab", _target(function, 5, domain=walls), known, smooth=smooth, of_smooth=inside)
+    smooth = iv.extending.FunctionPotential(unconstrained, 5)
+    return Case("slab", _target(function, 5, domain=bounds), known, smooth=smooth, of_smooth=inside)
 
 
 def regression() -> Case:
@@ -206,7 +206,7 @@ def regression() -> Case:
     y = columns @ np.array([1.0, -2.0, 0.5, 0.3]) + 0.9 * rng.standard_normal(1000)
     prior = iv.Prior(b=iv.Normal(0.0, 10.0, shape=4), sigma=iv.LogNormal(0.0, 1.0))
     posterior = iv.Posterior(prior, Linear(columns), y, iv.GaussianNoise("sigma"))
-    # given sigma all is Gaussian; over sigma by quadrature
+    # Gaussian given sigma; integrated over sigma by quadrature
     log_sigma = np.linspace(-0.6, 0.4, 2001)
     gram, right = columns.T @ columns, columns.T @ y
     log_weight, means, squares = np.empty(len(log_sigma)), [], []
@@ -226,7 +226,7 @@ def regression() -> Case:
 
 
 def narrow() -> Case:
-    """Four numbers known to 1e-6 of their priors' widths."""
+    """Four parameters known to 1e-6 of their priors' widths."""
     columns = np.random.default_rng(0).standard_normal((8, 4))
     y = columns @ np.array([0.3, -1.2, 0.7, 0.1])
     posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 1.0, shape=4)), Linear(columns), y, iv.GaussianNoise(1e-6))

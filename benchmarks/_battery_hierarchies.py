@@ -1,6 +1,6 @@
 """Hierarchies with exact moments: estimates of groups whose mean and spread are unknown.
 
-Given the spread tau all is Gaussian; over log(tau) by quadrature.
+Given the spread tau they are Gaussian; log(tau) is integrated by quadrature.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small models of the kinds that are met in practice, with moments by quadrature."""
+"""Small models of kinds that occur in practice, with moments by quadrature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.protocols import Array
 
 
 def five_modes(slope: bool = False) -> Case:
-    """A ring of five modes of widths .1 to 1, each 8 from the next, in a box; with a faint slope beneath, if wanted.
+    """A ring of five modes of widths .1 to 1, each 8 from the next, in a box; optionally with a faint slope.
 
     The slope has 5e-5 of the mass, and a minimum at the box, along which it is flat.
     """
@@ -44,7 +44,7 @@ def five_modes(slope: bool = False) -> Case:
 
 
 def aliased() -> Case:
-    """A damped oscillation at so few times that two frequencies fit; the amplitude is Gaussian given the others."""
+    """A damped oscillation at so few times that two frequencies fit; its amplitude is conditionally Gaussian."""
     t = np.array([0.0, 1.02, 1.97, 3.01, 4.03, 4.98, 6.02, 6.99])
 
     def model(theta: Array) -> Array:
@@ -59,8 +59,8 @@ def aliased() -> Case:
 
     data = model(np.array([[1.0, 2.0, 0.1]]))[0] + 0.2 * np.random.default_rng([3]).standard_normal(8)
     prior = iv.Prior(a=iv.Normal(1.0, 1.0), w=iv.Normal(3.0, 4.0), k=iv.HalfNormal(0.5))
-    walls = [iv.constraint("w > 0"), iv.constraint("w < 7.9")]
-    posterior = iv.Posterior(prior, iv.with_jacobian(model, jacobian), data, iv.GaussianNoise(0.2), domain=walls)
+    bounds = [iv.constraint("w > 0"), iv.constraint("w < 7.9")]
+    posterior = iv.Posterior(prior, iv.with_jacobian(model, jacobian), data, iv.GaussianNoise(0.2), domain=bounds)
     w, k = (part.ravel() for part in np.meshgrid(_middles(0.0, 7.9, 3000), _middles(0.0, 3.0, 600), indexing="ij"))
     shapes = np.exp(-k[:, None] * t) * np.cos(w[:, None] * t) / 0.2
     precision = 1.0 + np.square(shapes).sum(axis=1)
@@ -72,7 +72,7 @@ def aliased() -> Case:
 
 
 def michaelis_menten() -> Case:
-    """Rates at substrate concentrations below saturation: a bent ridge, along which both constants have heavy tails."""
+    """Rates at substrate concentrations below saturation: a curved ridge with heavy tails of both constants."""
     s = np.array([0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
 
     def model(theta: Array) -> Array:
@@ -97,7 +97,7 @@ def michaelis_menten() -> Case:
 
 
 def horseshoe() -> Case:
-    """Logistic regression on eight groups with a horseshoe prior: coefficients tau lambda_j z_j, judged by asinh."""
+    """Logistic regression on eight groups with a horseshoe prior: the asinh of tau lambda_j z_j is assessed."""
     trials, successes = np.full(8, 40), np.array([20, 22, 17, 19, 36, 21, 18, 5])
     prior = iv.Prior(tau=iv.HalfCauchy(0.5), scale=iv.HalfCauchy(1.0, shape=8), z=iv.Normal(0.0, 1.0, shape=8))
 
@@ -139,7 +139,7 @@ def _middles(low: float, high: float, n: int) -> Array:
 
 
 def _moments(labels: list[str], weight: Array, means: Array, squares: Array) -> dict[str, tuple[float, float, float]]:
-    """Of conditional means and squares (n, q) at nodes of these weights (n,)."""
+    """Moments from conditional means and squares (n, q) at nodes with weights (n,)."""
     weight = weight / weight.sum()
     mean = weight @ means
     sd = np.sqrt(weight @ squares - mean**2)

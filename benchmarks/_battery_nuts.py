@@ -1,4 +1,4 @@
-"""nutpie's NUTS on a potential of the package, in the battery's terms."""
+"""nutpie's NUTS on a potential of the package, counted as in the battery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from invsamp.protocols import Array, Potential
 
 
 class Nuts(NamedTuple):
-    """Draws, and what they took."""
+    """Draws, and their cost."""
 
     positions: Array  # (chains, draws, d)
     energy: Array  # (chains, draws)
@@ -29,11 +29,11 @@ def nuts(
     Parameters
     ----------
     potential : Potential
-        Without walls.
+        A potential without bounds.
     low_rank : bool
         False: nutpie's diagonal metric.
     starts : ndarray, shape (chains, d), optional
-        Where chains start instead.
+        Starting points instead.
     """
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc

@@ -18,14 +18,20 @@ from invsamp.posing.expressions.variable_names import labels
 def own(name: str, alone: bool = False) -> Case:
     """The posterior of this name, or its finest fidelity alone, with reference moments from a run of other code."""
     posed, problem = CASES[name], CASES[name].make()
-    told = references()[name]
-    known = dict(zip(labels(problem.shapes), zip(told["mean"], told["sd"], told["error"], strict=True), strict=True))
+    reference = references()[name]
+    known = dict(
+        zip(
+            labels(problem.shapes),
+            zip(reference["mean"], reference["sd"], reference["error"], strict=True),
+            strict=True,
+        )
+    )
     if alone:
         return Case(f"{name}_fine", problem.alone(problem.fidelities[-1]), known)
     return Case(name, problem, known, weights=posed.weights)
 
 
-#: Hare and lynx are among the published ones.
+#: Hare and lynx are among the published posteriors.
 NAMES = ("fitzhugh_nagumo", "conductivity", "poisson64")
 BUILDERS: dict[str, Callable[[], Case]] = {name: partial(own, name) for name in NAMES} | {
     f"{name}_fine": partial(own, name, True) for name in NAMES

@@ -1,9 +1,9 @@
-"""Posteriors of posteriordb, posed from its statements in words; data and reference moments are read from a folder.
+"""Posteriors of posteriordb, posed from its descriptions in words; data and reference moments are read from a folder.
 
 posteriordb: Magnusson, Torgander, Bürkner, Zhang, Carpenter and Vehtari (2025), "posteriordb: testing, benchmarking and
-developing Bayesian inference algorithms", AISTATS. Most of its data state no license of their own, so none is here. The
-folder has a file NAME.json for each: ``data`` by the names below, and ``reference``, label to ``mean``, ``sd`` and
-``mcse_mean``, of 10,000 reference draws.
+developing Bayesian inference algorithms", AISTATS. Most of its data state no license of their own, so none is included.
+The folder has a file NAME.json for each posterior. Its ``data`` has the names below; its ``reference`` maps labels to
+``mean``, ``sd`` and ``mcse_mean`` of 10,000 reference draws.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from invsamp.problems import lotka_volterra
 from invsamp.protocols import Array, Problem
 
 Data = Mapping[str, Any]
-#: What a builder returns: the problem, theta to the reference's quantities, and what `Case` asks for beside them.
+#: What a builder returns: the problem, the map from theta to the reference's quantities, and other fields of `Case`.
 Posed = tuple[Problem, Callable[[Array], Array], dict[str, Any]]
 
 
 def published(folder: Path, name: str) -> Case:
     """The posterior of this name, with data from the folder."""
-    told = json.loads((folder / f"{name.removesuffix('_centered')}.json").read_text())
-    problem, quantities, rest = BUILDERS[name]({key: np.asarray(v) for key, v in told["data"].items() if key[0] != "_"})
-    reference = told["reference"]
+    stored = json.loads((folder / f"{name.removesuffix('_centered')}.json").read_text())
+    problem, quantities, rest = BUILDERS[name](
+        {key: np.asarray(v) for key, v in stored["data"].items() if key[0] != "_"}
+    )
+    reference = stored["reference"]
     known = {label: (m["mean"], m["sd"], m["mcse_mean"]) for label, m in reference.items()}
     if name == "hmm_example":  # the second share of each row is 1 less the first
         known = {label: known[label] for label in ("theta1[1]", "theta2[1]", "mu[1]", "mu[2]")}
@@ -44,7 +46,7 @@ def _same(theta: Array) -> Array:
 
 
 def _regression(columns: list[Array], y: Array, half_cauchy: float | None = None) -> Posed:
-    """Flat priors: a density by itself, of the coefficients and the log of sigma."""
+    """Density of the coefficients and log sigma under flat priors."""
     potential = FlatRegression(np.column_stack([np.ones(len(y)), *columns]), np.asarray(y, dtype=float), half_cauchy)
     names = [f"b{k}" for k in range(1, potential.dimension)]
     return iv.Target(potential, names=[*names, "log_sigma"]), last_is_log, {}
@@ -159,7 +161,7 @@ def eight_schools_centered(data: Data) -> Posed:
 
 
 def low_dim_gauss_mix(data: Data) -> Posed:
-    """Mixture of two Gaussians, in order."""
+    """Mixture of two Gaussians with ordered means."""
     y = data["y"]
 
     def likelihood(theta: Array) -> tuple[Array, Array]:
@@ -182,7 +184,7 @@ def low_dim_gauss_mix(data: Data) -> Posed:
 
 
 def gp_regr(data: Data) -> Posed:
-    """Gaussian process, its values integrated out."""
+    """Gaussian process with its values marginalized."""
     y, squares = data["y"], np.square(data["x"][:, None] - data["x"])
 
     def likelihood(theta: Array) -> tuple[Array, Array]:
@@ -226,7 +228,7 @@ def _garch(y: Array, first: float, theta: Array) -> tuple[Array, Array]:
 
 
 def garch11(data: Data) -> Posed:
-    """Volatility: flat within walls. Without walls: the logarithm of alpha0, and shares' log ratios."""
+    """Volatility, flat within its bounds; unconstrained: the log of alpha0, and log ratios of the shares."""
     y, first = data["y"], float(data["sigma1"])
 
     def energy_and_gradient(theta: Array) -> tuple[Array, Array]:
@@ -237,7 +239,7 @@ def garch11(data: Data) -> Posed:
         shares = np.exp(x[:, 2:] - logsumexp(np.column_stack([np.zeros(len(x)), x[:, 2:]]), axis=1)[:, None])
         return np.column_stack([x[:, 0], np.exp(x[:, 1]), shares])
 
-    def without_walls(x: Array) -> tuple[Array, Array]:
+    def unconstrained(x: Array) -> tuple[Array, Array]:
         theta = theta_of(x)
         energy, slope = energy_and_gradient(theta)
         shares = theta[:, 2:]
@@ -246,17 +248,17 @@ def garch11(data: Data) -> Posed:
         by_shares = mixed - (1.0 - 3.0 * shares)
         return energy - jacobian, np.column_stack([slope[:, 0], theta[:, 1] * slope[:, 1] - 1.0, by_shares])
 
-    walls = [iv.constraint(text) for text in ("alpha0 > 0", "alpha1 > 0", "beta1 > 0", "alpha1 + beta1 < 1")]
+    bounds = [iv.constraint(text) for text in ("alpha0 > 0", "alpha1 > 0", "beta1 > 0", "alpha1 + beta1 < 1")]
     names = ("mu", "alpha0", "alpha1", "beta1")
-    target = iv.Target(iv.extending.FunctionPotential(energy_and_gradient, 4), domain=walls, names=names)
-    return target, _same, {"smooth": iv.extending.FunctionPotential(without_walls, 4), "of_smooth": theta_of}
+    target = iv.Target(iv.extending.FunctionPotential(energy_and_gradient, 4), domain=bounds, names=names)
+    return target, _same, {"smooth": iv.extending.FunctionPotential(unconstrained, 4), "of_smooth": theta_of}
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _hidden_states(y: Array, theta: Array) -> tuple[Array, Array]:
-    """Log-likelihood of two hidden states of weight 1 each at first, and its gradient, by forward and backward sums.
+    """Log-likelihood of two hidden states with initial weights 1, and its gradient, by the forward-backward algorithm.
 
-    Theta: probabilities to be in state 1 after state 1 and after state 2, means of both states.
+    Theta: probabilities of state 1 after state 1 and after state 2, means of both states.
     """
     n = len(y)
     value, gradient = np.zeros(len(theta)), np.zeros(theta.shape)
@@ -286,7 +288,7 @@ def _hidden_states(y: Array, theta: Array) -> tuple[Array, Array]:
 
 
 def hmm_example(data: Data) -> Posed:
-    """Hidden Markov chain of two states, summed out; walls keep the means in order."""
+    """Hidden Markov chain of two states, marginalized; constraints order the means."""
     y = data["y"]
 
     def likelihood(theta: Array) -> tuple[Array, Array]:
@@ -307,7 +309,7 @@ def hmm_example(data: Data) -> Posed:
         second = np.logaddexp(x[:, 2], x[:, 3])
         return np.column_stack([x[:, :3], second]), np.exp(x[:, 3] - second)
 
-    def without_walls(x: Array) -> tuple[Array, Array]:
+    def unconstrained(x: Array) -> tuple[Array, Array]:
         """The logarithm of the first mean, and that of the gap."""
         at, share = apart(x)
         energy, slope = potential.energy_and_gradient(at)
@@ -315,12 +317,12 @@ def hmm_example(data: Data) -> Posed:
         by_gap = slope[:, 3] * share - (1.0 - share)
         return energy - np.log(share), np.column_stack([slope[:, :2], by_first, by_gap])
 
-    smooth = iv.extending.FunctionPotential(without_walls, 4)
+    smooth = iv.extending.FunctionPotential(unconstrained, 4)
     return posterior, _same, {"smooth": smooth, "of_smooth": lambda x: logs.to_theta(apart(x)[0])}
 
 
 def hare_lynx(data: Data) -> Posed:
-    """As `invsamp.problems.lotka_volterra` has it, in two fidelities."""
+    """The posterior of `invsamp.problems.lotka_volterra`, in two fidelities."""
     return lotka_volterra.hare_lynx(), _same, {}
 
 

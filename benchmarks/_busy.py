@@ -1,4 +1,4 @@
-"""A forward model that keeps a core busy for a time, or sleeps for one."""
+"""A forward model that keeps a core busy, or sleeps, for a given time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spin(loops: int) -> float:
 
 @dataclass(frozen=True)
 class Busy:
-    """Forward model that observes theta, displaced, after so many loops, or seconds of sleep, for each row."""
+    """Forward model that observes theta plus an offset, after the given loops or seconds of sleep for each row."""
 
     loops: int
     seconds: float
@@ -39,12 +39,12 @@ class Busy:
         return theta + self.displacement
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations, and a product that costs nothing more."""
+        """Observations, and a product at no additional cost."""
         return self(theta), lambda cotangent: np.array(cotangent)
 
 
 def calibrated(seconds: float) -> int:
-    """Loops that take so long."""
+    """Number of loops that take the given seconds."""
     spin(1000)
     best = min(_timed(lambda: spin(1_000_000)) for _ in range(10))
     return max(1, round(seconds / best * 1_000_000))

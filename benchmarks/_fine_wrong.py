@@ -1,4 +1,4 @@
-"""Coarse models of the conductivity that are wrong on purpose, for `fine_solves.py`."""
+"""Coarse models of the conductivity that are deliberately wrong, for `fine_solves.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORK = float((CELLS + 1) ** 2)
 
 
 class Elsewhere:
-    """A coarse model of which the first two unknowns are bent, so that it is wrong beyond a part of the posterior."""
+    """A coarse model that distorts the first two unknowns, and is right in only a part of the posterior."""
 
     def __init__(self, model: iv.extending.ForwardModel) -> None:
         self.model, self.parameters, self.work = model, ("z",), WORK
@@ -54,7 +54,7 @@ class Shifted:
 
 
 def outside(model: iv.extending.ForwardModel) -> iv.extending.ForwardModel:
-    """In place of a coarse model: one with a third of the conductivity beyond the square that the sensors span."""
+    """A coarse model with a third of the conductivity outside the square that the sensors span."""
     low, high = conductivity.SENSORS.min(axis=0), conductivity.SENSORS.max(axis=0)
 
     def lower(points: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Who is measured by `ode.py`: each function yields (what is solved, name, function) for one initial value problem."""
+"""Solvers that `ode.py` measures: each function yields (kind, name, function) for one initial value problem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class System:
-    """An initial value problem, and until when its solutions can be compared: chaos magnifies every difference."""
+    """An initial value problem, and the time until which solutions can be compared: chaos magnifies differences."""
 
     name: str
     rhs: Callable[..., Any]
@@ -41,7 +41,7 @@ class System:
     comparable: float
 
     def model(self, **settings: Any) -> OdeModel:
-        """As we solve it."""
+        """The problem as a model of invsamp."""
         given = {"method": "RK45", "rtol": RTOL, "atol": ATOL, "max_steps": MAX_STEPS} | settings
         return OdeModel(self.rhs, self.states, self.parameters, **given)
 
@@ -83,7 +83,7 @@ def ours(system: System) -> Iterator[Contestant]:
 
 
 def compiled_c(folder: Path) -> Callable[[System], Iterator[Contestant]]:
-    """The C program, by `gcc -O3`, and for comparison with all instructions of this machine."""
+    """The C program by `gcc -O3`, without and with all instructions of this machine."""
     source = Path(__file__).with_name("dormand_prince.c")
     doubles, longs = (np.ctypeslib.ndpointer(dtype, flags="C") for dtype in (np.float64, np.int64))
     kinds = [ctypes.c_double, doubles, doubles, doubles, ctypes.c_int64, ctypes.c_double, ctypes.c_double]

@@ -1,4 +1,4 @@
-"""Six problems with cheap models that are taken for expensive ones without derivatives."""
+"""Six problems with cheap models that stand for expensive ones without derivatives."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class SimulatorProblem:
 
 
 def hares() -> SimulatorProblem:
-    """Hare and lynx: eight unknowns, two of them scales of the noise; most descents end where there is much of it."""
+    """Hare and lynx: eight unknowns, two of them noise scales; most optimizations end at large noise."""
     return SimulatorProblem(hare_lynx().alone("fine"), 200)
 
 
 def conducting(unknowns: int, budget: int, coarse: int | None = None) -> SimulatorProblem:
-    """The conductivity of a plate by modes of a random field; the cheap simulator has so many cells along a side."""
+    """The conductivity of a plate by modes of a random field; ``coarse``: cells along a side of the cheap one."""
     field = karhunen_loeve(conductivity.COVARIANCE, *square_rule(20), count=unknowns)
 
     def on(cells: int) -> Any:
@@ -74,7 +74,7 @@ def conducting(unknowns: int, budget: int, coarse: int | None = None) -> Simulat
 
 
 def source() -> SimulatorProblem:
-    """Where a heat source is: two modes."""
+    """Position of a heat source: two modes."""
     equation = HeatEquation(32, 32, heat_source.END_TIME, GaussianBump(0.06, height=50.0), "dirichlet")
     prior = iv.Prior(x=iv.Uniform(0.0, 1.0), y=iv.truncated(iv.Normal(0.6, 0.25), lower=0.0, upper=1.0))
     model = equation.observe(heat_source.SENSORS)
@@ -82,7 +82,7 @@ def source() -> SimulatorProblem:
 
 
 def banana() -> SimulatorProblem:
-    """Two reactions in a row, whose rates can be exchanged for each other."""
+    """Two reactions in series, whose rates can be interchanged."""
     times = np.linspace(0.25, 3.0, 12)
 
     def observed(theta: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Stiff systems that grow: the Brusselator with diffusion on a line, and reaction and diffusion on a square."""
+"""Stiff systems of any size: the Brusselator with diffusion on a line, and reaction and diffusion on a square."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def brusselator(cells: int, height: float = 1.0) -> tuple[Any, Array]:
 def bistable_square(side: int, patches: int = 1) -> tuple[Any, Array]:
     """u' = D Laplacian u + r u (1 - u) (u - a) on a square with closed edges; parameters D, an r for each patch, a.
 
-    A patch is a strip of cells, each of as many.
+    A patch is a strip of cells; all patches have the same size.
     """
     scale, patch = float(side**2), np.arange(side**2) * patches // side**2
 

@@ -1,4 +1,4 @@
-"""The heat equation as a dolfinx tutorial solves it: assemble, factor, march and march back, for every theta anew."""
+"""The heat equation as a dolfinx tutorial solves it: assembly, factors, forward and adjoint march for each theta."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TextbookHeat:
         bump = np.exp(-(away**2).sum(axis=1) / (2 * self.width**2))
         self._march(solver, bump)
         residual = (float(self.field.eval(self.point[None], [self.cell])[0]) - datum) / noise_sd
-        # backwards, from the sensor's functional on; the matrix is symmetric
+        # the adjoint march begins with the sensor's functional; the matrix is symmetric
         start = np.zeros(len(bump))
         start[self.dofs] = self.weights * residual / noise_sd
         right = matrix.createVecRight()

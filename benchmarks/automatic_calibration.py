@@ -1,10 +1,10 @@
-"""Is the complete automatic procedure calibrated? And is a wrong Jacobian noticed?
+"""Simulation-based calibration of the complete automatic procedure, with controls that have a wrong Jacobian.
 
     python benchmarks/automatic_calibration.py [--replicates N] [--only NAME...] [--control KIND] [--keep FOLDER]
 
-`iv.calibrate` with no sampler: each replicate draws parameters and data, and calls `iv.sample(posterior, draws=400)`,
-whose search, form, metric, map, pilot run and jumps are those of that data set. The pilot run's draws are kept, as by a
-person's call. Ranks are among 31 draws.
+`iv.calibrate` without a sampler: each replicate draws parameters and data and calls `iv.sample(posterior, draws=400)`.
+Mode search, parameterization, metric, map, pilot run and jumps are those of that data set. The pilot run's draws are
+kept, as in a user's call. Ranks are among 31 draws.
 
 Controls: ``map`` leaves the scales out of a transport map's log determinant, and of its gradient. ``form`` leaves the
 scale out of the density of centered parameters.
@@ -42,23 +42,23 @@ SETTINGS: dict[str, Any] = {"ranks": 31, "draws": 400}
 
 
 def funnel() -> iv.Posterior:
-    """Three values of one unknown scale, each measured with an error of its own; in their own coordinates.
+    """Three values with one unknown scale, each measured with its own error; centered.
 
-    Errors of one, against a scale between .1 and 10: some data leave the funnel as it is, others cut its neck off.
+    Errors of 1, with a scale between .1 and 10: some data leave the funnel as it is, others remove its neck.
     """
     prior = iv.Prior(scale=iv.LogNormal(0, 1), x=iv.Normal(0, "scale", shape=3, centered=True))
     return iv.Posterior(prior, _itself("x", 3), np.zeros(3), iv.GaussianNoise(1.0))
 
 
 def hierarchy() -> iv.Posterior:
-    """Groups of two to 200 data, of unknown mean and spread, in the form that the run chooses for each."""
+    """Groups of two to 200 data, of unknown mean and spread, in the parameterization that the run chooses for each."""
     errors = np.array([2, 2, 5, 20, 50, 200]) ** -0.5
     prior = iv.Prior(mu=iv.Normal(0, 1), tau=iv.HalfNormal(1), theta=iv.Normal("mu", "tau", shape=6))
     return iv.Posterior(prior, _itself("theta", 6), np.zeros(6), iv.GaussianNoise(errors))
 
 
 def banana() -> iv.Posterior:
-    """y + x^2 is measured far better than x."""
+    """y + x^2 is measured much better than x."""
 
     def slope(t: Array) -> Array:
         zero, one = np.zeros(len(t)), np.ones(len(t))
@@ -70,7 +70,7 @@ def banana() -> iv.Posterior:
 
 
 def two_modes() -> iv.Posterior:
-    """x^2 exp(x / 3) does not tell the sign of x; the two modes have different widths and weights."""
+    """x^2 exp(x / 3) does not determine the sign of x; the two modes have different widths and weights."""
 
     def value(t: Array) -> Array:
         return np.stack([t[:, 0] ** 2 * np.exp(t[:, 0] / 3), t[:, 0] + t[:, 1]], axis=1)
@@ -98,7 +98,7 @@ CASES: dict[str, Callable[[], iv.Posterior]] = {
 
 
 class Unscaled(TransportMap):
-    """A map whose log determinant lacks the logs of the scales, with the gradient that belongs to it."""
+    """A map whose log determinant, and its gradient, lack the logs of the scales."""
 
     def forward(self, z: Array) -> Image:
         """Positions, with a wrong log of the determinant."""
@@ -153,7 +153,7 @@ CONTROLS: dict[str | None, Callable[[], Any]] = {None: nullcontext, "map": wrong
 
 @contextmanager
 def recorded(found: list[dict[str, Any]]) -> Iterator[None]:
-    """Note what each run was made with."""
+    """Record what each run chose."""
     sample = replicates.sample
 
     def noted(*arguments: Any, **settings: Any) -> iv.Run:
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--control", choices=[name for name in CONTROLS if name], help="what is wrong")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="folder for the replicates: the same call goes on")
+    parser.add_argument("--keep", type=Path, help="folder for the replicates: the same call resumes")
     given = parser.parse_args()
     for name in given.only:
         runs: list[dict[str, Any]] = []

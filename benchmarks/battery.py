@@ -3,19 +3,20 @@
     python benchmarks/battery.py --data FOLDER [--seeds 1 2] [--only eight_schools funnel] [--results FOLDER]
     python benchmarks/battery.py --check [--data FOLDER]
 
-Without ``--data`` only the laws that are hard for one reason each, whose moments are exact, and the package's own dear
-models; the folder's format is told by `_battery_published`. ``--processes`` runs go at a time, seed by seed. A run is
+Without ``--data``: the distributions that are hard for one reason each, whose moments are exact, and the package's own
+expensive models. `_battery_published` describes the folder's format. ``--processes`` runs at a time, seed by seed.
+A run is
 
-- right, if every mean is within 4 standard errors and .1 sd, every sd within 10%, and nothing was warned of;
-- warned, if anything was; "needlessly", where all of that holds nevertheless;
+- right, if every mean is within 4 standard errors and .1 sd, every sd within 10%, and there was no warning;
+- warned, if there was a warning; "needlessly", if it is right otherwise;
 - imprecise, if it is within 4.5 of its own standard errors all the same, those of the sds too;
 - a silent failure otherwise.
 
-Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted;
-where coarse ones are cheaper, by the work of the finest, too. With nutpie installed its NUTS samples the same density
-(without walls); it draws ``--nuts-draws``, and its rate is told for as many as ours. ``--nuts-draws 0`` leaves it out.
-Results are appended to two files of JSON lines in the folder ``--results``, ours.jsonl and nuts.jsonl; what is there is
-not run again, but judged again. ``--check`` holds gradients against differences instead.
+Least ESS is that of means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up included.
+If coarse ones are cheaper, it is also given by the work of the finest. If nutpie is installed, its NUTS samples the
+same density without bounds. It draws ``--nuts-draws`` (0: none), and its rate is scaled to as many draws as ours.
+Results are appended to two files of JSON lines in the folder ``--results``, ours.jsonl and nuts.jsonl. Stored runs are
+assessed again, but not repeated. ``--check`` compares gradients with finite differences instead.
 """
 
 from __future__ import annotations
@@ -60,14 +61,15 @@ CHAINS = 4
 Record = dict[str, Any]
 
 
-def held_against(case: Case, summary: Record) -> Record:
-    """Errors of means and sds that draws have told, against what is known."""
+def compared(case: Case, summary: Record) -> Record:
+    """Errors of the draws' means and sds, compared with the known ones."""
     mean, sd, error = case.moments
-    told = {name: np.asarray(values, dtype=float) for name, values in summary.items()}
+    estimated = {name: np.asarray(values, dtype=float) for name, values in summary.items()}
     with np.errstate(all="ignore"):
-        off, ratio = told["mean"] - mean, told["sd"] / sd
-        z = off / np.hypot(told["mcse_mean"], error)
-        z_sd = (told["sd"] - sd) / np.hypot(told["mcse_sd"], error)  # of the reference's sd: about as large
+        off, ratio = estimated["mean"] - mean, estimated["sd"] / sd
+        z = off / np.hypot(estimated["mcse_mean"], error)
+        # the error of the reference's sd is about as large as that of its mean
+        z_sd = (estimated["sd"] - sd) / np.hypot(estimated["mcse_sd"], error)
     worst_mean, worst_sd = int(np.nanargmax(np.abs(off / sd))), int(np.nanargmax(np.abs(np.log(ratio))))
     right = bool((np.abs(z) <= 4.0).all() and (np.abs(off) <= 0.1 * sd).all() and (np.abs(ratio - 1.0) <= 0.1).all())
     return {
@@ -80,7 +82,7 @@ def held_against(case: Case, summary: Record) -> Record:
 
 
 def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = None) -> Record:
-    """Errors of draws (chains, draws, q), what they are by, and their least ESS."""
+    """Errors of draws (chains, draws, q), with the summary that gives them, and their least ESS."""
     labels, every = case.labels, len(case.labels)
     with np.errstate(all="ignore"):
         found = iv.diagnostics.statistics(values, log_weight)
@@ -90,7 +92,7 @@ def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = 
     least = int(np.nanargmin(np.where(np.isfinite(sizes), sizes, np.inf)))
     kind = ["", "square of "][least // every] + labels[least % every] if least < 2 * every else "energy"
     summary = {name: np.asarray(found[name]).tolist() for name in ("mean", "sd", "mcse_mean", "mcse_sd")}
-    return held_against(case, summary) | {
+    return compared(case, summary) | {
         "summary": summary,
         "ess": float(sizes[least]),
         "least": kind,
@@ -108,8 +110,8 @@ def ours(case: Case, draws: int, seed: int) -> Record:
     theta, report = run.theta, run.report
     values = case.quantities(theta.reshape(-1, theta.shape[2])).reshape(*theta.shape[:2], -1)
     weight = None if run.weights is None else np.log(run.weights)
-    told = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    told += [text for text in run.warnings() if text not in told]
+    messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    messages += [text for text in run.warnings() if text not in messages]
     counts = report["evaluations"]
     return judged(case, values, run.data.sample_stats["energy"].values, weight) | {
         "gradients": sum(counts.values()),
@@ -118,16 +120,16 @@ def ours(case: Case, draws: int, seed: int) -> Record:
         "spent": report["spent"],
         "decisions": report["decisions"],
         "sampler": report["sampler"],
-        "warnings": told,
+        "warnings": messages,
         "seconds": time.perf_counter() - began,
     }
 
 
 def theirs(case: Case, draws: int, seed: int, as_many: int) -> Record:
     """The same by nutpie's NUTS; its counts are those that ``as_many`` draws would have."""
-    free = case.without_walls()
+    free = case.unconstrained()
     if free is None:
-        return {"failed": "it knows no walls"}
+        return {"failed": "no form without bounds"}
     began, (potential, quantities) = time.perf_counter(), free
     found = nuts(potential, draws, CHAINS, seed)
     values = quantities(found.positions.reshape(-1, potential.dimension)).reshape(*found.energy.shape, -1)
@@ -142,7 +144,7 @@ def theirs(case: Case, draws: int, seed: int, as_many: int) -> Record:
 
 
 def limited(function: Callable[..., Record], limit: float, *arguments: Any) -> Record:
-    """What the function returns, in a process of its own; or why there is nothing."""
+    """What the function returns, in a process of its own, or why it failed."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
 
@@ -166,7 +168,7 @@ def limited(function: Callable[..., Record], limit: float, *arguments: Any) -> R
 
 
 def verdict(record: Record) -> str:
-    """What is to be said of one run."""
+    """The verdict on one run."""
     if "failed" in record:
         return "failed"
     if record["warnings"]:
@@ -184,12 +186,12 @@ def rate(record: Record | None, by: str = "gradients") -> float:
 
 
 def shown_rhat(value: float) -> str:
-    """R-hat of chains that never leave their own value has no end."""
+    """R-hat as text; it is unbounded for chains that never move."""
     return f"{value:.3f}" if value < 100.0 else "> 100"
 
 
 def table(records: Iterable[Record]) -> str:
-    """Markdown: a row for each posterior, over its seeds."""
+    """Markdown table with a row for each posterior, over its seeds."""
     lines = [
         "| posterior | gradients | worst mean (sd) | worst sd | R-hat | least ESS | NUTS | ratio | verdicts |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -225,19 +227,19 @@ def table(records: Iterable[Record]) -> str:
     lines += ["", ", ".join(f"{every.count(v)} {v}" for v in dict.fromkeys(every)) + f" of {len(every)} runs"]
     if ratios:
         lines[-1] += (
-            f"; least ESS per gradient against NUTS {np.median(ratios):.2f} in the median, {min(ratios):.2f} least"
+            f"; least ESS per gradient relative to NUTS {np.median(ratios):.2f} in the median, {min(ratios):.2f} least"
         )
     return "\n".join(lines)
 
 
 def _median(values: list[float]) -> float:
-    """Of those that are there; NaN where none is."""
+    """Median of the finite values; NaN if there is none."""
     known = [value for value in values if np.isfinite(value)]
     return float(np.median(known)) if known else float("nan")
 
 
 def check(case: Case) -> str:
-    """Largest relative error of the gradient along random directions, at points of the law's own size."""
+    """Largest relative error of the gradient along random directions, at points of the distribution's scale."""
     rng, worst = np.random.default_rng(0), 0.0
     potentials = [case.problem.potential(name) for name in case.problem.fidelities]
     starts = case.problem.sample_start(rng, 20)
@@ -281,7 +283,7 @@ class Results:
         self._lock = threading.Lock()
 
     def get(self, name: str, seed: int, draws: int, made: Callable[[], Record]) -> Record:
-        """What is there, or what is made now."""
+        """The stored record, or a new one."""
         if (name, seed, draws) not in self._found:
             record = {"name": name, "seed": seed, "draws": draws} | made()
             with self._lock:
@@ -303,8 +305,10 @@ def main() -> None:
     parser.add_argument("--nuts-draws", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one run")
     parser.add_argument("--processes", type=int, default=1, help="runs at a time")
-    parser.add_argument("--results", type=Path, help="folder of what was run before, to go on from")
-    parser.add_argument("--check", action="store_true", help="hold gradients against differences, and sample nothing")
+    parser.add_argument("--results", type=Path, help="folder of earlier results, which are reused")
+    parser.add_argument(
+        "--check", action="store_true", help="compare gradients with finite differences, and sample nothing"
+    )
     given = parser.parse_args()
     chosen = cases(given.data, given.only)
     if given.check:
@@ -321,7 +325,7 @@ def main() -> None:
             arguments = case, given.nuts_draws, seed, given.draws
             record["nuts"] = others.get(*key, partial(limited, theirs, given.limit, *arguments))
         for found in (record[who] for who in ("ours", "nuts") if "summary" in record.get(who, {})):
-            found |= held_against(case, found["summary"])  # of before: by what is known today
+            found |= compared(case, found["summary"])  # stored: compared with the present moments
         print(line(record), file=sys.stderr, flush=True)
         return record
 

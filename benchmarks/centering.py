@@ -1,10 +1,10 @@
-"""Hierarchies sampled centered, non-centered, and as a run chooses, with nothing else chosen.
+"""Hierarchies sampled centered, non-centered, and as a run chooses, with default settings otherwise.
 
     python benchmarks/centering.py [--seeds 1 2 3] [--only "eight schools" "six patients"] [--draws 1000]
 
-Least ESS over means, squares about them and the energy, per 1,000 gradients, of which all are counted; R-hat above 1.05
-is marked by a star. The data sets of groups are estimates with known errors, y_j ~ N(theta_j, s_j), theta_j ~ N(mu,
-tau); those of patients concentrations A exp(-k_j t) with log-normal k_j and noise.
+Least ESS over means, squares about them and the energy, per 1,000 gradients, of which all are counted. A star marks
+R-hat above 1.05. The data sets of groups are estimates with known errors, y_j ~ N(theta_j, s_j), theta_j ~ N(mu, tau).
+Those of patients are concentrations A exp(-k_j t) with log-normal k_j and noise.
 """
 
 from __future__ import annotations

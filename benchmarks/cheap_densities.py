@@ -1,13 +1,16 @@
-"""Cost of a step on densities that cost next to nothing, beside BlackJAX: in compiled loops, and by Python.
+"""Cost of a step on very cheap densities, in compiled loops and by Python, compared with BlackJAX.
 
     python benchmarks/cheap_densities.py [--turns N] [--blackjax PYTHON]
 
-Prints microseconds of CPU: of a step of SGLD and MALA on a mixture of two normal distributions in two dimensions, all
-chains together; of a gradient of MAMS on normal distributions of 10 and 100 dimensions with variances 1, 2, ...; of a
-step of a ladder of two temperatures that attempt a swap after every step. Each row is the median of turns, in which the
-contestants alternate; what was compiled before does not count. Draws are kept. ``target`` is the time of the density
-with its gradient alone. BlackJAX runs as one scan in double precision, by the interpreter that ``--blackjax`` names, of
-an environment of its own; without it, it is skipped.
+Prints microseconds of CPU for each case:
+
+- a step of SGLD and MALA on a mixture of two normal distributions in two dimensions, all chains together;
+- a gradient of MAMS on normal distributions of 10 and 100 dimensions with variances 1, 2, ...;
+- a step of a ladder of two temperatures that attempt a swap after every step.
+
+Each row is the median of turns, in which the contestants alternate, without compilation. Draws are kept. ``target`` is
+the time of the density with its gradient alone. BlackJAX runs as one scan in double precision, by the interpreter of
+another environment that ``--blackjax`` names; otherwise it is skipped.
 
 Goals: at most three times BlackJAX for one chain, less than it for 64, and at most 10 microseconds for a gradient of
 MAMS above the target.
@@ -41,7 +44,7 @@ CASES: dict[str, tuple[str, int, int, int]] = {
     "sgld, ladder of 2, 64 chains": ("ladder", 2, 64, 3_000),
 }
 STEP, SGLD_STEP, LEAPS, APART = 0.3, 0.05, 8, 2.0
-#: Steps by Python for one in a loop, and those at the start that do not count.
+#: Steps by Python for each in a loop, and uncounted steps at the start.
 SHARE, WARM = 20, 2_000
 
 
@@ -78,7 +81,7 @@ def main() -> None:
 
 
 class Contestant:
-    """A run of invsamp that goes on from turn to turn."""
+    """A run of invsamp that continues from turn to turn."""
 
     def __init__(self, kind: str, d: int, chains: int, steps: int, patience: float) -> None:
         import invsamp as iv
@@ -103,7 +106,7 @@ class Contestant:
         self._go(WARM if patience == 0.0 else 50)
 
     def microseconds(self) -> float:
-        """Of a step, or of a gradient."""
+        """Time of a step, or of a gradient."""
         before, begin = self._evaluations, time.process_time()
         self._go(self.steps)
         seconds = time.process_time() - begin
@@ -186,7 +189,7 @@ class Peer:
         )
 
     def microseconds(self, name: str) -> float:
-        """Of a step, or of a gradient."""
+        """Time of a step, or of a gradient."""
         assert self.process.stdin is not None and self.process.stdout is not None
         print(name, file=self.process.stdin, flush=True)
         return float(self.process.stdout.readline())

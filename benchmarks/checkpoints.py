@@ -1,11 +1,11 @@
-"""Runs that are killed, and what it costs that they can be: kill -9 on the heat problem, checkpoints, memory.
+"""Runs that are killed and resumed: kill -9 on the heat problem, cost of checkpoints, memory.
 
     python benchmarks/checkpoints.py [--kills N] [--seed N] [--memory]
 
-A run on the heat problem with two modes (fine and coarse mesh, two temperatures) is killed by SIGKILL at random
-moments, start-up and resuming included, and resumed each time. In the end its draws are compared, bit for bit, with
-those of a run that nobody disturbed, and what lies in the directory is checked. Then the time of checkpoints is
-measured, and, with ``--memory``, the memory of runs of a million draws of 8 parameters.
+A run on the heat problem with two modes (fine and coarse mesh, two temperatures) is killed by SIGKILL at random times,
+start-up and resuming included, and resumed each time. In the end its draws are compared, bit for bit, with those of an
+uninterrupted run, and the files in the directory are checked. Then the time of checkpoints is measured, and, with
+``--memory``, the memory of runs of a million draws of 8 parameters.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from invsamp.storage.state import read_state
 
 SAMPLER = iv.samplers.fast_resgld(temperatures=(1.0, 6.0))
 CHAINS, WARMUP = 4, 2000
-#: What may lie in the directory of a run that nobody writes to.
+#: Files that the directory of a finished run may have.
 FILES = {MANIFEST, STATE, "problem.nc", "posterior.pickle"}
 
 
 class Killed(NamedTuple):
-    """What came of a run that was killed again and again."""
+    """Outcome of a run that was killed repeatedly."""
 
     early: int  # kills before the first checkpoint
     warming: int  # kills in warm-up
@@ -49,32 +49,32 @@ class Killed(NamedTuple):
 
 
 def killed_run(folder: Path, draws: int, kills: int, longest: float, seed: int, segment: int = 100) -> Killed:
-    """Kill a run at random moments, resume it each time, and compare it with one that was left alone.
+    """Kill a run at random times, resume it each time, and compare it with an uninterrupted one.
 
     Parameters
     ----------
     folder : Path
-        Where the run is to be; new.
+        New folder for the run.
     draws : int
-        Of each chain; if the run is over before its last death, as many more are asked of it.
+        Draws of each chain. If the run ends before its last kill, as many more are requested.
     kills : int
-        How many there are to be.
+        Number of kills.
     longest : float
-        Seconds, at the most, between the start of a process and its death, besides those that resuming takes;
+        Upper bound of the seconds between start and kill of a process, without those of resuming;
         uniformly distributed.
     seed : int
-        Of the moments.
+        Seed of the times.
     segment : int
-        Draws of a segment.
+        Draws per segment.
     """
     posterior = heat_source.two_modes()
     settings: dict[str, Any] = {"warmup": WARMUP, "chains": CHAINS, "seed": 11, "progress": False}
-    # what is compiled and loaded here, the forked processes need not
+    # compile and load here, so that the forked processes do not
     with tempfile.TemporaryDirectory() as other:
         iv.sample(posterior, SAMPLER, **settings, draws=5, directory=Path(other) / "run")
         begin = time.perf_counter()
         resume(Path(other) / "run", draws=6, progress=False)
-        longest += time.perf_counter() - begin  # or, on a slow machine, all would die before they get to work
+        longest += time.perf_counter() - begin  # otherwise, on a slow machine, all would be killed during start-up
 
     def life() -> None:
         if _step(folder) >= 0:
@@ -119,7 +119,7 @@ def _life_and_death(life: Any, folder: Path, seconds: float) -> int | None:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             if status:
-                raise RuntimeError("a run that was to be killed failed by itself")
+                raise RuntimeError("a run failed before it was killed")
             return None
         time.sleep(min(0.002, max(0.0, deadline - time.monotonic())))
     os.kill(child, signal.SIGKILL)
@@ -127,7 +127,7 @@ def _life_and_death(life: Any, folder: Path, seconds: float) -> int | None:
     after = _step(folder)
     assert after >= before, f"a checkpoint was lost: step {after} after step {before}"
     if after > WARMUP:
-        iv.load(folder)  # readable at any moment
+        iv.load(folder)  # readable at any time
     return after
 
 

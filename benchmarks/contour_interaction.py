@@ -1,8 +1,8 @@
-"""What chains that learn one theta together gain over one of as many steps in all: section 6.4.1 of Deng's thesis.
+"""Variance of chains that learn one theta together, compared with one of as many steps: section 6.4.1 of Deng's thesis.
 
-The claim: with a gain that falls as k^-alpha the variance of theta is smaller by P^(1 - alpha). Both run on two modes
-ten apart, from either; printed are the sums of theta's variances over the bins, over independent runs, their ratio with
-its bootstrap sd, and the mean mass of the lowest bin beside that where the mean field rests, Z^(1 / zeta).
+The claim: with a gain that decreases as k^-alpha, the variance of theta is smaller by P^(1 - alpha). Both run on two
+modes ten apart, from either. Printed are the sums of theta's variances over the bins, over independent runs, and their
+ratio with its bootstrap sd. The mean mass of the lowest bin is beside the mean field's equilibrium, Z^(1 / zeta).
 
     python benchmarks/contour_interaction.py [--step 0.01] [--draws 10000]
 """
@@ -27,15 +27,15 @@ def start(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def learned(sampler: iv.ladder.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
-    """Theta of each law that was learned, (n, bins)."""
+    """Theta of each learned distribution, (n, bins)."""
     target = iv.Target(far_modes(), start=start)
     settings = {"draws": 2, "thin": steps // 2, "warmup": 0, "progress": False, "check_gradient": False}
     run = iv.sample(target, sampler, chains=chains, seed=seed, **settings)
     return np.exp(np.array(run.report["learned_targets"][0]["log_psi"]))
 
 
-def rest() -> float:
-    """Mass of the lowest bin where the mean field rests, by quadrature."""
+def equilibrium() -> float:
+    """Mass of the lowest bin at the mean field's equilibrium, by quadrature."""
     x = np.linspace(-16.0, 14.0, 300_001)
     energy = far_modes().energy(x[:, None])
     mass = np.bincount(np.searchsorted(ENDS, energy), np.exp(-energy), len(ENDS) + 1) ** (1 / ZETA)
@@ -61,7 +61,9 @@ def main() -> None:
     ]
     print(f"variance of theta: one chain {spread(one):.3g}, {CHAINS} chains {spread(many):.3g}")
     print(f"ratio {spread(one) / spread(many):.3g} ± {np.std(again):.2g}; claimed {CHAINS ** (1 - ALPHA):.3g}")
-    print(f"mass of the lowest bin: {one[:, 0].mean():.3f}, {many[:, 0].mean():.3f}; at rest {rest():.3f}")
+    print(
+        f"mass of the lowest bin: {one[:, 0].mean():.3f}, {many[:, 0].mean():.3f}; at equilibrium {equilibrium():.3f}"
+    )
 
 
 def spread(theta: np.ndarray) -> float:

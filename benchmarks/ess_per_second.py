@@ -1,12 +1,11 @@
-"""Effective draws per second of the automatic choice, of MAMS and of BlackJAX's NUTS, on densities that cost little.
+"""Effective draws per second of the automatic choice, of MAMS and of BlackJAX's NUTS, on cheap densities.
 
     python benchmarks/ess_per_second.py [--seeds N]
 
-To be run where jax and blackjax are installed; without them, their column is left out. Two normal distributions, with
-variances 1 ... 10 in 10 dimensions and 1 ... 100 in 100, and a logistic regression (25 coefficients, 1,000 data). Four
-chains, one after the other, of 1,000 draws after 1,000 steps of warm-up, which counts; compilation does not. NUTS
-adapts its step and a diagonal metric. Seconds are those of the processor. Effective draws are the
-least of means and squares.
+Without jax and blackjax installed, their column is left out. Two normal distributions, with variances 1 ... 10 in 10
+dimensions and 1 ... 100 in 100, and a logistic regression (25 coefficients, 1,000 data). Four chains, one after the
+other, of 1,000 draws after 1,000 steps of warm-up, which counts; compilation does not. NUTS adapts its step and a
+diagonal metric. Seconds are processor time. Effective draws are the least over means and squares.
 """
 
 from __future__ import annotations
@@ -133,8 +132,8 @@ def main() -> None:
             for contestant, run in runs.items():
                 count, seconds = run(seed)
                 rates[contestant].append(count / seconds)
-        told = [f"{who} {np.median(r):,.0f} ({min(r):,.0f} to {max(r):,.0f})" for who, r in rates.items()]
-        print(f"{name}: effective draws per second: {'; '.join(told)}", flush=True)
+        rows = [f"{who} {np.median(r):,.0f} ({min(r):,.0f} to {max(r):,.0f})" for who, r in rates.items()]
+        print(f"{name}: effective draws per second: {'; '.join(rows)}", flush=True)
 
 
 if __name__ == "__main__":

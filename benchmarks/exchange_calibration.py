@@ -1,11 +1,11 @@
-"""Is the exchange with a corrected coarse model calibrated? And is it noticed if its correction is never frozen?
+"""Simulation-based calibration of the exchange with a corrected coarse model; the control never freezes its correction.
 
     python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER] [--steep S]
 
-`iv.calibrate` of `iv.samplers.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a
-posterior of two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial.
-Any map keeps the law as long as it is frozen. In the control it is not: after each draw another one, of S times the
-slope, goes through the pair of solves where the fine chain stands. With ``--steep 1`` that is an offset, fitted again.
+`iv.calibrate` of `iv.samplers.surrogate_exchange`, on two posteriors. One is the conductivity of a plate, 12x12 over
+3x3 squares. The other has two modes, whose weights differ in the coarse model; the correction is an offset or a
+polynomial. Any frozen map leaves the target distribution invariant. In the control each draw is followed by another
+map: S times the slope, through the pair of solves at the fine chain's position. ``--steep 1`` refits an offset.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from invsamp.solvers.poisson import PoissonEquation
 from invsamp.surrogates.affine import Map
 from invsamp.surrogates.learning import Correction
 
-#: Of the control's map, by default.
+#: Default slope of the control's map.
 STEEP = 3.0
 
 
 class Bent:
-    """y = (a x0^2 + b sin(2 x0), x1 + a x0 / 2): which of the two x0 it was is hardly told."""
+    """y = (a x0^2 + b sin(2 x0), x1 + a x0 / 2), which hardly distinguishes two values of x0."""
 
     def __init__(self, a: float, b: float, work: float) -> None:
         self.a, self.b, self.work = a, b, work
@@ -60,7 +60,7 @@ class Bent:
 
 
 def plate(unknowns: int = 4) -> iv.Posterior:
-    """Of `invsamp.problems.conductivity`, with the first few modes of the field alone."""
+    """The posterior of `invsamp.problems.conductivity`, with the first few modes of the field only."""
     field = LogField(Modes("z", karhunen_loeve(conductivity.COVARIANCE, *square_rule(20), count=unknowns)))
     forward = {
         name: PoissonEquation(cells, field, source=0.0, boundary=conductivity.BOUNDARY).observe(conductivity.SENSORS)
@@ -100,7 +100,7 @@ CASES = {
 
 
 class Unfrozen(Engine):
-    """The control: after each draw another map, which is right where the fine chains stand."""
+    """The control: after each draw another map, which is exact at the positions of the fine chains."""
 
     steep: ClassVar[float] = STEEP
 
@@ -120,14 +120,14 @@ class Unfrozen(Engine):
 def calibrated(
     name: str, replicates: int, steep: float | None, keep: Path | None, workers: int
 ) -> iv.calibration.Calibration:
-    """Of the exchange as it is, or of the control whose map is so steep."""
+    """Calibration of the exchange, or of the control with a map of this slope."""
     case = CASES[name]
     engine = Engine if steep is None else type("Unfrozen", (Unfrozen,), {"steep": steep})
     kind = "" if steep is None else "-control" if steep == STEEP else f"-control-{steep:g}"
     folder = None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{kind}"
     with (
         patch("invsamp.sampling.Engine", engine),
-        ProcessPoolExecutor(workers, get_context("fork")) as executor,  # which takes the patch along
+        ProcessPoolExecutor(workers, get_context("fork")) as executor,  # forked processes have the patch, too
     ):
         return iv.calibrate(
             case.posterior(),
@@ -148,11 +148,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--control", action="store_true", help="the control alone")
+    parser.add_argument("--control", action="store_true", help="only the control")
     parser.add_argument("--steep", type=float, default=STEEP, help="slope of the control's map")
-    parser.add_argument("--right", action="store_true", help="the exchange alone")
+    parser.add_argument("--right", action="store_true", help="only the exchange")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="folder for the replicates: the same call goes on")
+    parser.add_argument("--keep", type=Path, help="folder for the replicates: the same call resumes")
     given = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     print(

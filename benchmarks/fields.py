@@ -1,10 +1,10 @@
-"""Gaussian fields on meshes: effective draws per 1,000 solves at any number of nodes, against exact posteriors and pCN.
+"""Gaussian fields on meshes: effective draws per 1,000 solves against the number of nodes, exact posteriors and pCN.
 
 Two problems on the unit square, each with a Matern field (range 0.4, sd 1, smoothness 1) by its values at the nodes of
-(cells + 1)^2 meshes, and 64 sensors. The source of Poisson's equation is a linear problem, with 2% noise: what is
-sampled is held against the exact posterior. The logarithm of its conductivity is a nonlinear one, with 5% or 1% noise;
-its data are made on 129 x 129 nodes, the same for all meshes. Everything is seen through 20 averages over boxes, and
-the energy. A solve is one of the equation, with or without its adjoint: a gradient counts as one, an energy alone too.
+(cells + 1)^2 meshes, and 64 sensors. The source of Poisson's equation is a linear problem, with 2% noise: draws are
+compared with the exact posterior. The logarithm of its conductivity is a nonlinear one, with 5% or 1% noise. Its data
+are made on 129 x 129 nodes, the same for all meshes. Results are for 20 averages over boxes, and the energy. A solve
+is one of the equation, with or without its adjoint: a gradient counts as one, an energy alone too.
 
     python benchmarks/fields.py linear --cells 8 16 32 64 128
     python benchmarks/fields.py conductivity --cells 16 32 --noise 0.05 --seeds 1 2 3
@@ -39,7 +39,7 @@ SIDES = {"left": dirichlet(0.0), "right": dirichlet(0.0)}
 
 
 def sensors():
-    """64 points, between each other."""
+    """64 points of a staggered grid."""
     t = (np.arange(8) + 0.5) / 8
     return np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2)
 
@@ -53,7 +53,7 @@ def averages(mesh):
 
 
 def prior_on(mesh):
-    """The field, and a prior of it."""
+    """The field, and its prior."""
     field = fields.matern(mesh, range=0.4, sd=1.0)
     return field, iv.Prior(u=field)
 
@@ -120,8 +120,8 @@ def sampled(posterior, mesh, sampler, draws, warmup, seed):
     return run, np.concatenate([run.draws("averages"), energies], axis=2), time.perf_counter() - began
 
 
-def told(name, n, run, values, seconds):
-    """A line of the table; effective draws of all averages."""
+def row(name, n, run, values, seconds):
+    """A row of the table; effective draws of all averages."""
     by_quantity = np.moveaxis(values, -1, 0)
     effective, worst = np.ravel(ess_bulk(by_quantity)), float(np.max(rhat_rank(by_quantity)))
     total = sum(run.report["evaluations"].values())
@@ -171,9 +171,9 @@ def main():
 def on_linear(cells, given):
     """Errors of means, in their standard errors, and of sds.
 
-    Paths are spread evenly, so that a mean is nearer to the truth than that of as many independent draws, which no
-    estimate of effective draws from single chains shows. So standard errors are those among independent chains, by one
-    factor for all averages.
+    Paths are spread evenly, so that a mean is more accurate than that of as many independent draws. Estimates of
+    effective draws from single chains do not show this. So standard errors are those among independent chains, with
+    one factor for all averages.
     """
     mesh, posterior, mean, sd = linear(cells)
     n, found = len(mesh.points), []
@@ -190,7 +190,7 @@ def on_linear(cells, given):
 
 
 def _scores(own, mean, sd):
-    """Rms z of the means of draws (chains, draws, k), their variance beside independent draws', and worst sd."""
+    """Rms z of the means of draws (chains, draws, k), their variance relative to independent draws, and worst sd."""
     chains, draws = own.shape[:2]
     factor = np.mean(own.mean(axis=1).var(axis=0, ddof=1) * draws / sd**2)
     score = (own.mean(axis=(0, 1)) - mean) / (sd * np.sqrt(factor / (chains * draws)))
@@ -198,20 +198,20 @@ def _scores(own, mean, sd):
 
 
 def on_conductivity(cells, given):
-    """Effective draws, beside those of generalized pCN."""
+    """Effective draws, compared with those of generalized pCN."""
     for noise in given.noise:
         mesh, posterior = conductivity(cells, noise)
         n = len(mesh.points)
         for seed in given.seeds:
-            told(
-                f"nothing chosen, noise {noise:g}, seed {seed}",
+            row(
+                f"default, noise {noise:g}, seed {seed}",
                 n,
                 *sampled(posterior, mesh, None, given.draws, None, seed),
             )
             if given.pcn:
                 modes = iv.maximize(posterior, seed=seed)
                 sampler = iv.pcn(reference=modes)
-                told(
+                row(
                     f"pCN about the mode, noise {noise:g}, seed {seed}",
                     n,
                     *sampled(posterior, mesh, sampler, given.pcn, given.pcn // 4, seed),
@@ -219,7 +219,7 @@ def on_conductivity(cells, given):
 
 
 def on_coarse(cells, given):
-    """Whether moves on a coarser mesh are taken, and what they save."""
+    """Whether moves on a coarser mesh are chosen, and what they save."""
     for noise in given.noise:
         mesh, fine = conductivity(cells, noise)
         models = {"coarse": conductivity_model(given.coarse, mesh)[1], "fine": fine.forward["model"]}
@@ -241,7 +241,7 @@ def on_coarse(cells, given):
 
 
 def on_maximum(cells, given):
-    """What the mode takes."""
+    """Cost of the mode."""
     for noise in given.noise:
         mesh, posterior = conductivity(cells, noise)
         for seed in given.seeds:

@@ -1,21 +1,23 @@
-"""Fine solves per effective draw: a corrected coarse model that moves, and the fine model that only decides.
+"""Fine solves per effective draw: moves on a corrected coarse model, accepted by the fine model.
 
     python benchmarks/fine_solves.py [--seeds N...] [--only NAME...] [--keep FOLDER] [--by beside|nutpie|tinyda]
                                      [--draws N] [--chains N] [--local N] [--workers N]
     python benchmarks/fine_solves.py --reference
 
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
-energy as much as an energy with its gradient. ESS: bulk, the least over all unknowns, and for problems with two modes
-that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
-file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.samplers.ghmc()`, or a ladder
-of both models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found
-(`_fine_peers.py`), in environments of their own. With ``--workers`` processes solve chains in parallel, to the same
-draws. ``--local N``: the fine rung moves by itself after N exchanges, and not after 20.
+energy as much as an energy with its gradient. ESS is bulk ESS, the least over all unknowns. For problems with two modes
+it is that of the mode's indicator, whose weight is compared with quadrature. With ``--keep`` each run writes its
+figures to a file, and is not repeated.
 
-"law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
-for hare and lynx against the published posterior, for the conductivity against weighted draws of the corrected coarse
-model (`fine_references.json`, which ``--reference`` makes), and the p-value of all its means together, by a chi squared
-statistic that takes account of the posterior's correlations.
+``--by beside`` uses samplers without a correction: `iv.samplers.ghmc()`, or a ladder of both models. ``--by nutpie``
+and ``--by tinyda`` use other toolkits with their best settings (`_fine_peers.py`), in environments of their own.
+``--workers`` processes solve chains in parallel, with the same draws. ``--local N``: the fine rung makes a local move
+after N exchanges, not after 20.
+
+"accuracy" has the weight of a mode, with that of quadrature. Otherwise it has the largest error of a mean, and of an
+sd, in standard errors. For hare and lynx these are relative to the published posterior. For the conductivity they are
+relative to weighted draws of the corrected coarse model (`fine_references.json`, which ``--reference`` makes). Its
+p-value is that of all means together, by a chi-squared statistic with the posterior's correlations.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ from invsamp.problems import conductivity, heat_modes, heat_source, lotka_volter
 from invsamp.protocols import Array
 
 LADDER = (1.0, 3.0, 9.0, 27.0)
-#: Of the heat modes, between which chains at 27 pass too seldom.
+#: Temperatures for the heat modes, between which chains at 27 cross too rarely.
 LONGER = (*LADDER, 81.0, 243.0)
 REFERENCES = Path(__file__).with_name("fine_references.json")
-#: Of the reference of the conductivity.
+#: Settings of the conductivity's reference.
 DRAWS, THIN, SEED = 1000, 8, 2000
 
 
@@ -61,13 +63,13 @@ class Problem(NamedTuple):
 def plate(
     coarse: Callable[[iv.extending.ForwardModel], iv.extending.ForwardModel] = lambda model: model,
 ) -> iv.Posterior:
-    """The 64x64 mesh over the 16x16 one, or over what is made of that."""
+    """The conductivity on the 64x64 mesh with the 16x16 one as coarse model, or with a modified one."""
     posed = conductivity.posterior({"coarse": 16, "fine": 64})
     return posed.with_forward({"coarse": coarse(posed.forward["coarse"]), "fine": posed.forward["fine"]})
 
 
 def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
-    """Without the fidelities between."""
+    """The posterior without the intermediate fidelities."""
     return posed.with_forward({name: posed.forward[name] for name in (posed.fidelities[0], posed.fidelities[-1])})
 
 
@@ -76,7 +78,7 @@ def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.ladd
 
 
 def own_moves(name: str, problem: Problem, local: int) -> Problem:
-    """With so many exchanges between two moves that the fine rung makes by itself."""
+    """The problem with so many exchanges between two local moves of the fine rung."""
     sampler = problem.sampler()
     if not isinstance(sampler, CorrectedExchange):
         raise SystemExit(f"--local must come with problems whose sampler is given, got {name!r}")
@@ -149,7 +151,7 @@ PROBLEMS = {
 
 
 def beside(name: str) -> iv.ladder.Sampler:
-    """What there is without a correction."""
+    """The sampler without a correction."""
     if name == "hare-lynx":
         return iv.samplers.parallel_tempering(iv.ladder.geometric(8.0, 5), friction=0.1)
     return iv.samplers.ghmc() if PROBLEMS[name].mode is None else iv.samplers.parallel_tempering(LADDER, friction=0.1)
@@ -167,7 +169,7 @@ def reference(name: str) -> dict[str, Array] | None:
 
 
 def make_reference() -> None:
-    """Draws of the corrected coarse model alone, with weights that make them the fine one's: no exchange decides."""
+    """Draws of the corrected coarse model, weighted to the fine posterior, without exchanges."""
     posed = iv.correct(plate(), draws=300, seed=SEED, progress=False).posterior
     run = iv.sample(posed.alone("coarse"), draws=DRAWS, chains=8, thin=THIN, seed=SEED, progress=False)
     position = posed.to_position(run.theta.reshape(-1, posed.dimension))
@@ -183,8 +185,9 @@ def make_reference() -> None:
     )
     standard = (run.theta - mean) / sd
     correlation = np.einsum("cn,cni,cnj->ij", weight, standard, standard) / weight.sum()
-    told = {"mean": mean, "sd": sd, "error": sd / np.sqrt(sizes), "correlation": correlation}
-    rounded = {key: np.vectorize(lambda value: float(f"{value:.5g}"))(values).tolist() for key, values in told.items()}
+    moments = {"mean": mean, "sd": sd, "error": sd / np.sqrt(sizes), "correlation": correlation}
+    five_digits = np.vectorize(lambda value: float(f"{value:.5g}"))
+    rounded = {key: five_digits(values).tolist() for key, values in moments.items()}
     REFERENCES.write_text(json.dumps({"conductivity": rounded}) + "\n")
 
 
@@ -196,21 +199,21 @@ def off(found: dict[str, Any], name: str | None) -> str:
     mean, sd, sizes, squares = (np.array(found[key]) for key in ("mean", "standard_deviation", "sizes", "squares"))
     means = (mean - known["mean"]) / np.hypot(sd / np.sqrt(sizes), known["error"])
     errors = np.hypot(np.sqrt(0.5 / squares), known["error"] / known["sd"] / np.sqrt(2.0))
-    told = f"{np.abs(means).max():.1f}, {np.abs(np.log(sd / known['sd']) / errors).max():.1f}"
+    largest = f"{np.abs(means).max():.1f}, {np.abs(np.log(sd / known['sd']) / errors).max():.1f}"
     if "correlation" not in known:
-        return told
-    return f"{told}, p {chi2.sf(means @ np.linalg.solve(known['correlation'], means), len(means)):.2f}"
+        return largest
+    return f"{largest}, p {chi2.sf(means @ np.linalg.solve(known['correlation'], means), len(means)):.2f}"
 
 
 def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int) -> dict[str, Any]:
-    """Of one run."""
+    """Figures of one run."""
     posed, sampler, draws = problem.posterior(), problem.sampler(), problem.draws
     began = time.process_time()
     if by in ("nutpie", "tinyda"):
         from _fine_peers import PEERS
 
         theta, *solves = PEERS[by](posed, seed)
-        return told(problem, theta, *solves) | {"seconds": time.process_time() - began}
+        return efficiency_of(problem, theta, *solves) | {"seconds": time.process_time() - began}
     if by == "beside":
         sampler = beside(name)
     with ProcessPoolExecutor(workers) as pool:
@@ -221,7 +224,7 @@ def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int
     seconds, report = time.process_time() - began, run.report
     fine, learned = report["evaluations"][posed.fidelities[-1]], report.get("correction")
     before, coarse = report["warmup_evaluations"][posed.fidelities[-1]], sum(report["evaluations"].values()) - fine
-    return told(problem, run.theta, fine, before, coarse) | {
+    return efficiency_of(problem, run.theta, fine, before, coarse) | {
         "truth": None if problem.weight is None else float(problem.weight(posed)),
         "every": None if learned is None else learned["every"],
         "sd": None if learned is None else learned["sd"],
@@ -232,8 +235,8 @@ def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int
     }
 
 
-def told(problem: Problem, theta: Array, fine: int, before: int, coarse: int) -> dict[str, Any]:
-    """What draws theta (chains, draws, d) are worth."""
+def efficiency_of(problem: Problem, theta: Array, fine: int, before: int, coarse: int) -> dict[str, Any]:
+    """ESS of draws theta (chains, draws, d), and fine solves per effective draw."""
     count = float(ess(theta).min()) if problem.mode is None else float(ess(problem.mode(theta).astype(float)))
     return {
         "fine": fine,
@@ -255,10 +258,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     parser.add_argument("--keep", type=Path, help="folder for a file of each run")
-    parser.add_argument("--by", choices=["beside", "nutpie", "tinyda"], help="something else than the exchange")
+    parser.add_argument("--by", choices=["beside", "nutpie", "tinyda"], help="another sampler than the exchange")
     parser.add_argument("--draws", type=int, help="of each chain, in place of each problem's own")
-    parser.add_argument("--chains", type=int, help="the same of chains")
-    parser.add_argument("--local", type=int, help="exchanges between two moves that the fine rung makes by itself")
+    parser.add_argument("--chains", type=int, help="number of chains, in place of each problem's own")
+    parser.add_argument("--local", type=int, help="exchanges between two local moves of the fine rung")
     parser.add_argument("--workers", type=int, default=1, help="processes that solve")
     parser.add_argument("--reference", action="store_true", help="make the reference of the conductivity")
     given = parser.parse_args()
@@ -266,7 +269,8 @@ def main() -> None:
         make_reference()
         return
     warnings.simplefilter("ignore", UserWarning)
-    print("| problem | seed | fine solves (before draws) | ESS | each | seconds each | every | least swaps | law |")
+    head = "problem | seed | fine solves (before draws) | ESS | each | seconds each | every | least swaps | accuracy"
+    print(f"| {head} |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
     for name in given.only:
         whole = PROBLEMS[name]
@@ -288,7 +292,7 @@ def main() -> None:
 
 
 def _row(found: dict[str, Any], name: str | None) -> str:
-    """What the table has of a run, with the law held against a reference."""
+    """The row of a run, with its accuracy relative to a reference."""
     target = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
     target += [off(found, name)]
     least = "" if found.get("least") is None else f"{found['least']:.2f}"

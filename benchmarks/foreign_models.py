@@ -1,6 +1,6 @@
-"""What it costs to sample a model of JAX or PyMC here: an energy with gradient, beside the bare function's.
+"""Overhead of sampling a model of JAX or PyMC: an energy with gradient, compared with the bare function.
 
-Both are called in turn in one run, by one thread, so that other load counts for both.
+Both are called in turns in one run, by one thread, so that other load affects both.
 Run: ``python benchmarks/foreign_models.py``.
 """
 
@@ -14,14 +14,14 @@ import numpy as np
 
 import invsamp as iv
 
-# XLA's threads wait for each other where cores are busy with something else
+# XLA's threads wait for each other if cores are busy
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 CHAINS, WARM, CALLS = 4, 20, 1000
 
 
 def compared(name: str, bare: Callable[[], object], here: Callable[[], object]) -> None:
-    """Print the median time of a call of both, called in turn, and by how much the second is above the first."""
+    """Print the median times of both, called in turns, and the overhead of the second."""
     functions, times = (bare, here), np.empty((CALLS, 2))
     for k in range(-WARM, CALLS):
         for column in (0, 1) if k % 2 else (1, 0):
@@ -57,7 +57,7 @@ def in_jax() -> None:
     )
 
     def chain(theta: object) -> object:
-        """Ten reactions in a row, by 2,000 steps of the classical Runge-Kutta method, seen at the end."""
+        """Ten reactions in series, by 2,000 steps of the classical Runge-Kutta method, observed at the end."""
         rates = jnp.exp(theta)
 
         def slope(state: object) -> object:

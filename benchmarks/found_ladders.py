@@ -1,11 +1,11 @@
-"""Ladders that warm-up finds, on posteriors that a chain by itself does not sample; and evidence for two models.
+"""Ladders that warm-up finds, on posteriors that a single chain does not sample; and evidence for two models.
 
     python benchmarks/found_ladders.py [--seeds 3] [--warmup 1500] [--draws 1000] [NAME ...]
 
-For each posterior and seed: barrier and number of rungs, gradients of warm-up and of the draws, round trips, the
-largest R-hat, the worst error of a mean in sds where moments are known, and what is warned of. All chains start in one
-place where that is the difficulty. "evidence" compares Lotka-Volterra's equations for the hare-lynx record with those
-in which hares have a carrying capacity.
+For each posterior and seed: barrier and number of rungs, gradients of warm-up and of the draws, round trips, and the
+largest R-hat. Where moments are known, also the worst error of a mean in sds; last the number of warnings. All chains
+start at one point where that is the difficulty. "evidence" compares Lotka-Volterra's equations for the hare-lynx record
+with those in which hares have a carrying capacity.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY = ("u0", "v0")
 
 
 class Known(NamedTuple):
-    """A posterior, where its chains start, and what is known of it."""
+    """A posterior, its starting points, and its known moments."""
 
     problem: iv.extending.Problem
     start: np.ndarray | None = None
@@ -52,7 +52,7 @@ class Square:
 
 
 def modes(away: float) -> Known:
-    """Two modes at +-away in the first of three unknowns, under a prior as wide; all chains start in the right one."""
+    """Two modes at +-away in the first of three unknowns, with a prior as wide; all chains start in the right one."""
     prior = iv.Prior(x=iv.Normal(np.array([0.3, 0.0, 0.0]), away))
     noise = iv.GaussianNoise([0.6 * away, 1.0, 1.0])
     x = np.linspace(-4.0 * away, 4.0 * away, 400_001)
@@ -66,7 +66,7 @@ def modes(away: float) -> Known:
 
 
 def hare_lynx() -> Known:
-    """Two fidelities; a chain by itself stays in false modes."""
+    """Two fidelities; a single chain stays in false modes."""
     reference = {name: (one.mean, one.sd) for name, one in lotka_volterra.REFERENCE.items()}
     return Known(lotka_volterra.hare_lynx(), None, reference)
 
@@ -87,7 +87,7 @@ POSTERIORS: dict[str, Callable[[], Known]] = {
 
 
 def with_capacity() -> iv.Posterior:
-    """The hare-lynx record where hares grow towards a capacity ~ LogNormal(log 300, 1), all else as in `hare_lynx`."""
+    """The hare-lynx record with a carrying capacity of hares ~ LogNormal(log 300, 1), otherwise as in `hare_lynx`."""
 
     def rhs(t: Any, x: Any, p: Any) -> tuple[Any, Any]:
         u, v = x
@@ -120,8 +120,8 @@ def made(problem: iv.extending.Problem, kernel: Any, seed: int, arguments: argpa
         )
 
 
-def told(known: Known, run: Run) -> str:
-    """What came of a run, in one line."""
+def row(known: Known, run: Run) -> str:
+    """The results of a run, in one line."""
     report, found = run.report, run.report["ladder"]
     summary = run.summary()
     warmup, total = (sum(report[name].values()) for name in ("warmup_evaluations", "evaluations"))
@@ -153,7 +153,7 @@ def main() -> None:
                 continue
             known = POSTERIORS[name]()
             run = made(known.problem, kernel, seed, arguments, start=known.start)
-            print(f"{name}, seed {seed}: {told(known, run)}", flush=True)
+            print(f"{name}, seed {seed}: {row(known, run)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a likelihood and its gradient cost on the heat equation: with weights, with solves, and as a tutorial does it.
+"""Cost of a likelihood and its gradient on the heat equation: by precomputed weights, solves, or a tutorial's loop.
 
     python benchmarks/heat.py [--repeats N] [--largest CELLS]
 
-One sensor, 64 implicit Euler steps. Ratios are medians over repeats in which what is compared takes turns, in processor
+One sensor, 64 implicit Euler steps. Ratios are medians over repeats in which the candidates take turns, in processor
 time of one thread. The tutorial's loop is measured where dolfinx is installed.
 """
 
@@ -63,7 +63,7 @@ def with_solves(cells: int) -> Timed:
 
 
 def with_conductivity(cells: int) -> tuple[Timed, Timed]:
-    """Energy and gradient of a log conductivity in `MODES` modes; and what cannot be avoided of it, alone.
+    """Energy and gradient of a log conductivity in `MODES` modes; and their unavoidable part by itself.
 
     Unavoidable are one numerical factorization, and a solve for each step forward and each step back.
     """
@@ -120,7 +120,7 @@ def seconds(run: Timed, calls: int = 1) -> float:
 
 
 def ratio(above: list[float], below: list[float]) -> Ratio:
-    """Of paired timings."""
+    """The ratio of paired timings."""
     lower, median, upper = np.quantile(np.divide(above, below), [0.25, 0.5, 0.75]).tolist()
     return Ratio(median, lower, upper)
 
@@ -176,7 +176,7 @@ def print_ratios(repeats: int) -> None:
 
 
 def print_costs(meshes: list[int]) -> None:
-    """Cost against the mesh, the slope to the one before, and what of an unknown conductivity's cost is avoidable."""
+    """Cost against the mesh, its slope, and the cost of an unknown conductivity relative to the unavoidable."""
     print("milliseconds per evaluation with gradient, medians; slope: the power of the cells along a side")
     print(
         f"  {'cells':>6s} {'nodes':>7s} {'weights':>16s} {'solves':>18s} {'conductivity':>18s} {'unavoidable':>18s}"

@@ -1,12 +1,12 @@
-"""Memory and time of a run of very many parameters, and of what is told of it.
+"""Memory and time of a run with very many parameters, of its warnings and of its report.
 
     python benchmarks/large.py [--dimension N] [--draws N] [--thin N] [--parameters N] [--normal N] [--tasks NAME ...]
 
-Runs `iv.samplers.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned; judges 4 chains of 1000 draws
-of 1000 parameters; makes a `MultivariateNormal` of 4096. Each in a process of its own, whose largest memory is told.
-Goals: 2 GB besides the draws, and one second. ``stepping`` are CPU milliseconds of a step of one chain beside a plain
-loop of NumPy, in turns, and the seconds of a run after its last step. ``reporting`` is the page of `Run.report_html` of
-a million draws of 10 parameters, and of 40 draws of 10 and of a million.
+Runs `iv.samplers.sgld(h)` on a Gaussian of a million parameters with 4 chains, thinned. Diagnoses 4 chains of 1000
+draws of 1000 parameters. Makes a `MultivariateNormal` of 4096. Each runs in a process of its own, whose peak memory is
+reported. Goals: 2 GB besides the draws, and one second. ``stepping`` compares CPU milliseconds of a step of one chain
+with a plain loop of NumPy, in turns; it also gives the seconds after the last step. ``reporting`` is the page of
+`Run.report_html` of a million draws of 10 parameters, and of 40 draws of 10 and of a million.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHAINS = 4
 
 
 def energy(position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of a standard normal law."""
+    """Energy and gradient of a standard normal distribution."""
     return 0.5 * np.einsum("ij,ij->i", position, position), position
 
 
@@ -66,7 +66,7 @@ def stepping(dimension: int, steps: int) -> dict[str, float]:
         call()
         return time.process_time() - begin
 
-    run(draws=2)  # what is compiled and imported
+    run(draws=2)  # compiles and imports
     least: dict[str, float] = {}
     for _ in range(5):
         for name, call in (
@@ -97,7 +97,7 @@ def judging(parameters: int) -> dict[str, float]:
     """Seconds for a run's warnings, its summary, and its text."""
     theta = np.random.default_rng(0).standard_normal((1, CHAINS, 1000, parameters))
     run = Run.from_arrays(None, {"theta": (parameters,)}, theta, {}, {"chains": CHAINS, "draws": 1000})
-    run.summary()  # pandas is imported
+    run.summary()  # imports pandas
     found = {}
     for name, tell in (("warnings", run.warnings), ("summary", run.summary), ("print", run.__repr__)):
         begin = time.process_time()
@@ -125,7 +125,7 @@ TASKS = {"stepping": stepping, "reporting": reporting, "sampling": sampling, "ju
 
 
 def alone(task: str, *numbers: int) -> dict[str, float]:
-    """What a task found, in a process of its own."""
+    """The results of a task, in a process of its own."""
     command = [sys.executable, __file__, "--task", task, *map(str, numbers)]
     found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found

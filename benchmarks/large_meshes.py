@@ -1,13 +1,13 @@
-"""Energies with gradients on large meshes, beside dolfinx alone with each of its fast solvers, on one rank and several.
+"""Energies with gradients on large meshes, compared with dolfinx alone and its fast solvers, on one rank and several.
 
     python benchmarks/large_meshes.py [--cells 512 1024] [--ranks 1 2] [--steps 16] [--repeats 3]
 
 Needs dolfinx; starts itself under mpiexec. Unit squares of linear elements with a logarithm of the conductivity by its
-16 modes or its nodal values. Per evaluation: the matrix, the set-up of its solver, and two solves (Poisson), or two for
-each time step (heat). dolfinx alone assembles the same matrix and solves as often, with conjugate gradients to 1e-12 by
-multigrid, or with factors; it computes no gradient. All take turns in one process for each number of ranks. Seconds
-are medians of the slowest rank's wall time; ratios are medians of ratios to the best of dolfinx alone in the same turn.
-On busy cores ranks wait for each other, and times of several mean nothing.
+16 modes or its nodal values. An evaluation takes the matrix, the set-up of its solver, and two solves (Poisson), or two
+for each time step (heat). dolfinx alone assembles the same matrix and solves as often. It uses conjugate gradients to
+1e-12 with multigrid, or factors; it computes no gradient. All take turns in one process for each number of ranks.
+Seconds are medians of the slowest rank's wall time. Ratios are medians of ratios to the best of dolfinx alone in the
+same turn. On busy cores ranks wait for each other, and times of several are meaningless.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from invsamp.solvers.poisson import PoissonEquation
 
 END_TIME = 0.03
 ITERATIVE = {"ksp_type": "cg", "ksp_rtol": 1e-12}
-#: PETSc's options of dolfinx alone.
+#: PETSc's options for dolfinx alone.
 PEERS: dict[str, dict[str, object]] = {
     "hypre": ITERATIVE | {"pc_type": "hypre"},
     "GAMG": ITERATIVE | {"pc_type": "gamg"},
@@ -50,7 +50,7 @@ NEEDED = {"hypre": "hypre", "MUMPS": "mumps", "SuperLU_DIST": "superlu_dist"}
 
 
 def unit_square(cells: int) -> tuple[Any, ...]:
-    """Of dolfinx: the space, a function for the logarithm of the conductivity, and the boundary condition."""
+    """dolfinx's space, a function for the logarithm of the conductivity, and the boundary condition."""
     import dolfinx.fem.petsc  # noqa: F401
     from dolfinx import fem, mesh
     from mpi4py import MPI
@@ -89,7 +89,7 @@ def alone(cells: int, steps: int, options: dict[str, object]) -> Callable[[], ob
     call = [0]
 
     def evaluate() -> float:
-        call[0] += 1  # other values: nothing of the last call is known
+        call[0] += 1  # other values, so that nothing of the last call can be reused
         log_a.x.array[:] = 0.3 * np.sin(call[0] + np.arange(len(log_a.x.array)) / len(log_a.x.array))
         matrix.zeroEntries()
         fem.petsc.assemble_matrix(matrix, form, [zero])
@@ -137,9 +137,7 @@ def posed(cells: int, steps: int) -> dict[str, Callable[[], object]]:
         count, call = sum(model.sizes), [0]
 
         def evaluate() -> object:
-            call[0] += (
-                1  # nodal values as smooth as those of dolfinx alone: multigrid takes an iteration more of others
-            )
+            call[0] += 1  # nodal values as smooth as those of dolfinx alone: others take multigrid one more iteration
             y, vjp = model.linearize(0.3 * np.sin(call[0] + np.arange(count)[None] / count))
             assert np.isfinite(y).all()
             return vjp(np.ones_like(y))
@@ -150,7 +148,7 @@ def posed(cells: int, steps: int) -> dict[str, Callable[[], object]]:
 
 
 def measure(cells: int, steps: int, repeats: int) -> dict[str, Any]:
-    """Seconds (repeats,) of the slowest rank by contestant; the first call of each is left out."""
+    """Seconds (repeats,) of the slowest rank by contestant, without the first call of each."""
     from mpi4py import MPI
     from petsc4py import PETSc
 

@@ -1,12 +1,12 @@
-"""How often is the fine rung of an exchange to move by itself? What it costs, and what becomes of it without.
+"""Interval of the fine rung's local moves in an exchange: their cost, and the result without them.
 
     python benchmarks/local_moves.py [--seeds N...] [--draws N]
 
-A linear model of three unknowns and six data, whose coarse model is right but for a tenth of the posterior, where all
-its observations are off by six standard deviations of the noise: the fine chains hardly come there by exchanges, and
-do not leave. `iv.samplers.surrogate_exchange` of 64 chains, every second step, the draws one exchange apart. Told: fine
-energies of a draw, R-hat, the share of draws in that tenth with its standard error over the chains, and the fine
-energies of an effective draw, of the unknowns and of the indicator of that tenth.
+A linear model of three unknowns and six data. Its coarse model is right except on a tenth of the posterior, where all
+observations are off by six standard deviations of the noise. There the fine chains rarely arrive by exchanges, and do
+not leave. `iv.samplers.surrogate_exchange` of 64 chains, every second step, one draw per exchange. Reported are fine
+energies per draw, R-hat, and the share of draws in that tenth with its standard error over the chains. Fine energies
+per effective draw are given for the unknowns and for the indicator of that tenth.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from invsamp.diagnostics import ess, rhat
 from invsamp.protocols import Array
 
 NOISE, SHARE, OFF, CHAINS, EVERY = 0.5, 0.1, 6.0, 64, 2
-#: Exchanges between two moves of the fine rung; the last one: none.
+#: Exchanges between two local moves of the fine rung; the last one: no local moves.
 OFTEN = (1, 5, 10, 20, 50, 10**6)
 _RNG = np.random.default_rng(7)
 MATRIX = _RNG.normal(size=(6, 3))
 DATA = MATRIX @ [0.4, -0.3, 0.2] + NOISE * _RNG.normal(size=6)
 PRECISION = np.eye(3) + MATRIX.T @ MATRIX / NOISE**2
 MEAN = np.linalg.solve(PRECISION, MATRIX.T @ DATA / NOISE**2)
-#: Above which the coarse model is off, of the first unknown.
+#: Value of the first unknown above which the coarse model is off.
 LIMIT = MEAN[0] + norm.isf(SHARE) * np.sqrt(np.linalg.inv(PRECISION)[0, 0])
 
 
 class Line:
-    """Right, or off by ``off`` beyond the limit."""
+    """A linear model; beyond the limit its observations are off by ``off``."""
 
     def __init__(self, off: float) -> None:
         self.off = off
@@ -70,8 +70,8 @@ def main() -> None:
             tenth = (theta[..., 0] > LIMIT).astype(float)
             share, error = tenth.mean(), tenth.mean(axis=1).std(ddof=1) / np.sqrt(CHAINS)
             counts = f"{fine / ess(theta).min():.2f} | {fine / ess(tenth):.1f}"
-            told = f"{fine / tenth.size:.2f} | {rhat(theta).max():.3f} | {share:.3f} ± {error:.3f} | {counts}"
-            print(f"| {local if local < OFTEN[-1] else 'none'} | {seed} | {told} |", flush=True)
+            figures = f"{fine / tenth.size:.2f} | {rhat(theta).max():.3f} | {share:.3f} ± {error:.3f} | {counts}"
+            print(f"| {local if local < OFTEN[-1] else 'none'} | {seed} | {figures} |", flush=True)
 
 
 if __name__ == "__main__":

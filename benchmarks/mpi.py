@@ -1,18 +1,22 @@
-"""A ladder of four rungs on 1, 2 and more processes: wall time, waiting, and what swaps cost besides their solves.
+"""A ladder of four rungs on 1, 2 and more processes: wall time, waiting, and the cost of swaps besides their solves.
 
     python benchmarks/mpi.py [--ranks 1 2 4] [--draws N] [--repeats N] [--fine SECONDS] [--ratio R] [--chains N]
                              [--sleep] [--exchange]
 
-Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the time given, for each
-chain; the cold rung's takes --ratio times as long as one of the three others. With --sleep it sleeps so long instead:
-then the processes share nothing, as if each had a core of its own. With --exchange a coarse model that warm-up corrects
-does the moving (`iv.samplers.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are
-shared. The draws have to be the same for every number of processes, or this ends with an error.
+Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the given time, for each
+chain; one of the cold rung takes --ratio times as long as those of the others. With --sleep it sleeps for that time:
+then the processes share nothing, as if each had its own core. With --exchange chains move on a coarse model that
+warm-up corrects (`iv.samplers.surrogate_exchange`), at no cost; the fine solves of all chains and of the pairs are
+shared. If the draws depend on the number of processes, the script ends with an error.
 
-Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
-machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be
-hoped for on the cores there are, from the time that one process spends on solves: all of it shared evenly, but the cold
-rung's by whole chains; share of its time that each process waited for others.
+Columns:
+
+- seconds of the run, median of the repeats;
+- processor seconds of the busiest process, which are also valid on a busy machine if waiting is short;
+- speed-up over one process by these two;
+- the best possible speed-up on the available cores, from the time that one process spends on solves: all of it is
+  shared evenly, except that the cold rung is split by whole chains;
+- share of its time that each process waited for others.
 """
 
 from __future__ import annotations
@@ -40,12 +44,12 @@ import invsamp as iv
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 FIDELITIES = ("fine", "coarse", "coarse", "coarse")
-#: Where Open MPI is told that more processes than cores are meant.
+#: Settings with which Open MPI starts more processes than cores.
 OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 
 
 def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exchange: bool) -> None:
-    """The run, by however many processes there are; rank 0 prints what came of it."""
+    """Run on all processes that there are; rank 0 prints the results."""
     cheap = (0, 0.0) if exchange else (round(loops / ratio), seconds / ratio)
     forward = {"coarse": Busy(*cheap, 0.1), "fine": Busy(loops, seconds, 0.0)}
     prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
@@ -54,7 +58,7 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exch
     sampler, warmup = iv.samplers.parallel_tempering(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
     if exchange:
         sampler, warmup = iv.samplers.surrogate_exchange(correct="offset", pairs=100, exchange_interval=1), 100
-    # ten solves before the first step are none of what is measured
+    # ten solves before the first step are not measured
     settings = {"warmup": warmup, "chains": chains, "seed": 1, "progress": False, "check_gradient": False}
     iv.sample(at_once, sampler, draws=2, **settings)  # compiles
     began = time.process_time()
@@ -63,14 +67,14 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exch
     busy = _gathered(time.process_time() - began)
     if busy is not None:
         drawn = np.ascontiguousarray(run.data.posterior.to_array().values)
-        told = {
+        results = {
             "seconds": took,
             "busy": busy,
             "waiting": run.report["processes"].get("waiting", [0.0]),
             "solving": run.report["evaluation_seconds"],
             "draws": hashlib.sha256(drawn.tobytes()).hexdigest(),
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(results), flush=True)
 
 
 def _gathered(item: Any) -> list[Any] | None:
@@ -83,7 +87,7 @@ def _gathered(item: Any) -> list[Any] | None:
 
 
 def started(ranks: int, arguments: Sequence[object]) -> dict[str, Any]:
-    """What `work` told on so many processes."""
+    """The results that `work` printed on so many processes."""
     command = [sys.executable, __file__, "--work", *arguments]
     if ranks > 1:
         beside = Path(sys.executable).parent / "mpiexec"
@@ -96,8 +100,8 @@ def started(ranks: int, arguments: Sequence[object]) -> dict[str, Any]:
     ended = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=600)
     if ended.returncode:
         raise SystemExit(f"{ranks} processes failed:\n{ended.stdout}{ended.stderr}")
-    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return told
+    results: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return results
 
 
 def main() -> None:
@@ -106,10 +110,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--fine", type=float, default=5e-3, help="seconds of a fine solve, for one chain")
-    parser.add_argument("--ratio", type=float, default=10.0, help="how much less a coarse solve takes")
+    parser.add_argument("--ratio", type=float, default=10.0, help="cost of a fine solve over that of a coarse one")
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--sleep", action="store_true", help="solves sleep: as with a core for each process")
-    parser.add_argument("--exchange", action="store_true", help="a corrected coarse model moves")
+    parser.add_argument("--sleep", action="store_true", help="solves sleep, as if each process had its own core")
+    parser.add_argument("--exchange", action="store_true", help="chains move on a corrected coarse model")
     parser.add_argument("--work", type=int, metavar="LOOPS", help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.work is not None:
@@ -128,17 +132,17 @@ def main() -> None:
         f"coarse one {1e3 * coarse:g} ms; " + ("solves sleep" if settings.sleep else f"{cores} cores")
     )
     arguments = [loops, *sys.argv[1:]]
-    # in turns, so that what else the machine does meets all alike
-    told = [{ranks: started(ranks, arguments) for ranks in settings.ranks} for _ in range(settings.repeats)]
-    if len({result["draws"] for results in told for result in results.values()}) > 1:
+    # in turns, so that other load affects all alike
+    repeats = [{ranks: started(ranks, arguments) for ranks in settings.ranks} for _ in range(settings.repeats)]
+    if len({result["draws"] for results in repeats for result in results.values()}) > 1:
         raise SystemExit("the draws depend on the number of processes")
-    first = [results[settings.ranks[0]] for results in told]
+    first = [results[settings.ranks[0]] for results in repeats]
     alone, alone_busy = _seconds(first)
     solving = {name: statistics.median(result["solving"][name] for result in first) for name in first[0]["solving"]}
     heads = f"{'seconds':>7s} {'busiest':>7s} {'speed-up':>11s} {'at best':>7s}"
     print(f"{'processes':>9s} {heads}  waiting")
     for ranks in settings.ranks:
-        results = [result[ranks] for result in told]
+        results = [result[ranks] for result in repeats]
         seconds, busy = _seconds(results)
         middle = min(results, key=lambda result: abs(result["seconds"] - seconds))
         waiting = ", ".join(f"{share:.0%}" for share in middle["waiting"])
@@ -148,7 +152,7 @@ def main() -> None:
 
 
 def _shared(solving: dict[str, float], workers: int, chains: int) -> float:
-    """Seconds of the solves on so many cores at the least: a chain of the cold rung is solved by one of them."""
+    """Least seconds of the solves on so many cores: one of them solves a chain of the cold rung."""
     return max(sum(solving.values()) / workers, solving["fine"] * math.ceil(chains / workers) / chains)
 
 

@@ -49,7 +49,7 @@ def main(end: float = 100.0, data_sets: int = 10, draws: int = 1000) -> None:
         fitted = time.perf_counter()
         posterior = iv.Posterior(prior, shooting, observed, iv.GaussianNoise(sd))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # short chains for 603 unknowns: the table has the effective draws
+            warnings.simplefilter("ignore")  # short chains for 603 unknowns; the table has their ESS
             run = iv.sample(
                 posterior, iv.mala(), draws=draws, chains=4, warmup=500, seed=seed, progress=False,
                 start=fit.start(np.random.default_rng(seed), 4),

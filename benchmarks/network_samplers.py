@@ -1,16 +1,16 @@
-"""A perceptron on handwritten digits by SGLD, SGHMC and cyclic SGLD, beside BlackJAX and posteriors at equal steps.
+"""A perceptron on handwritten digits by SGLD, SGHMC and cyclic SGLD; BlackJAX and posteriors at equal steps.
 
     python benchmarks/network_samplers.py [--seeds N] [--steps N]
 
 64-100-10 units with tanh, prior N(0, 1), 1300 of scikit-learn's digits, 497 held out, 4 chains, batches of 100, all in
 single precision on one thread. Equal steps, of one size: 2e-5 for SGLD, 2e-6 with friction 0.1 for SGHMC, and cosine
 cycles from 4e-5. Draws are every tenth of the second half of the steps. Prints accuracy and log score of the averaged
-probabilities, mean and sd over the seeds, and milliseconds of the processor per step of all chains, of the whole run:
-steps, predictions and, of invsamp, diagnostics; without what is compiled the first time.
+probabilities, mean and sd over the seeds. Times are milliseconds of the processor per step of all chains. They include
+predictions and invsamp's diagnostics, not the first compilation.
 
-BlackJAX's SGHMC draws momenta anew every ten gradients, which share a batch; each gradient counts as a step here. It
+BlackJAX's SGHMC draws new momenta every ten gradients, which share a batch; each gradient counts as a step here. It
 runs in `lax.scan`, its chains by `vmap`; posteriors' transforms get the log posterior of all chains together, by
-`torch.func.vmap`. What is not installed is left out: ``pip install blackjax posteriors scikit-learn``.
+`torch.func.vmap`. Packages that are not installed are left out: ``pip install blackjax posteriors scikit-learn``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-# one thread, as torch has: what XLA starts with is settled when jax is imported
+# one thread, as torch has; XLA reads this when jax is imported
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 import numpy as np
@@ -56,7 +56,7 @@ def network(seed: int) -> torch.nn.Module:
 
 
 def starts(seed: int) -> list[dict[str, np.ndarray]]:
-    """Of each chain: as torch initializes its layers."""
+    """Starting weights of each chain, as torch initializes layers."""
     modules = [network(100 * seed + k) for k in range(CHAINS)]
     return [{name: part.detach().numpy() for name, part in module.named_parameters()} for module in modules]
 
@@ -94,7 +94,7 @@ def with_posteriors(method: str, steps: int, seed: int) -> Logits:
         misfit = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
         return -scale * misfit - sum((part**2).sum() for part in parameters.values()) / 2
 
-    def log_posterior(parameters, batch):  # of all chains together, which do not depend on each other
+    def log_posterior(parameters, batch):  # the sum over the independent chains
         return torch.func.vmap(of_chain)(dict(parameters), *batch).sum(), torch.zeros(())
 
     epsilon = math.sqrt(MOMENTUM)
@@ -119,7 +119,7 @@ def with_posteriors(method: str, steps: int, seed: int) -> Logits:
 
 @functools.cache
 def stretch(method: str) -> Callable[..., tuple[Any, Any]]:
-    """Several steps of BlackJAX, and logits of what was held out after them; compiled once."""
+    """Several steps of BlackJAX, and logits of the held-out data after them; compiled once."""
     import blackjax
     import jax
     import jax.numpy as jnp
@@ -162,7 +162,7 @@ def with_blackjax(method: str, steps: int, seed: int) -> Logits:
 
     position = {k: jnp.stack([one[k] for one in starts(seed)]) for k in starts(seed)[0]}
     if method == "sghmc":
-        sizes, taken = [math.sqrt(MOMENTUM)] * steps, THIN // LEGS  # a draw is after ten gradients, whatever makes them
+        sizes, taken = [math.sqrt(MOMENTUM)] * steps, THIN // LEGS  # one draw per ten gradients for all methods
     else:
         sizes, taken = [cosine(k, steps) if method == "cyclic" else PLAIN for k in range(steps)], THIN
     found, key = [], jax.random.key(seed)
@@ -195,7 +195,7 @@ def main() -> None:
         for name, (package, run) in LIBRARIES.items():
             if importlib.util.find_spec(package) is None:
                 continue
-            run(method, 200, 0)  # to be warm
+            run(method, 200, 0)  # compiles
             scores, times = [], []
             for seed in range(1, settings.seeds + 1):
                 begin = time.process_time()
@@ -203,8 +203,8 @@ def main() -> None:
                 times.append(1e3 * (time.process_time() - begin) / settings.steps)
                 scores.append(iv.results.predicted_classes(logits.astype(float)).scores(labels)[:2])
             mean, sd = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1) if len(scores) > 1 else (np.nan, np.nan)
-            told = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(mean, sd, strict=True))
-            print(f"{method:8s}{name:14s}{told}{min(times):14.2f}", flush=True)
+            columns = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(mean, sd, strict=True))
+            print(f"{method:8s}{name:14s}{columns}{min(times):14.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Milliseconds per step of SGLD on networks, beside a plain loop of torch on the same work; memory of a million.
+"""Milliseconds per step of SGLD on networks, compared with a plain loop of torch; memory of a million parameters.
 
     python benchmarks/networks.py [--steps N] [--rounds N] [--million] [--momentum]
 
 Multilayer perceptrons of about 10,000 and 100,000 parameters in single precision, 4 chains, each with its own batches
-of 100 of 1300 handwritten digits, without replacement, and nothing recorded. The plain loop does what a person would
-write: parameters of all chains in one tensor, `torch.func.vmap` of `grad`, a normal prior, torch's own noise. A second
-one spares what can be spared: parameters by name, moved in place. Neither looks for what is not finite, or knows of
+of 100 of 1300 handwritten digits, without replacement, and nothing recorded. The plain loop is what a user would write:
+parameters of all chains in one tensor, `torch.func.vmap` of `grad`, a normal prior, torch's own noise. A second one
+avoids what it can: parameters by name, updated in place. Neither checks for values that are not finite, or computes
 energies. All run in turns in one process, and medians of the rounds count. Goals: 25% over the plain loop for 10,000
 parameters, 10% for 100,000.
 
@@ -37,7 +37,7 @@ WIDTHS = {"10,000": 133, "100,000": 1333}
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """1797 pictures of handwritten digits of 8 x 8, or as many of noise where scikit-learn is missing."""
+    """1797 images of handwritten digits of 8 x 8, or as many of noise without scikit-learn."""
     if importlib.util.find_spec("sklearn"):
         from sklearn.datasets import load_digits
 
@@ -55,7 +55,7 @@ def network(width: int) -> torch.nn.Module:
 def plain(
     width: int, x: torch.Tensor, y: torch.Tensor, chains: int = CHAINS, friction: float = 1.0
 ) -> Callable[[int], None]:
-    """SGLD as a person would write it, or SGHMC with a friction below 1."""
+    """SGLD as a user would write it, or SGHMC with a friction below 1."""
     module = network(width)
     names = list(dict(module.named_parameters()))
     shapes = [part.shape for part in module.parameters()]
@@ -87,7 +87,7 @@ def plain(
 
 
 def spared(width: int, x: torch.Tensor, y: torch.Tensor) -> Callable[[int], None]:
-    """The same with parameters by name, moved in place."""
+    """The same with parameters by name, updated in place."""
     module, n = network(width), len(x)
 
     def loss(parts: dict[str, torch.Tensor], xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
@@ -116,7 +116,7 @@ def batches(n: int, chains: int) -> torch.Tensor:
 def ours(
     width: int, x: torch.Tensor, y: torch.Tensor, chains: int = CHAINS, friction: float = 1.0
 ) -> Callable[[int], None]:
-    """The same by invsamp: the steps of a run, from inside, without its diagnostics."""
+    """The same by invsamp: the steps of a run's engine, without diagnostics."""
     posterior = module_posterior(network(width), (x, y), categorical())
     data = iv.estimators.minibatch(BATCH)
     with_momentum = friction < 1.0
@@ -138,7 +138,7 @@ def ours(
 def in_turns(walks: dict[str, Callable[[int], None]], steps: int, rounds: int) -> dict[str, np.ndarray]:
     """Milliseconds of the processor per step (rounds,) of each, in turns."""
     found: dict[str, list[float]] = {name: [] for name in walks}
-    for _ in range(rounds + 1):  # the first is to get warm
+    for _ in range(rounds + 1):  # the first is a warm-up
         for name, walk in walks.items():
             begin = time.process_time()
             walk(steps)
@@ -147,7 +147,7 @@ def in_turns(walks: dict[str, Callable[[int], None]], steps: int, rounds: int) -
 
 
 def million() -> None:
-    """A run of a million parameters, its peak of memory told."""
+    """Report the peak memory of a run of a million parameters."""
     x, y = digits()
     posterior = module_posterior(network(13334), (x[:1300], y[:1300]), categorical(), block=200)
     wanted = {"logits": posterior.outputs(x[1300:], block=100)}
@@ -184,17 +184,17 @@ def main() -> None:
                 "plain torch": plain(WIDTHS["100,000"], *data, chains, FRICTION),
                 "invsamp": ours(WIDTHS["100,000"], *data, chains, FRICTION),
             }
-            tell(f"100,000 parameters, SGHMC, chains: {chains}", in_turns(walks, settings.steps, settings.rounds))
+            report(f"100,000 parameters, SGHMC, chains: {chains}", in_turns(walks, settings.steps, settings.rounds))
         return
     for name, width in WIDTHS.items():
         walks = {"plain torch": plain(width, *data), "in place": spared(width, *data), "invsamp": ours(width, *data)}
-        tell(f"{name} parameters", in_turns(walks, settings.steps, settings.rounds))
+        report(f"{name} parameters", in_turns(walks, settings.steps, settings.rounds))
 
 
-def tell(title: str, found: dict[str, np.ndarray]) -> None:
+def report(title: str, found: dict[str, np.ndarray]) -> None:
     """Print medians and least values, and how invsamp compares."""
-    told = ", ".join(f"{k} {np.median(v):.2f} (least {v.min():.2f})" for k, v in found.items())
-    print(f"{title}, ms per step: {told}")
+    figures = ", ".join(f"{k} {np.median(v):.2f} (least {v.min():.2f})" for k, v in found.items())
+    print(f"{title}, ms per step: {figures}")
     own = found.pop("invsamp")
     for other, took in found.items():
         over = np.median(own) / np.median(took) - 1, own.min() / took.min() - 1, np.median(own / took) - 1

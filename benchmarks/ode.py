@@ -2,10 +2,9 @@
 
     python benchmarks/ode.py [--repeats N] [--no-first-call] [--with-c-alone] [--first-call-alone]
 
-All of it is measured in one run, in turns, on one thread, in CPU time; the table has medians and their ratios to C. The
-C program is compiled on the spot by `gcc -O3` and is the same algorithm as SciPy's RK45 and ours, so the three must
-agree to rounding; the others must agree to their tolerance. numbalsoda, diffrax and torchdiffeq take part where they
-are installed.
+All solvers are measured in one run, in turns, on one thread, in CPU time; the table has medians and their ratios to C.
+The C program is compiled by `gcc -O3`. It is the same algorithm as SciPy's RK45 and ours, so the three must agree to
+rounding. The others must agree to their tolerance; numbalsoda, diffrax and torchdiffeq are included if installed.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ OPTIONAL = (numbalsoda, diffrax, torchdiffeq)
 def collect(
     system: System, folder: Path, with_c_alone: bool
 ) -> tuple[dict[tuple[str, str], Solve], dict[tuple[str, str], float]]:
-    """All contestants, checked, and the CPU seconds of the packages' first calls; who cannot take part is named."""
+    """All contestants, checked, and the CPU seconds of the packages' first calls; prints the skipped ones."""
     reference = precise(system)
     found: dict[tuple[str, str], Solve] = {}
     first: dict[tuple[str, str], float] = {}
@@ -130,11 +129,11 @@ def measure(
         key: [first[key] if first.get(key, 0.0) > PATIENCE else _seconds(solve, 1)] for key, solve in solves.items()
     }
     once = {key: spent[0] for key, spent in times.items()}
-    # the clock ticks finely, but a call of 0.1 ms is short beside what else happens
+    # the clock is precise, but a call of 0.1 ms is short compared with other load
     calls = {key: max(1, int(0.005 / spent)) for key, spent in once.items()}
     turns = {key: min(repeats, int(PATIENCE / spent)) for key, spent in once.items()}
     for turn in range(1, repeats + 1):
-        # a busy neighbor core slows all for a while: whoever is fast is measured often, side by side
+        # a busy neighbor core slows all for a while: fast contestants are measured often, side by side
         for round_ in range(ROUNDS):
             for key, solve in solves.items():
                 if turn <= turns[key] and (round_ == 0 or once[key] < 0.02):
@@ -229,13 +228,13 @@ def first_calls(folder: Path, repeats: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=9, help="of every measurement; at least 7 for the goals")
+    parser.add_argument("--repeats", type=int, default=9, help="repeats of every measurement; at least 7 for the goals")
     parser.add_argument("--no-first-call", action="store_true", help="leave the fresh processes out")
-    parser.add_argument("--first-call-alone", action="store_true", help="make nothing but these")
-    parser.add_argument("--with-c-alone", action="store_true", help="leave out all but the C program")
+    parser.add_argument("--first-call-alone", action="store_true", help="measure the fresh processes only")
+    parser.add_argument("--with-c-alone", action="store_true", help="compare with the C program only")
     settings = parser.parse_args()
     if shutil.which("gcc") is None:
-        sys.exit("gcc is not installed: there is nothing to measure against")
+        sys.exit("gcc is not installed: there is nothing to compare with")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for system in () if settings.first_call_alone else SYSTEMS:

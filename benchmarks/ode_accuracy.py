@@ -1,12 +1,12 @@
-"""What a tolerance means at the end: errors of states and sensitivities of random ODEs, in tolerances.
+"""Global errors of states and sensitivities of random ODEs, in tolerances.
 
     python benchmarks/ode_accuracy.py [--each N] [--seed S] [--methods ...]
 
-Random problems of several kinds, some of which begin at values far below the absolute tolerance (the default, 1e-9) or
-fall there on the way, and two relaxation oscillators. The reference is solved at a relative tolerance of 1e-13 (1e-12
-where stiff) and next to no absolute one (1e-15 where stiff). Errors are the largest over 20 times, of states in units
-of ``atol + rtol |x|``, of sensitivities to the parameters p in units of ``atol / max(|p|, 1) + rtol s``, s the largest
-value of each.
+Random problems of several kinds, and two relaxation oscillators. Some states begin at values far below the absolute
+tolerance (the default, 1e-9), or decrease to such. The reference is solved at a relative tolerance of 1e-13 (1e-12
+where stiff) and a negligible absolute one (1e-15 where stiff). Errors are the largest over 20 times. Those of states
+are in units of ``atol + rtol |x|``, those of sensitivities to the parameters p in units of ``atol / max(|p|, 1) + rtol
+s``, where s is the largest value of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from invsamp.solvers.ode import OdeModel, Status
 
 
 class Problem(NamedTuple):
-    """A right-hand side with what belongs to it."""
+    """A right-hand side with its parameters, start and end time."""
 
     rhs: Any
     p: list[float]
@@ -47,7 +47,7 @@ def predators(t: Any, x: Any, p: Any) -> Any:
 
 
 def cascade(t: Any, x: Any, p: Any) -> Any:
-    """A chain of compartments, of which the first alone is filled."""
+    """A chain of compartments, of which only the first is filled."""
     rates = [p[0], p[1], p[2], 0.7, 1.3, 0.1]
     return [(rates[i - 1] * x[i - 1] if i else 0.0) - rates[i] * x[i] for i in range(6)]
 
@@ -63,7 +63,7 @@ def oscillator(t: Any, x: Any, p: Any) -> Any:
 
 
 def autocatalysis(t: Any, x: Any, p: Any) -> Any:
-    """A + X -> 2 X with a slow way from A to X; X dies."""
+    """A + X -> 2 X, with a slow reaction from A to X and decay of X."""
     a, b, c = p
     return -a * x[0] * x[1] - 1e-3 * b * x[0], a * x[0] * x[1] + 1e-3 * b * x[0] - c * x[1]
 

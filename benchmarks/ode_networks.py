@@ -1,11 +1,11 @@
-"""What networks of 200 states take from a plain function to the first solve: sparse ones, `A @ x`, and dense sums.
+"""Time from a plain function to the first solve of networks of 200 states: sparse ones, `A @ x`, and dense sums.
 
     python benchmarks/ode_networks.py [--states 200]
 
-Each in a process of its own, with coefficients that no earlier one had, so that nothing of it lies compiled in the
-cache; the march, which all models share, is compiled before. CPU seconds until the first states, and from there until
-the first sensitivities to the parameters; what the right-hand side is differentiated by; milliseconds of a solve with
-sensitivities.
+Each runs in a process of its own, with new coefficients, so that none of its code is in the cache. The march, which all
+models share, is compiled before. Printed are CPU seconds until the first states, and from there until the first
+sensitivities to the parameters. Then follow the method of differentiation of the right-hand side, and milliseconds of a
+solve with sensitivities.
 """
 
 from __future__ import annotations

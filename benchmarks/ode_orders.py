@@ -2,9 +2,9 @@
 
     python benchmarks/ode_orders.py [--repeats N]
 
-The true solution is Taylor's series of order 30 in 40 digits. Each method is run over a range of tolerances; printed
-are the medians of CPU time for a true error (largest over outputs and states, relative to the state's range) at 1e-11,
-by interpolation, and at rtol 1e-6, for each of a batch of trajectories. Both methods are measured in turns in one run.
+The true solution is Taylor's series of order 30 in 40 digits. Errors are the largest over outputs and states, relative
+to the state's range. Each method is run over a range of tolerances. Printed are medians of CPU time per trajectory of a
+batch: at a true error of 1e-11, by interpolation, and at rtol 1e-6. Both methods are measured in turns in one run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNTIL = {"lorenz": 5.0, "lotka_volterra": 20.0}
 TOLERANCES = 10.0 ** -np.arange(4.0, 13.25, 0.5)
 DEGREE, STEPS_PER_UNIT = 30, 100
 METHODS = ("RK45", "DOP853")
-#: Equal trajectories that are solved at once, so that what a call costs does not count.
+#: Equal trajectories that are solved at once, so that the cost of a call is negligible.
 BATCH = 20
 
 

@@ -3,8 +3,8 @@
     python benchmarks/ode_taylor.py [--repeats N] [--systems Lorenz ...] [--tolerances 1e-6 ...]
 
 Least CPU milliseconds of one trajectory with its sensitivities to all parameters, and of its states alone, in turns on
-one thread; in brackets the largest error of the states in tolerances, and the number of steps. "Loop alone" is the
-compiled part of a solve by Taylor's method. heyoka takes part where it is installed, for Lorenz' system.
+one thread. In brackets are the largest error of the states in tolerances, and the number of steps. "Loop alone" is the
+compiled part of a solve by Taylor's method. heyoka is included for Lorenz' system if it is installed.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def ours(system: System, method: str, rtol: float, atol: float) -> Contestant:
 
 
 def loop_alone(system: System, rtol: float, atol: float) -> Contestant:
-    """The compiled loop of Taylor's method with the arrays of a solve: what is left of it without Python's part."""
+    """The compiled loop of Taylor's method with the arrays of a solve, without Python's part."""
     method = INTEGRATORS["Taylor"]
 
     def caught(solve: Callable[[], tuple[Array, int]]) -> Callable[[], tuple[Array, int]]:

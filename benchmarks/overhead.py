@@ -4,8 +4,8 @@
 
 Prints microseconds of CPU per pair-iteration: the least and the median of many short turns. Goal: below 60 microseconds
 for one chain on a bare potential, below 5 per chain for 64. With ``--beside``, another checkout of invsamp is measured
-in turns with this one, each in a process of its own, so that whatever else the machine does meets both; the ratio is
-that of the least, and that of the medians.
+in turns with this one, each in a process of its own, so that other load affects both. Ratios are those of the least
+times and of the medians.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def pair(name: str, chains: int) -> Callable[[], None]:
 
 
 def serve() -> None:
-    """Answer a number of a case with the microseconds of its iterations, line by line."""
+    """Read numbers of cases, line by line, and answer with the microseconds of their iterations."""
     made: dict[int, Callable[[], None]] = {}
     known = list(cases())
     for line in sys.stdin:
@@ -156,12 +156,12 @@ def main() -> None:
         for case, (name, chains) in enumerate(cases()):
             turns = [[server.microseconds(case, settings.steps) for server in servers] for _ in range(settings.turns)]
             least, median = ([of(times) for times in zip(*turns, strict=True)] for of in (min, statistics.median))
-            told = f"{name:30s} {chains:6d} {least[0]:7.1f} {median[0]:7.1f}"
+            row = f"{name:30s} {chains:6d} {least[0]:7.1f} {median[0]:7.1f}"
             if len(servers) > 1:
-                told += f"  {least[1]:13.1f} {median[1]:7.1f}  {least[0] / least[1]:.2f} {median[0] / median[1]:.2f}"
+                row += f"  {least[1]:13.1f} {median[1]:7.1f}  {least[0] / least[1]:.2f} {median[0] / median[1]:.2f}"
             elif name in WELL:
-                told += f"  {'met' if least[0] / chains < GOALS[chains] else 'missed'} (< {GOALS[chains]:g} per chain)"
-            print(told, flush=True)
+                row += f"  {'met' if least[0] / chains < GOALS[chains] else 'missed'} (< {GOALS[chains]:g} per chain)"
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
-"""Two published models beside pyPESTO, which solves them with AMICI: modes, what the data tell, and sampling.
+"""Two published models in invsamp and pyPESTO, which solves them with AMICI: modes, identifiability and sampling.
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
         [--parts modes sampling] [--draws 1000] [--steps 20000] [--chains 4] [--profiles]
-        [--from-fit [pypesto]] [--mams] [--peer-chains 4] [--walls] [--out published.jsonl]
+        [--from-fit [pypesto]] [--mams] [--peer-chains 4] [--reflect] [--out published.jsonl]
 
-Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
-Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
-information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
-process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimizations by AMICI's gradients and, from the best
-of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
-test says (the longest, where --peer-chains asks for several chains, so that R-hat knows of what one has missed); with
---from-fit all chains begin at the published fit, and nothing is optimized; with --mams one kernel is chosen, so that
-nothing is tried before the draws; with --walls invsamp is reflected by the bounds, and does not sample in logits.
-Effective draws are the least of all parameters, on the logarithms;
-seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
-source, which takes some minutes, BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the
-swig that AMICI was built by.
+Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as in `tests/data/petab`. Modes are the
+maxima of sixteen optimizations from the prior, with their counts. Identifiability is the Fisher information at the best
+mode, and, with --profiles, profile likelihoods. Samplers run in turns for each seed in one process:
+
+- `iv.sample(posterior)` with default settings;
+- pyPESTO: ten optimizations by AMICI's gradients, then adaptive parallel tempering (three temperatures) from the best;
+- pyPESTO: adaptive Metropolis from the same optimum.
+
+pyPESTO's burn-in is dropped by its Geweke test. --peer-chains runs several chains and drops the longest burn-in, so
+that R-hat can show modes that one missed. With --from-fit all chains begin at the published fit, without optimization.
+With --mams one kernel is chosen, without pilot runs. With --reflect invsamp reflects moves at the bounds instead of
+sampling in logits.
+
+Effective draws are the least of all parameters, on the log scale. Seconds are processor time from start to draws,
+without compilation of models. AMICI is built from source in some minutes, and needs BLAS and HDF5. The environment's
+`bin` must be on PATH, so that models are compiled by the swig that AMICI was built by.
 """
 
 from __future__ import annotations
@@ -45,12 +49,12 @@ FILES = Path(__file__).parents[1] / "tests" / "data" / "petab"
 NAMES = {"Boehm": "Boehm_JProteomeRes2014", "Fiedler": "Fiedler_BMCSystBiol2016"}
 PARTS = ("modes", "sampling")
 STARTS, TEMPERATURES = 10, 3
-#: Decades from its bounds at which a start lies at the least.
+#: Least distance of a start from its bounds, in decades.
 INSET = 0.01
 
 
 def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
-    """Modes, and what the data tell at the best of them."""
+    """Modes, and the identified directions at the best of them."""
     began = time.process_time()
     modes = iv.maximize(posterior, seed=1)
     seconds = time.process_time() - began
@@ -72,7 +76,7 @@ def ours(
     start: dict[str, float] | None,
     sampler: iv.ladder.Sampler | None,
 ) -> dict[str, Any]:
-    """Nothing chosen, or the kernel."""
+    """A run with default settings, or with a kernel."""
     began = time.process_time()
     run = iv.sample(posterior, sampler, **plan, seed=seed, start=start, progress=False)
     seconds = time.process_time() - began
@@ -81,7 +85,7 @@ def ours(
 
 
 class Peer:
-    """pyPESTO's problem of the files, which AMICI solves."""
+    """pyPESTO's problem from the PEtab files, solved by AMICI."""
 
     def __init__(self, name: str, labels: tuple[str, ...]) -> None:
         import petab.v1 as petab
@@ -134,7 +138,7 @@ class Peer:
 
 
 def judged(decades: Any, seconds: float, solves: int) -> dict[str, Any]:
-    """Of draws (chains, draws, d) on decades."""
+    """Figures of draws (chains, draws, d) in decades."""
     size = float(np.nanmin(ess(decades)))
     return {"ess": size, "rhat": float(np.nanmax(rhat(decades))),
             "seconds": seconds, "per_second": size / seconds, "solves": solves,
@@ -145,22 +149,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--draws", type=int, default=1000, help="of each chain")
+    parser.add_argument("--draws", type=int, default=1000, help="draws of each chain")
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=20_000, help="of pyPESTO, at all temperatures together")
-    parser.add_argument("--peer-chains", type=int, default=1, help="of pyPESTO, which share its steps")
+    parser.add_argument("--steps", type=int, default=20_000, help="pyPESTO's steps, over all temperatures")
+    parser.add_argument("--peer-chains", type=int, default=1, help="pyPESTO's chains, which share its steps")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--from-fit", nargs="?", choices=("all", "pypesto"), const="all", help="default: all")
     parser.add_argument("--mams", action="store_true")
-    parser.add_argument("--walls", action="store_true")
+    parser.add_argument("--reflect", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.problems:
         problem = iv.petab.load(FILES / NAMES[name] / f"{NAMES[name]}.yaml")
         posterior, peer = problem.posterior, Peer(NAMES[name], problem.posterior.labels)
-        if given.walls:
+        if given.reflect:
             posterior = posterior.with_bounds()
         posterior.potential().energy_and_gradient(posterior.sample_start(np.random.default_rng(0), 2))  # compiled
         theirs, fit = peer.problem.objective(peer.nominal), -posterior.log_likelihood(problem.nominal).sum()

@@ -1,11 +1,11 @@
-"""Three posteriors by plain Hamiltonian Monte Carlo, to hold the examples' draws against.
+"""Three posteriors by plain Hamiltonian Monte Carlo, to compare the examples' draws with.
 
     python benchmarks/reference_draws.py conductivity [--against figures/conductivity/summary.json ...]
     python benchmarks/reference_draws.py poisson64 [--trajectories 450] [--seed 1] [--against ...]
 
-The textbook's algorithm, with none of the package's kernels, engine or warm-up: momenta drawn anew, trajectories of
-random length, Metropolis at their ends. It shares the posterior's energy and gradient alone. With summaries of the
-example: z of each mean and sd by both Monte Carlo errors.
+The textbook's algorithm, without the package's kernels, engine or warm-up: new momenta, trajectories of random length,
+Metropolis acceptance at their ends. It shares only the posterior's energy and gradient. With summaries of the example:
+z of each mean and sd by both Monte Carlo errors.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ STEP = 0.22
 
 
 class Case:
-    """A posterior, what the example's summary calls its unknowns, least and most steps, and where chains begin.
+    """A posterior, the names of its unknowns in the example's summary, least and most steps, and starting points.
 
     Parameters
     ----------
     name : str
         One of `NAMES`.
     potential : Potential, optional
-        Of that posterior as others pose it, on other meshes. Default: as the example does.
+        Potential of the posterior on other meshes. Default: that of the example.
     """
 
     def __init__(self, name: str, potential: Potential | None = None) -> None:
@@ -58,7 +58,7 @@ class Case:
         self.guess = self.guess if len(self.guess) else np.zeros(self.potential.dimension)
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Positions (chains, d) beside the best fit, and a factor (d, d) of the inverse Hessian there."""
+        """Positions (chains, d) near the best fit, and a factor (d, d) of the inverse Hessian there."""
 
         def function(x: Array) -> tuple[float, Array]:
             energy, gradient = self.potential.energy_and_gradient(x[None])
@@ -111,8 +111,8 @@ def reference(case: Case, trajectories: int, seed: int) -> Array:
     x, factor = case.start(rng)
     for window in WINDOWS:
         draws, _ = hamiltonian(case.potential, x, factor, window, SHORT, rng)
-        x, settled = draws[:, -1], draws[:, window // 3 :].reshape(-1, x.shape[1])
-        gradients = case.potential.energy_and_gradient(settled)[1]
+        x, late = draws[:, -1], draws[:, window // 3 :].reshape(-1, x.shape[1])
+        gradients = case.potential.energy_and_gradient(late)[1]
         # the mean of grad U grad U^T is the mean curvature
         factor = np.linalg.cholesky(np.linalg.inv(gradients.T @ gradients / len(gradients)))
     draws, accepted = hamiltonian(case.potential, x, factor, trajectories, case.steps, rng)
@@ -126,12 +126,14 @@ def reference(case: Case, trajectories: int, seed: int) -> Array:
 
 def compare(draws: Array, summary: Path, group: str) -> None:
     """Print z of the means and sds of a summary against the draws."""
-    told = json.loads(summary.read_text())
-    found = {name: np.asarray(values) for name, values in told[group].items()}
+    stored = json.loads(summary.read_text())
+    found = {name: np.asarray(values) for name, values in stored[group].items()}
     z_mean = (found["mean"] - draws.mean(axis=(0, 1))) / np.hypot(found["mcse_mean"], diagnostics.mcse(draws))
     sd = draws.std(axis=(0, 1), ddof=1)
     z_sd = (found["sd"] - sd) / np.hypot(found["mcse_sd"], diagnostics.mcse(draws, "sd"))
-    print(f"{summary}, seed {told['seed']}, {len(sd)} unknowns; sds {np.log(found['sd'] / sd).mean():+.1%} on average")
+    print(
+        f"{summary}, seed {stored['seed']}, {len(sd)} unknowns; sds {np.log(found['sd'] / sd).mean():+.1%} on average"
+    )
     for name, z in (("means", z_mean), ("sds", z_sd)):
         print(f"    {name}: root mean square z {np.sqrt((z**2).mean()):.2f}, largest {np.abs(z).max():.1f}")
 

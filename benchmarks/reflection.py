@@ -5,7 +5,7 @@
 
 Octagon (8 edges) and flower (400), one move and batches of 64 and 1,024, every one of which leaves the domain. Goal: at
 least 5 times faster. Then one pair-iteration of r2SGLD on the flower with 64 chains; goal: below 4 microseconds per
-chain. Medians of repeats, the two implementations in turn.
+chain. Medians of repeats, the two implementations in turns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOVE_SD = 0.17  # of the hot chain of r2SGLD: step size 1.5e-3 at temperature 10
 class ShapelyReflection:
     """The specular path with Shapely's vectorized predicates: a tree of the edges finds those that the moves cross.
 
-    Only the geometry is Shapely's; the turn is NumPy's, and every round treats all moves that are still under way.
+    Only the geometry is Shapely's; NumPy reflects, and every round treats all moves that have not ended.
     """
 
     def __init__(self, vertices: Array) -> None:
@@ -61,7 +61,7 @@ class ShapelyReflection:
             segments = shapely.linestrings(np.stack([at[under_way], at[under_way] + left[under_way]], axis=1))
             who, edge = self._tree.query(segments, predicate="intersects")
             row = under_way[who]
-            # a wall is met from inside, and not the one just left
+            # an edge is hit from inside, and not the one just left
             rate = (self._normals[edge] * left[row]).sum(axis=1)
             met = (rate > 0.0) & (edge != last[row])
             row, edge, rate = row[met], edge[met], rate[met]

@@ -1,11 +1,11 @@
-"""How many simulations `invsamp.emulate` takes, and how right it is where it stops by its own rule.
+"""Number of simulations of `invsamp.emulate`, and its accuracy at its own stopping rule.
 
     python benchmarks/simulators.py --seeds 20 --problems "banana" "heat source"
 
 Errors are in the sampler's coordinates: of means in sds, of sds relative. The truth is a long run with exact gradients.
-A run counts as right if every mean is within 0.1 sd and every sd within 10%. Simulations include the search for modes.
+A run is right if every mean is within 0.1 sd and every sd within 10%. Simulations include the mode search.
 
-With ``--results FILE`` each seed is written as a line of JSON as soon as it is done, and is not run again.
+With ``--results FILE`` each seed is written as a line of JSON when it is done, and is not run again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def truth_of(problem: SimulatorProblem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: int, most: int) -> dict[str, Any]:
-    """What one seed gives."""
+    """The record of one seed."""
     posterior, box = problem.simulated(seed)
     began = time.process_time()
     run = iv.emulate(posterior, most, trend=problem.trend, seed=seed, progress=False)
@@ -60,7 +60,7 @@ def one(problem: SimulatorProblem, truth: tuple[np.ndarray, np.ndarray], seed: i
 
 
 def recorded(file: Path | None, name: str) -> Iterator[dict[str, Any]]:
-    """What is on file of a problem."""
+    """Stored records of a problem."""
     for line in file.read_text().splitlines() if file is not None and file.exists() else ():
         entry = json.loads(line)
         if entry["problem"] == name:
@@ -74,10 +74,10 @@ def summary(name: str, found: list[dict[str, Any]], budget: int) -> str:
     silent = sum(not entry["right"] and not entry["warnings"] for entry in found)
     within = sum(entry["simulations"] <= budget for entry in right)
     purposes = {key: np.median([entry["purposes"].get(key, 0) for entry in found]) for key in found[0]["purposes"]}
-    told = ", ".join(f"{value:.0f} {key}" for key, value in purposes.items())
+    shares = ", ".join(f"{value:.0f} {key}" for key, value in purposes.items())
     return (
         f"{name}: {len(right)} of {len(found)} right, {within} of them within {budget} simulations; {made[0]} to "
-        f"{made[-1]} simulations, median {made[len(made) // 2]} ({told}); {silent} wrong without a warning; "
+        f"{made[-1]} simulations, median {made[len(made) // 2]} ({shares}); {silent} wrong without a warning; "
         f"{np.median([entry['seconds'] / max(entry['rounds'], 1) for entry in found]):.2g} s for each round"
     )
 
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS)[:3], choices=list(PROBLEMS))
-    parser.add_argument("--most", type=float, default=1.5, help="simulations at the most, in budgets")
+    parser.add_argument("--most", type=float, default=1.5, help="largest number of simulations, in budgets")
     parser.add_argument("--results", type=Path, help="file of all seeds, to which new ones are added")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")

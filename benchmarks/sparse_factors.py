@@ -1,8 +1,8 @@
-"""Factorizations of the Poisson equation's matrices and solves with them, beside pardiso where pypardiso is installed.
+"""Sparse factorizations of the Poisson equation's matrices and their solves, compared with pardiso if installed.
 
     python benchmarks/sparse_factors.py [--cells 128 256 512] [--cube 48]
 
-Processor seconds of one thread, the least of five, in turn in one run. A gradient takes a factorization and two solves.
+Processor seconds of one thread, the least of five, in turns. A gradient takes a factorization and two solves.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def square(cells: int) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
 
 
 def cube(cells: int) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-    """Differences on a grid of a cube."""
+    """Finite differences on a grid of a cube."""
     line, eye = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (cells, cells)), sparse.eye(cells)
     full = sum(sparse.kron(sparse.kron(*first), last) for first, last in (((line, eye), eye), ((eye, line), eye)))
     full = sparse.csr_matrix(full + sparse.kron(sparse.kron(eye, eye), line))

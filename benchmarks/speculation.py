@@ -1,11 +1,11 @@
-"""More workers than chains: how much faster a run is whose idle workers evaluate ahead.
+"""Speed-up of a run with more workers than chains, when idle workers evaluate ahead.
 
     python benchmarks/speculation.py [--seconds S] [--measured 4 8 16] [--predicted 4 16 64 256 1024] [--chains 4 16]
 
-Measured: a model that sleeps for so many seconds, four chains of pCN, threads as workers. Predicted: a replay in
-virtual time. There an evaluation takes what one of the Poisson equation with an unknown conductivity took here (64 x 64
-cells, in units of their mean), and everything else takes no time. A speed-up is the seconds of all evaluations that the
-run used, over those of its steps. The draws have to be the same in all rows.
+Measured: a model that sleeps for the given seconds, four chains of pCN, threads as workers. Predicted: a replay in
+virtual time. There costs of evaluations are those measured for a Poisson equation with an unknown conductivity (64 x 64
+cells), in units of their mean; all else takes no time. A speed-up is the total time of the evaluations that the run
+used, over the time of its steps. The draws have to be the same in all rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRIOR = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
 
 
 def identity(theta: Array) -> Array:
-    """A model whose cost is stated apart."""
+    """A model whose cost is given separately."""
     return theta
 
 
@@ -53,7 +53,7 @@ def recorded(count: int) -> Array:
 
 
 class VirtualWorkers(Executor):
-    """Workers in virtual time: results are there at once, but nobody sees them before their time has come."""
+    """Workers in virtual time: results are computed at once, and visible when their time has passed."""
 
     def __init__(self, workers: int, costs: Array) -> None:
         self._max_workers, self._costs = workers, costs
@@ -73,7 +73,7 @@ class VirtualWorkers(Executor):
         return future
 
     def cost(self, row: Array) -> float:
-        """Of a position, always the same."""
+        """Cost of a position, always the same."""
         number = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "little")
         return float(self._costs[number % len(self._costs)])
 
@@ -88,12 +88,12 @@ class _VirtualFuture(Future):  # type: ignore[type-arg]
         return super().result()
 
     def cancel(self) -> bool:
-        """Those that a worker has begun are not given back; all others are kept simple, and run to their end."""
+        """Never cancels: every evaluation runs to its end."""
         return False
 
 
 def virtual_wait(futures: Iterable[Any], limit: float | None = None, when: str = "") -> Any:
-    """What `concurrent.futures.wait` is, in virtual time; with a limit, which is short, it takes no time."""
+    """Like `concurrent.futures.wait`, in virtual time; with a limit, which is short, it takes no time."""
     pending = set(futures)
     workers = next(iter(pending))._workers
     if limit is None:

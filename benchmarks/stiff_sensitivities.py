@@ -1,12 +1,12 @@
-"""What error control of sensitivities is worth, and what LSODA's Jacobian is: van der Pol, Robertson, HIRES, a chain.
+"""Error control of sensitivities, and LSODA with several Jacobians: van der Pol, Robertson, HIRES, a chain.
 
     python benchmarks/stiff_sensitivities.py [--repeats N] [--tables accuracy forms methods]
 
 Van der Pol's oscillator from (2, 0) until 2 mu at the default tolerances: relative error of dy/dmu against Radau at
 1e-11, with sensitivities under loose and under full error control. Then CPU milliseconds of states with all
-sensitivities by LSODA, when it takes the Jacobian by differences, has the whole of it, or its diagonal blocks as bands.
-Last LSODA beside Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20
-times; and SciPy's `solve_ivp(method="LSODA")` with the same compiled equations, which it calls from Python.
+sensitivities by LSODA, with the Jacobian by differences, as a whole, or as bands of diagonal blocks. Last LSODA and
+Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20 times. SciPy's
+`solve_ivp(method="LSODA")` calls the same compiled equations from Python.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def forms(repeats: int) -> None:
 
 
 def methods(repeats: int) -> None:
-    """The table of LSODA beside Rodas5P, by parameters; errors relative to each component's largest value."""
+    """The table of LSODA and Rodas5P; errors relative to each component's largest value."""
     cases = {name: CASES[name] for name in ("Robertson", "HIRES")}
     cases["oscillator"] = (van_der_pol, (1000.0,), (2.0, 0.0), np.linspace(100.0, 2000.0, 20), 1e-9)
     print(f"\n{'':10s} {'rtol':>6s}" + f"{'ms, steps, errors of states and sensitivities':>60s}")

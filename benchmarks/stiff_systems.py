@@ -1,11 +1,11 @@
-"""Large stiff systems beside CVODE, and gradients by many parameters beside solves.
+"""Large stiff systems compared with CVODE, and gradients with respect to many parameters compared with solves.
 
     python benchmarks/stiff_systems.py [--repeats 5] [--cells 500] [--side 100] [--parameters 1000] [--parts NAME ...]
 
-CPU milliseconds, the least of several runs in turns. The Brusselator on a line until t = 10 at rtol 1e-6, states and
-three sensitivities, beside SUNDIALS' CVODE with banded matrices where scikit-sundae is installed (its right-hand side
-is NumPy's). Then gradients by the adjoint on a line of cells. Last a square of cells with diffusion: states, three
-sensitivities, and a gradient by many parameters.
+CPU milliseconds, the least of several runs in turns. First the Brusselator on a line until t = 10 at rtol 1e-6, states
+and three sensitivities. It is compared with SUNDIALS' CVODE with banded matrices if scikit-sundae is installed (its
+right-hand side is NumPy's). Then gradients by the adjoint on a line of cells. Last a square of cells with diffusion:
+states, three sensitivities, and a gradient with respect to many parameters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def milliseconds(calls: dict[str, Callable[[], Any]], repeats: int) -> None:
 
 
 def cvode(cells: int, start: Any) -> dict[str, Callable[[], Any]]:
-    """CVODE's solves of the Brusselator, called as its package is: states, and with the variational equations."""
+    """CVODE's solves of the Brusselator, from its Python package: states, and with the variational equations."""
     if not find_spec("sksundae"):
         print("CVODE is left out: scikit-sundae is not installed")
         return {}
@@ -106,7 +106,7 @@ def line(cells: int, repeats: int, height: float) -> None:
 
 
 def square(side: int, patches: int, repeats: int) -> None:
-    """Three sensitivities, and a gradient by many rates of growth."""
+    """Three sensitivities, and a gradient with respect to many rates of growth."""
     times, n = np.linspace(0.0, 1.0, 6), side * side
     calls: dict[str, Callable[[], Any]] = {}
     rhs, start = bistable_square(side)

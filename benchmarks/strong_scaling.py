@@ -1,11 +1,11 @@
-"""One large solve spread over processes: unknown conductivity, energy and gradient, on one mesh and 1, 2, ... ranks.
+"""Strong scaling of one large solve: unknown conductivity, energy and gradient, on one mesh and 1, 2, ... ranks.
 
     python benchmarks/strong_scaling.py [--cells 256 512] [--ranks 1 2] [--steps 16] [--repeats 3]
 
 Starts itself under mpiexec, which must belong to mpi4py; needs dolfinx. Wall time, the least of the repeats, of the
 slowest rank. Two problems: the Poisson equation (a factorization and two solves) and the heat equation (a factorization
-and two solves for each step). One rank takes PETSc's own Cholesky factors, several SuperLU_DIST or else MUMPS: a
-speed-up compares these too. What a rank sends, it sends often and small: on busy cores the times mean nothing.
+and two solves for each step). One rank uses PETSc's own Cholesky factors, several SuperLU_DIST or else MUMPS: a
+speed-up compares these too. Ranks send many small messages: on busy cores the times are meaningless.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from invsamp.solvers.heat import HeatEquation
 from invsamp.solvers.poisson import PoissonEquation
 
 SENSORS = np.random.default_rng(0).random((25, 2))
-#: Open MPI does not start more ranks than cores, nor for root, unless told to; others do not know these names.
+#: Open MPI starts more ranks than cores, and ranks of root, only with these settings; other libraries ignore them.
 LAUNCH = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    # ranks that wait would otherwise keep the cores from those that work
+    # otherwise waiting ranks occupy the cores of working ones
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 
@@ -81,7 +81,7 @@ def measure(cells: int, steps: int, repeats: int) -> dict[str, Any]:
 
 
 def under_mpiexec(script: str, ranks: int, settings: Mapping[str, object]) -> dict[str, Any]:
-    """What a script measures on several processes: the one line of JSON that its first rank prints."""
+    """Results of a script on several processes: the line of JSON that its first rank prints."""
     mpiexec = shutil.which("mpiexec")
     if mpiexec is None:
         raise SystemExit("mpiexec is not on the path")

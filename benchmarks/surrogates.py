@@ -1,13 +1,13 @@
-"""What surrogates leave of a coarse model's error, on pairs not seen, and what that is worth in fine solves.
+"""Remaining error of a corrected coarse model on unseen pairs, and its effect on fine solves per effective draw.
 
     python benchmarks/surrogates.py [--pairs N] [--seeds N...] [--only PROBLEM] [--sample]
 
-The coarse model as it is, with the affine map of `iv.correct`, with what that chooses, and with a polynomial, a
-Gaussian process or a network for what it lacks. Pairs of solves at draws of the coarse posterior: N to learn from, 200
-to judge by. Told: the sd of the fine energy less the surrogate's; the share of independent draws that importance
-weights leave, E(w)^2 / E(w^2); and with ``--sample`` the fine solves, all counted, of an effective draw of
-`iv.samplers.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of
-the mode. Heat source: 2 unknowns. Conductivity: 20.
+Compared are the coarse model itself, with the affine map of `iv.correct`, with the automatic choice, and with a
+polynomial, a Gaussian process or a network for its error. Pairs of solves are at draws of the coarse posterior: N for
+training, 200 for testing. Reported are the sd of the fine energy minus the surrogate's, and the relative ESS of
+importance weights, E(w)^2 / E(w^2). With ``--sample`` follow all fine solves per effective draw of
+`iv.samplers.surrogate_exchange`, which learns the correction in warm-up. The ESS is the least over all unknowns, for
+the heat source that of the mode. Heat source: 2 unknowns. Conductivity: 20.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     sampler: iv.ladder.Sampler
     chains: int
     draws: int
-    of: Callable[[Array], Array]  # whose ESS is told
+    of: Callable[[Array], Array]  # quantity whose ESS is reported
 
 
 PROBLEMS = {
@@ -54,11 +54,11 @@ PROBLEMS = {
         lambda theta: theta,
     ),
 }
-#: Of a coarse model, not yet fitted; None: as it is.
+#: Corrections of a coarse model, not yet fitted; None: no correction.
 SURROGATES: dict[str, Callable[[Any], Any] | None] = {
-    "coarse model as it is": None,
+    "coarse model itself": None,
     "affine map": None,
-    "what is chosen": None,
+    "automatic choice": None,
     "polynomial of degree 2": lambda coarse: iv.surrogates.polynomial_model(coarse, degree=2),
     "polynomial of degree 4": lambda coarse: iv.surrogates.polynomial_model(coarse, degree=4),
     "Gaussian process": iv.surrogates.gaussian_process_model,
@@ -67,7 +67,7 @@ SURROGATES: dict[str, Callable[[Any], Any] | None] = {
 
 
 def draws(posterior: iv.Posterior, n: int, seed: int) -> Array:
-    """Theta (n, p) of the coarse posterior, in no order."""
+    """Theta (n, p) of the coarse posterior, in random order."""
     sampler = iv.samplers.parallel_tempering((1.0, 3.0, 9.0), fidelities=["coarse"] * 3)
     run = iv.sample(posterior, sampler, draws=400, warmup=600, thin=2, seed=seed, progress=False)
     found = run.theta.reshape(-1, posterior.dimension)
@@ -75,7 +75,7 @@ def draws(posterior: iv.Posterior, n: int, seed: int) -> Array:
 
 
 def judged(posterior: iv.Posterior, states: Array, fine: Array) -> tuple[float, float]:
-    """Sd of the energies' difference, and the share of independent draws that weights leave."""
+    """Sd of the energies' difference, and relative ESS of the weights."""
     missed = posterior.potential("coarse").energy(posterior.to_position(states)) - fine
     weights = np.exp(missed - missed.max())
     return float(missed.std()), float(weights.mean() ** 2 / (weights**2).mean())
@@ -86,15 +86,15 @@ def with_coarse(posterior: iv.Posterior, model: Any) -> iv.Posterior:
 
 
 def sampled(problem: Problem, posterior: iv.Posterior, kind: str, seed: int) -> float:
-    """Fine solves of an effective draw."""
-    correct = {"affine map": "affine", "what is chosen": "auto"}.get(kind, "none")
+    """Fine solves per effective draw."""
+    correct = {"affine map": "affine", "automatic choice": "auto"}.get(kind, "none")
     sampler = replace(problem.sampler, correct=correct)
     run = iv.sample(posterior, sampler, draws=problem.draws, chains=problem.chains, seed=seed, progress=False)
     return float(run.report["evaluations"]["fine"] / ess(problem.of(run.theta)).min())
 
 
 def too_many(kind: str, posterior: iv.Posterior) -> bool:
-    """Products of degree 4 of many unknowns."""
+    """Whether the polynomial of degree 4 has too many terms."""
     return kind.endswith("4") and posterior.dimension > 5
 
 
@@ -113,7 +113,7 @@ def compared(name: str, pairs: int, seed: int, sample: bool) -> dict[str, tuple[
         if surrogate is not None:
             asked = with_coarse(posterior, surrogate(posterior.forward["coarse"]))
             fitted = with_coarse(posterior, asked.forward["coarse"].fit(learned, fine))
-        if kind in ("affine map", "what is chosen"):
+        if kind in ("affine map", "automatic choice"):
             fitted = iv.correct(posterior, learned, "affine" if kind == "affine map" else "auto").posterior
         each = sampled(problem, asked, kind, seed) if sample else np.nan
         found[kind] = *judged(fitted, kept, energies), each

@@ -1,4 +1,4 @@
-"""Term selection in gradient matching: Lorenz from 30 candidates at 1% noise, beside PySINDy where it is installed.
+"""Term selection in gradient matching: Lorenz from 30 candidates at 1% noise, compared with PySINDy if installed.
 
     python benchmarks/term_selection.py
 

@@ -1,14 +1,14 @@
-"""Worker processes for a model of a few milliseconds: how much faster than one process, and what is left of a step.
+"""Worker processes for a model of a few milliseconds: speed-up over one process, and time of a step.
 
     python benchmarks/workers.py [--chains N] [--steps N] [--turns N] [--milliseconds MS] [--workers N]
 
-Chains of MALA on a model that does a fixed amount of work for each row: loops that keep a core busy for so long, and
-longer in seconds where the process has to wait for its core. It runs in one process, in worker processes
-(`iv.parallel.isolated`) and in a `ProcessPoolExecutor`, in turns, and the draws have to be the same. Chains that the
-workers cannot share evenly cap what can be had, which is shown as the best there is.
+Chains of MALA on a model with a fixed amount of work for each row: loops that keep a core busy. It takes longer if the
+process has to wait for its core. It runs in one process, in worker processes (`iv.parallel.isolated`) and in a
+`ProcessPoolExecutor`, in turns, and the draws have to be the same. If the workers cannot share the chains evenly, the
+speed-up has an upper bound, which is shown.
 
-A turn counts as quiet where all others on the machine took less than 3% of the processors' time (Linux tells it, to ten
-milliseconds). Speed-ups are those of a turn: seconds of one process over those of the others.
+A turn is quiet if all other processes took less than 3% of the processors' time (by Linux, to ten milliseconds).
+Speed-ups are those of a turn: seconds of one process over those of the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRIOR = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
 
 
 def seconds(forward: ForwardModel, chains: int, steps: int, **settings: Any) -> tuple[float, bytes]:
-    """Of the steps of one run, with its draws."""
+    """Seconds of the steps of one run, with its draws."""
     posterior = iv.Posterior(PRIOR, forward, np.zeros(2), iv.GaussianNoise(0.5))
     settings |= {"warmup": 0, "chains": chains, "seed": 1, "progress": False, "check_gradient": False}
     run = iv.sample(posterior, iv.mala(0.2, preconditioner=None), draws=steps, **settings)
@@ -45,7 +45,7 @@ def seconds(forward: ForwardModel, chains: int, steps: int, **settings: Any) -> 
 
 
 def taken(processes: Iterable[int]) -> tuple[float, float] | None:
-    """Seconds of all processors that anybody has taken, and these processes; None where nobody tells."""
+    """Busy seconds of all processors, and of these processes; None if the system does not report them."""
     if not Path("/proc/stat").exists():
         return None
     user, nice, system, _, _, interrupts, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--milliseconds", type=float, default=5.0, help="of a processor, for a row")
+    parser.add_argument("--milliseconds", type=float, default=5.0, help="processor time of a row")
     parser.add_argument("--workers", type=int, default=2)
     settings = parser.parse_args()
     warnings.simplefilter("ignore")  # of few draws
@@ -78,16 +78,16 @@ def main() -> None:
         found, draws, others = [], set(), []
         for _ in range(settings.turns):
             before, began = taken(own), time.perf_counter()
-            told = {
+            results = {
                 way: seconds(forward, settings.chains, settings.steps, **more) for way, (forward, more) in ways.items()
             }
             after, took = taken(own), time.perf_counter() - began
-            found.append({way: 1e3 * one[0] / settings.steps for way, one in told.items()})
-            draws |= {one[1] for one in told.values()}
+            found.append({way: 1e3 * one[0] / settings.steps for way, one in results.items()})
+            draws |= {one[1] for one in results.values()}
             if before is not None and after is not None:
                 others.append((after[0] - before[0] - after[1] + before[1]) / took / (os.cpu_count() or 1))
     if len(draws) > 1:
-        raise SystemExit("the draws depend on who solves")
+        raise SystemExit("the draws depend on the processes")
     cores = len(os.sched_getaffinity(0))
     best = settings.chains / math.ceil(settings.chains / min(settings.workers, cores))
     print(

@@ -133,7 +133,8 @@ def _combine(op: ast.operator, left: Dual, right: Dual) -> Dual:
             return np.divide(a, b), _sum(_scaled(by_a, np.divide(1.0, b)), _scaled(by_b, np.divide(-a, b * b)))
     power = np.power(a, b)
     by_base = _scaled(by_a, b * np.power(a, b - 1.0)) if by_a else {}
-    return power, _sum(by_base, _scaled(by_b, power * np.log(a)) if by_b else {})
+    # at a base of zero the logarithm is infinite, but the power's derivative by a positive exponent is zero
+    return power, _sum(by_base, _scaled(by_b, np.where(power == 0.0, 0.0, power * np.log(a))) if by_b else {})
 
 
 def _scaled(slopes: dict[str, Value], factor: Value) -> dict[str, Value]:

@@ -305,8 +305,8 @@ CODES: dict[str, Entry] = {
     ),
     "IV-EMULATION-MODES": Entry(
         "The mode search with the simulator is not conclusive",
-        "Modes were found by one optimization each, or many optimizations reached no minimum.",
-        "Raise descents=.",
+        "Modes were found once, many optimizations reached no minimum, or no minimum fits the data.",
+        "Raise descents= and simulations=.",
     ),
     "IV-SIMULATOR": Entry(
         "The simulator fails or is noisy",

@@ -23,9 +23,9 @@ def battery():
 def test_gradients_are_those_of_the_energies(battery):
     hard, bent, levels = battery._battery_hard, battery._battery_geometry, battery._battery_hierarchies
     for name, build in (hard.BUILDERS | bent.BUILDERS | levels.BUILDERS).items():
-        told = battery.check(build())
-        assert told.startswith(f"{name}: ")
-        assert float(told.split()[-1]) < 1e-6, told
+        line = battery.check(build())
+        assert line.startswith(f"{name}: ")
+        assert float(line.split()[-1]) < 1e-6, line
 
 
 def test_probabilities_of_modes_are_those_of_exact_draws(battery, within):
@@ -40,7 +40,7 @@ def test_probabilities_of_modes_are_those_of_exact_draws(battery, within):
 
 
 def exact(name, rng, n):
-    """Independent draws of a law, by what it is said to be."""
+    """Independent draws of a distribution, from its definition."""
     z = rng.standard_normal((n, 10))
     if name == "funnel":
         return np.column_stack([3.0 * z[:, 0], np.exp(1.5 * z[:, :1]) * z[:, 1:]])
@@ -100,14 +100,14 @@ def test_moments_of_the_horseshoe_are_those_of_prior_draws(battery, within):
         weight = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
         mean_now = np.array([weight @ log_tau, *(first / mass @ weight)])
         found.append([mean_now, np.sqrt([weight @ log_tau**2, *(second / mass @ weight)] - mean_now**2)])
-    told, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(20)
+    estimates, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(20)
     error[0, 1] = np.inf  # zero by symmetry, here too
 
     def scores(mean, sd):
-        return ((told - [mean, sd]) / error).ravel()
+        return ((estimates - [mean, sd]) / error).ravel()
 
     assert within(scores(mean, sd), 5.5)
-    # moments by 121 Gauss-Hermite nodes of z were these two off
+    # the errors of 121 Gauss-Hermite nodes of z
     assert not within(scores(mean + 0.035 * np.eye(9)[0], sd), 5.5)
     assert not within(scores(mean, sd + 0.014 * np.eye(9)[0]), 5.5)
 
@@ -120,8 +120,8 @@ def test_verdicts(battery):
     right = battery.judged(case, draws.reshape(4, -1, 2), energy)
     assert right["right"]
     assert right["ess"] > 30_000
-    # again, by what is kept
-    assert battery.held_against(case, right["summary"]).items() <= right.items()
+    # again, from the stored summary
+    assert battery.compared(case, right["summary"]).items() <= right.items()
     shifted = battery.judged(case, 0.2 + draws.reshape(4, -1, 2), energy)
     assert not shifted["honest"]
     wide = battery.judged(case, 1.2 * draws.reshape(4, -1, 2), energy)
@@ -133,11 +133,16 @@ def test_verdicts(battery):
         normal, (few * normal.moments[1]).reshape(4, -1, 13), np.square(few).sum(axis=1).reshape(4, -1)
     )
     assert few["honest"] and not few["right"]
-    told = [right | {"warnings": []}, shifted | {"warnings": []}, shifted | {"warnings": ["R-hat"]}, {"failed": "why"}]
-    told.append(few | {"warnings": []})
-    assert [battery.verdict(record) for record in told] == ["right", "SILENT", "warned", "failed", "imprecise"]
-    records = [{"name": "x", "seed": k, "ours": r | {"gradients": 1000}} for k, r in enumerate(told)]
-    assert "1 SILENT" in battery.table(records)
+    records = [
+        right | {"warnings": []},
+        shifted | {"warnings": []},
+        shifted | {"warnings": ["R-hat"]},
+        {"failed": "why"},
+    ]
+    records.append(few | {"warnings": []})
+    assert [battery.verdict(record) for record in records] == ["right", "SILENT", "warned", "failed", "imprecise"]
+    rows = [{"name": "x", "seed": k, "ours": r | {"gradients": 1000}} for k, r in enumerate(records)]
+    assert "1 SILENT" in battery.table(rows)
 
 
 def test_an_endless_run_is_ended(battery):
@@ -145,7 +150,7 @@ def test_an_endless_run_is_ended(battery):
     assert "ZeroDivisionError" in battery.limited(lambda: 1 / 0, 60.0)["failed"]
 
 
-def test_results_go_on_from_a_folder(battery, tmp_path):
+def test_results_are_read_from_a_folder(battery, tmp_path):
     made = []
 
     def make():

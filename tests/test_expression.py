@@ -35,6 +35,13 @@ def test_values_and_derivatives(text: str) -> None:
         np.testing.assert_allclose(np.broadcast_to(slopes[name], (3, 4)), (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
+def test_a_power_of_zero_has_no_slope_in_its_exponent() -> None:
+    value, slopes = Expression("scale", "a + b * y**gamma")({"a": 0.3, "b": 2.0, "y": np.zeros(2), "gamma": 1.5})
+    np.testing.assert_array_equal(value, [0.3, 0.3])
+    np.testing.assert_array_equal(slopes["gamma"], [0.0, 0.0])
+    np.testing.assert_array_equal(slopes["y"], [0.0, 0.0])
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -46,7 +46,7 @@ def test_the_page_is_of_the_results(peers):
             "nutpie has 3 times as many. **Per second invsamp loses**",
         ),
         ([line("nutpie", 20.0)], "Per solve invsamp has 5 times as many effective draws as nutpie."),
-        ([line("nutpie", 300.0, seconds=40.0)], "Per second nutpie has 0.75 times as many: too near to tell."),
+        ([line("nutpie", 300.0, seconds=40.0)], "Per second nutpie has 0.75 times as many: too close to decide."),
         ([line("nutpie", 300.0, machine="other")], "**Per solve invsamp loses**: nutpie has 3 times as many."),
         ([line("pints", 300.0, off=1.0)], "No other of these runs came near the reference"),
         ([line("pints", 300.0, false=0.25)], "Off the reference, with these settings: PINTS."),
@@ -72,7 +72,7 @@ def test_runs_without_draws_are_named(peers):
     assert page.unfinished("numpyro", [late], 2).startswith("NumPyro (1 of 3 runs) had no draws")
 
 
-def test_a_chain_that_stays_in_its_mode_is_worth_nothing(peers):
+def test_a_chain_that_stays_in_its_mode_has_no_effective_draws(peers):
     _, problems = peers
     coins = np.random.default_rng(0).random((4, 400)) < 0.5
     assert problems.crossings(coins) > 800

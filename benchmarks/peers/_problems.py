@@ -1,4 +1,4 @@
-"""The problems that all are given, what is known of each, and what draws are judged by."""
+"""The problems of the comparison, their references, and the measures of accuracy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Case:
     make : callable
         Its posterior.
     weights : mapping from fidelity to float
-        What a solve counts, in solves of the finest: unknowns of its mesh over those of that one.
+        Cost of a solve, in solves of the finest: the ratio of unknowns of their meshes.
     source : str
-        Where the reference comes from.
+        Source of the reference.
     """
 
     title: str
@@ -77,7 +77,7 @@ CASES = {
 
 
 class Unfinished(BaseException):
-    """A run takes longer than it may; no `Exception`, which toolkits would catch."""
+    """A run exceeds its time limit; no `Exception`, which toolkits would catch."""
 
 
 class Density:
@@ -85,12 +85,12 @@ class Density:
 
     After ``until``, in seconds of the processor, it raises `Unfinished`.
 
-    Positions are the sampler's coordinates of invsamp, in which positive parameters are logs: all are given these. -inf
+    Positions are invsamp's coordinates, in which positive parameters are logs, for all toolkits. The value is -inf
     outside a box.
     """
 
     until = np.inf
-    #: The one made last: what a run that came to no draws has solved.
+    #: The latest one: it has the solves of an unfinished run.
     latest: ClassVar[Density]
 
     def __init__(self, posterior: Posterior) -> None:
@@ -118,7 +118,7 @@ class Density:
         return _log(energy[0]), -np.nan_to_num(gradient[0])
 
     def energy_and_gradient(self, points: Array) -> tuple[Array, Array]:
-        """Energies (batch,) and gradients, as of the potential itself; it goes on after ``until``."""
+        """Energies (batch,) and gradients of the potential, without the time limit."""
         self.solves += len(points)
         self.gradients += len(points)
         return self.potential.energy_and_gradient(points)
@@ -143,8 +143,8 @@ def references() -> dict[str, Any]:
     return found
 
 
-def told(theta: Array, energy: Array) -> dict[str, Any]:
-    """What a reference holds, of draws theta (chains, draws, d)."""
+def moments(theta: Array, energy: Array) -> dict[str, Any]:
+    """The record of a reference, from draws theta (chains, draws, d)."""
     size = ess(theta)
     sd = theta.std(axis=(0, 1))
     mean = theta.mean(axis=(0, 1))
@@ -162,13 +162,13 @@ def judged(name: str, posterior: Posterior, theta: Array) -> dict[str, Any]:
     mean, sd = np.array(known["mean"]), np.array(known["sd"])
     size = np.nan_to_num(np.asarray(ess(theta)), nan=0.0)
     if name == "heat_modes":
-        # ranks within a mode count as much as which mode it is, which is what the mean depends on
+        # rank-based ESS weighs ranks within a mode like the mode itself, on which the mean depends
         size = np.append(size, crossings(heat_modes.on_the_right(theta)))
     off = (theta.mean(axis=(0, 1)) - mean) / sd
     some = theta[:, np.linspace(theta.shape[1] // 2, theta.shape[1] - 1, 20).astype(int)]
     energy = posterior.potential().energy(posterior.to_position(some.reshape(-1, theta.shape[2])))
     energy = energy.reshape(some.shape[:2]).mean(axis=1)
-    # a mean of energies is within a few of its sds, sqrt(d / 2), of that of the posterior
+    # a mean energy is within a few posterior sds, sqrt(d / 2), of the posterior's
     false = energy > known["energy"] + 6.0 * np.sqrt(theta.shape[2] / 2)
     record = {
         "ess": float(size.min()),
@@ -182,13 +182,13 @@ def judged(name: str, posterior: Posterior, theta: Array) -> dict[str, Any]:
 
 
 def crossings(right: npt.NDArray[np.bool_]) -> float:
-    """Effective draws of which mode draws (chains, draws) are in; 0 where a chain stays in that in which it began."""
+    """ESS of the mode's indicator (chains, draws); 0 if a chain stays in its first mode."""
     moved = (right != right[:, :1]).any(axis=1)
     return float(ess(right.astype(float))) if moved.all() else 0.0
 
 
 def exact(name: str) -> dict[str, Any]:
-    """Of the problems whose posterior is known without draws."""
+    """Moments by quadrature, for problems that allow it."""
     posterior = CASES[name].make()
     if name == "hare_lynx":
         known = lotka_volterra.REFERENCE

@@ -1,7 +1,7 @@
-"""Each toolkit as its documentation uses it, on a density of positions or, where it wants them, on prior and model.
+"""Each toolkit as its documentation uses it, on a density of positions or, where it needs them, on prior and model.
 
-A sampler takes a posterior, a seed and what to do, and returns positions (chains, draws, d), warm-up dropped, and what
-it solved: {"solves": ..., "gradients": ...} in solves of the finest level.
+A sampler takes a posterior, a seed and its settings. It returns positions (chains, draws, d) without warm-up, and its
+counts {"solves": ..., "gradients": ...} in solves of the finest level.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
 
 CHAINS = 4
-#: Optimizations that pyPESTO begins with.
+#: Optimizations at the start of pyPESTO.
 STARTS = 20
 Found = tuple[Array, dict[str, float]]
 
 
 def invsamp(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
-    """`iv.sample(posterior, draws=..., seed=...)`: nothing chosen, all levels."""
+    """`iv.sample(posterior, draws=..., seed=...)`: default settings, all levels."""
     run = iv.sample(posterior, draws=draws, seed=seed, progress=False)
     weights, counts = CASES[name].weights, run.report["evaluations"]
     solves = sum(weights[fidelity] * count for fidelity, count in counts.items())
@@ -81,7 +81,7 @@ def nutpie(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
 
 
 def nutpie_own(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
-    """The same from starts uniform in (-2, 2), its default: where there are false modes, starts decide."""
+    """The same from starts uniform in (-2, 2), its default; with false modes the starts matter."""
     density = Density(posterior)
     return nuts(density, draws, CHAINS, seed).positions, counted(density)
 
@@ -214,7 +214,7 @@ def counted(density: Density) -> dict[str, float]:
     return {"solves": density.solves, "gradients": density.gradients}
 
 
-#: What each toolkit does with each problem: few draws, of some ten seconds of a processor each.
+#: Settings of each toolkit for each problem: few draws, in some ten seconds of a processor.
 SETTINGS: dict[tuple[str, str], dict[str, int]] = {
     **{("invsamp", name): {"draws": 500} for name in CASES},
     **{("nutpie", name): {"draws": 200} for name in CASES},
@@ -242,13 +242,13 @@ SAMPLERS: dict[str, Callable[..., Found]] = {
     "cuqipy": cuqipy,
     "tinyda": tinyda,
 }
-#: What pip knows them as.
+#: Their names on PyPI.
 PACKAGES = {"cuqipy": "CUQIpy", "nutpie_own": "nutpie", "numpyro": "numpyro", "pypesto": "pypesto", "tinyda": "tinyDA"}
 
 
 @contextlib.contextmanager
 def silent() -> Any:
-    """Bars and logs of toolkits that cannot be told to be quiet."""
+    """Suppress progress bars and logs of toolkits that have no option for this."""
     nowhere = io.StringIO()
     with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What FitzHugh-Nagumo costs when it is written in JAX, as people do for NumPyro, beside invsamp's own model.
+"""Cost of FitzHugh-Nagumo written in JAX, as users do for NumPyro, compared with invsamp's own model.
 
     .peers/numpyro/bin/python benchmarks/peers/in_jax.py
 
@@ -26,9 +26,9 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     posterior = fitzhugh_nagumo.nerve()
     potential, energy = posterior.potential(), in_jax(np.asarray(posterior.data))
-    told = dict(fitzhugh_nagumo.TRUTH)
-    positive = [np.log(told[name]) for name in ("c", "sigma[0]", "sigma[1]")]
-    truth = np.array([told["a"], told["b"], positive[0], told["v0"], told["r0"], *positive[1:]])
+    true = dict(fitzhugh_nagumo.TRUTH)
+    positive = [np.log(true[name]) for name in ("c", "sigma[0]", "sigma[1]")]
+    truth = np.array([true["a"], true["b"], positive[0], true["v0"], true["r0"], *positive[1:]])
     points = np.stack([truth, truth + 0.01 * np.random.default_rng(0).normal(size=7)])
     here, there = np.diff(potential.energy(points))[0], float(energy(points[1]) - energy(points[0]))
     assert abs(here - there) < 1e-3 * abs(here), (here, there)
@@ -73,7 +73,7 @@ def in_jax(data: Any) -> Callable[[Any], Any]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Of a processor, for a call: the least of five tenths of `CALLS`."""
+    """Processor seconds of a call: the least of five tenths of `CALLS`."""
     call()
     found = []
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The page docs/validation/peers.md and its figure, of what results.jsonl and references.json hold.
+"""Writes the page docs/validation/peers.md and its figure from results.jsonl and references.json.
 
 python benchmarks/peers/page.py
 """
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def results() -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[dict[str, Any]]]]:
-    """All lines of results.jsonl, and by toolkit and problem those that came to draws."""
+    """All lines of results.jsonl, and by toolkit and problem those with draws."""
     lines = [json.loads(line) for line in (HERE / "results.jsonl").read_text().splitlines()]
     done = [one for one in lines if "unfinished" not in one]
     return lines, {
@@ -101,9 +101,9 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
     versions = {NAMES[t]: sorted({one["version"] for one in lines if one["toolkit"] == t}) for t in NAMES}
     seeds = sorted({len(runs) for runs in found.values() if runs})
     said = f"{seeds[0]} to {seeds[-1]}" if seeds[0] != seeds[-1] else str(seeds[0])
-    told = ", ".join(f"{name} {' and '.join(used)}" for name, used in versions.items() if used and "," not in name)
+    software = ", ".join(f"{name} {' and '.join(used)}" for name, used in versions.items() if used and "," not in name)
     machines = sorted({one["machine"] for one in lines})
-    parts = [HEAD.format(dates=" and ".join(dates), versions=told, seeds=said, machines=" or ".join(machines))]
+    parts = [HEAD.format(dates=" and ".join(dates), versions=software, seeds=said, machines=" or ".join(machines))]
     if seeds[0] < SEEDS:
         parts.append(
             "\n**Some of what follows is of fewer than three seeds, from starts that not every chain gets away from in "
@@ -127,7 +127,7 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
 def section(
     problem: str, lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict[str, Any]]]
 ) -> Iterator[str]:
-    """The table of a problem, and what is said of it."""
+    """The table of a problem, and its conclusions."""
     case, known, ours = CASES[problem], references()[problem], on(found["invsamp", problem])
     there = [t for t in NAMES if found[t, problem]]
     head = "| toolkit | seeds | per 1,000 solves | per second | solves | means off | sds off | false |"
@@ -135,8 +135,8 @@ def section(
     yield f"\n## {case.title}\n\n{head}\n|---|" + "---:|" * 7 + f"\n{rows}\n"
     elsewhere = [t for t in there if on(found[t, problem]) != ours and any(rates(found[t, problem])[1])]
     if elsewhere:
-        told = "; ".join(f"{NAMES[t]} on {' and '.join(sorted(on(found[t, problem])))}" for t in elsewhere)
-        yield f"\n\\* not on all processors of invsamp's runs, {' and '.join(sorted(ours))}: {told}.\n"
+        others = "; ".join(f"{NAMES[t]} on {' and '.join(sorted(on(found[t, problem])))}" for t in elsewhere)
+        yield f"\n\\* not on all processors of invsamp's runs, {' and '.join(sorted(ours))}: {others}.\n"
     error = np.array(known["error"]) / np.array(known["sd"])
     precision = f", known to {error.max():.2g} sd" if error.max() > 0 else ""
     yield f"\nReference: {case.source}{precision}. {verdict(problem, found)}\n"
@@ -154,7 +154,7 @@ def section(
 
 
 def unfinished(toolkit: str, runs: Sequence[dict[str, Any]], others: int) -> str:
-    """What is said of runs that came to no draws in their time."""
+    """The sentence on runs without draws within their time."""
     solves = [one["solves"] for one in runs if "solves" in one]
     after = f"{runs[0]['unfinished']:.0f} seconds" + (f" and {np.mean(solves):,.0f} solves" if solves else "")
     count = f"{len(runs)} of {len(runs) + others}" if others or len(runs) > 1 else "one"
@@ -200,12 +200,12 @@ def ranged(values: Sequence[float]) -> str:
 
 
 def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
-    """Where invsamp stands, in words."""
+    """The comparison of invsamp with the others, in words."""
     ours = found["invsamp", problem]
     if not ours:
         return ""
     sentences = []
-    # in favor of others: by those of their runs that came near the reference
+    # in favor of others: only their runs near the reference count
     sound = {name: [one for one in found[name, problem] if right([one])] for name in NAMES if name != "invsamp"}
     for index, unit in enumerate(("per solve", "per second")):
         factors = {name: factor for name, runs in sound.items() if (factor := ahead(ours, runs, index))}
@@ -216,7 +216,7 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
         best = min(factors, key=lambda name: factors[name])
         factor = factors[best]
         if index == 1 and 0.5 < factor < 2:
-            sentences.append(f"Per second {NAMES[best]} has {1 / factor:.2g} times as many: too near to tell.")
+            sentences.append(f"Per second {NAMES[best]} has {1 / factor:.2g} times as many: too close to decide.")
         elif factor >= 1:
             sentences.append(
                 f"{unit.capitalize()} invsamp has {factor:.2g} times as many effective draws as {NAMES[best]}."
@@ -246,13 +246,13 @@ def ahead(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], inde
 
 
 def right(runs: Sequence[dict[str, Any]]) -> bool:
-    """No chain in a false mode or at rest, and means as near as a hundred draws would bring them, twice over."""
+    """No false mode or immobile chain, and errors of means below twice those of a hundred independent draws."""
     near = float(np.mean([one["mean_error"] for one in runs])) < 0.2
     return max(one["false"] for one in runs) == 0 and min(one["ess"] for one in runs) > 0 and near
 
 
 def figure(found: dict[tuple[str, str], list[dict[str, Any]]], late: Container[tuple[str, str]]) -> Figure:
-    """A row for each problem, on the left per 1,000 solves, on the right per second; hollow where off the reference."""
+    """A row for each problem, on the left per 1,000 solves, on the right per second; hollow: off the reference."""
     run = {p: case for p, case in CASES.items() if sum(bool(found[name, p]) for name in NAMES) >= LEAST}
     shown = {p: [name for name in NAMES if found[name, p] or (name, p) in late] for p in run}
     heights = [1.0 + len(names) for names in shown.values()]
@@ -266,8 +266,8 @@ def figure(found: dict[tuple[str, str], list[dict[str, Any]]], late: Container[t
                 runs = found[name, problem]
                 values = rates(runs)[index]
                 if not any(values):
-                    told = "none" if runs else "no draws in time"
-                    axes.text(0.01, at, told, transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8)
+                    text = "none" if runs else "no draws in time"
+                    axes.text(0.01, at, text, transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8)
                     continue
                 color = HOT if name == "invsamp" else COLD
                 filled = color if right(runs) else "none"

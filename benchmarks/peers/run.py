@@ -3,9 +3,8 @@
     python benchmarks/peers/run.py TOOLKIT [--problems NAME ...] [--seeds 1 2 3] [--short]
     python benchmarks/peers/run.py reference [--problems NAME ...]
 
-What results.jsonl holds already is not run again. Seconds are those of one processor, with everything that it takes to
-come to draws, imports and compilation of the problem's model excepted. A run that has no draws after `LIMIT`
-of them ends, and is kept as "unfinished".
+Runs that are in results.jsonl are not repeated. Seconds are those of one processor until the draws, without imports and
+compilation of the problem's model. A run that has no draws after `LIMIT` of them ends, and is kept as "unfinished".
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import reference_draws
-from _problems import CASES, HERE, REFERENCES, Density, Unfinished, exact, judged, references, told
+from _problems import CASES, HERE, REFERENCES, Density, Unfinished, exact, judged, moments, references
 from _samplers import PACKAGES, SAMPLERS, SETTINGS, silent
 
 RESULTS = HERE / "results.jsonl"
@@ -50,7 +49,7 @@ def _give_up(*_: object) -> None:
 
 
 def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, Any]:
-    """Sample, and judge."""
+    """Sample, and compare with the reference."""
     posterior = CASES[name].make()
     start = posterior.sample_start(np.random.default_rng(0), 4)
     posterior.potential().energy_and_gradient(start)  # compiled
@@ -60,7 +59,7 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
             key: max(value // 50, 10) if key in ("steps", "draws", "warmup") else value
             for key, value in settings.items()
         }
-    told = {
+    record = {
         "toolkit": toolkit,
         "problem": name,
         "seed": seed,
@@ -71,7 +70,7 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
     }
     began = time.process_time()
     Density.until = began + LIMIT
-    signal.signal(signal.SIGPROF, _give_up)  # where the toolkit calls the model by itself
+    signal.signal(signal.SIGPROF, _give_up)  # for toolkits that call the model themselves
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
         with silent():
@@ -79,12 +78,12 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
     except (Unfinished, RuntimeError) as error:  # as which JAX raises it
         if isinstance(error, RuntimeError) and time.process_time() < Density.until:
             raise
-        return told | {"unfinished": LIMIT, "solves": Density.latest.solves}
+        return record | {"unfinished": LIMIT, "solves": Density.latest.solves}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
     seconds = time.process_time() - began
     theta = posterior.to_theta(position.reshape(-1, posterior.dimension)).reshape(position.shape)
-    return told | {
+    return record | {
         **judged(name, posterior, theta),
         **{key: float(value) for key, value in counts.items()},
         "seconds": seconds,
@@ -92,9 +91,9 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
 
 
 def machine() -> str:
-    """The processor's name: seconds of two kinds are not to be compared."""
-    told = Path("/proc/cpuinfo")
-    names = [line for line in told.read_text().splitlines() if line.startswith("model name")] if told.exists() else []
+    """The processor's name: seconds are comparable on one kind only."""
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
     return names[0].split(":")[1].strip() if names else platform.machine()
 
 
@@ -107,7 +106,7 @@ def reference(name: str) -> dict[str, Any]:
     position = reference_draws.reference(case, TRAJECTORIES[name], REFERENCE_SEED)
     flat = position.reshape(-1, posterior.dimension)
     energy = posterior.potential().energy(flat[:: max(1, len(flat) // 400)])
-    return told(posterior.to_theta(flat).reshape(position.shape), energy)
+    return moments(posterior.to_theta(flat).reshape(position.shape), energy)
 
 
 def main() -> None:
@@ -115,7 +114,7 @@ def main() -> None:
     parser.add_argument("toolkit", choices=[*SAMPLERS, "reference"])
     parser.add_argument("--problems", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--short", action="store_true", help="a few draws of each, kept nowhere: does it run?")
+    parser.add_argument("--short", action="store_true", help="a few draws of each, which are not stored, as a check")
     parsed = parser.parse_args()
     if parsed.toolkit == "reference":
         for name in parsed.problems:

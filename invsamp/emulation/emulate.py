@@ -71,7 +71,8 @@ def emulate(
         of the finest model learns by how much these differ from them (Kennedy and O'Hagan 2000, Biometrika 87, 1-13).
         It has to take the same parameters.
     descents : int
-        Local optimizations. More find modes of smaller basins.
+        Local optimizations. More find modes of smaller basins. While no minimum fits the data, as many follow again,
+        twice at most.
     draws, chains : int
         Of the run that is returned; they take no simulations.
     seed : int, optional
@@ -106,8 +107,8 @@ def emulate(
     Warns
     -----
     UserWarning
-        If the budget was spent before the rule was met; if a mode was found by one descent alone; if simulations fail
-        at posterior draws; if the simulator is noisy, or ignores a parameter.
+        If the budget was spent before the rule was met; if a mode was found by one descent alone, or none fits the
+        data. If simulations fail at posterior draws; if the simulator is noisy, or ignores a parameter.
 
     Examples
     --------
@@ -211,7 +212,7 @@ def _kept(simulations: Simulations, path: Path | None) -> str:
     model = simulations.model.model
     if not isinstance(model, StoredModel):
         return "stopped: nothing is kept. With directory= the simulations would be"
-    how = "The next emulation learns from them" if path is None else "The same call goes on from there"
+    how = "The next emulation learns from them" if path is None else "The same call resumes from there"
     return f"stopped: {len(model.database)} finished simulations are in {model.database.folder}. {how}"
 
 

@@ -96,6 +96,15 @@ def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
                 "descents=",
             )
         )
+    if not search.fits:
+        found.append(
+            coded(
+                "IV-EMULATION-MODES",
+                f"none of {search.descents} optimizations found parameters that fit the data. The model may not "
+                "explain the data, or a minimum that does was missed. Look at plot_predictive(), or search with more, "
+                f"descents={2 * search.descents}",
+            )
+        )
     if (
         emulated.rounds
         and (ratio := emulated.rounds[-1].ratio) > OVERCONFIDENT
@@ -146,7 +155,7 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
     posterior, found = emulated.fitted.posterior, []
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     some = position[:: max(1, len(position) // 2000)]
-    # the last simulations may have settled what the rule saw, and these draws are fewer: a warning allows for more
+    # the last simulations may have resolved what the rule saw, and these draws are fewer: a warning allows for more
     if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= APART:
         found.append(
             coded(

@@ -25,7 +25,9 @@ LONGEST, MEDIAN = 35, 18
 #: Sentences from which a file's median says something.
 ENOUGH = 12
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
-SOURCES = ("invsamp/**/*.py", "problems/**/*.py", "solvers/**/*.py", "examples/**/*.py")
+SOURCES = tuple(f"{one}/**/*.py" for one in ("invsamp", "problems", "solvers", "examples", "benchmarks", "tests"))
+#: Examples of what is rejected, and lists of names.
+UNREAD = ("tests/tools/test_prose.py", "tests/tools/base_calls.py")
 WORDS = Path(__file__).with_name("replaced_words.txt")
 
 _ABBREVIATIONS = r"\b(?:e\.g|i\.e|cf|vs|al|eqs?|Eqs?|Figs?|Secs?|ch|pp?|approx|resp|No|St|Dr|[A-Z])\.$"
@@ -133,7 +135,7 @@ def docstring(text: str, line: int) -> Iterator[Text]:
             skipped = indent
             continue
         entry = section in _ENTRIES and indent == 0
-        drawn = re.match(r"\s*(>>>|\.\.\.|=+ +=+|-{3,})", one)
+        drawn = re.match(r"\s*(>>>|\.\.\.|=+ +=+|-{3,})|\s{4}python ", one)
         kept.append("" if skipped is not None or section == "References" or entry or drawn else one)
     yield from _paragraphs(_without_outputs(lines, kept), line)
 
@@ -197,6 +199,9 @@ def _messages(node: ast.AST, documented: set[ast.Constant]) -> Iterator[Text]:
         for child in ast.iter_child_nodes(node):
             if child not in documented:
                 yield from _messages(child, documented)
+    if re.search(r"\n\s*\n", words) and not _CODE.search(words):
+        yield from (Text(getattr(node, "lineno", 1) + text.line - 1, text.words) for text in markdown(words))
+        return
     prose = re.sub(r"\s+", " ", words).strip()
     if len(re.findall(r"\b[a-zA-Z]{2,}\b", prose)) >= 4 and not _CODE.search(words):
         yield Text(getattr(node, "lineno", 1), prose)
@@ -214,7 +219,7 @@ def replaced_words() -> list[tuple[re.Pattern[str], str]]:
 
 def files() -> list[Path]:
     """All that is read, in the order of the paths."""
-    found = {path for pattern in (*DOCUMENTS, *SOURCES) for path in ROOT.glob(pattern)}
+    found = {path for pattern in (*DOCUMENTS, *SOURCES) for path in ROOT.glob(pattern)} - {ROOT / one for one in UNREAD}
     return sorted(path for path in found if not path.is_symlink() and not {"_build", "generated"} & set(path.parts))
 
 

@@ -68,6 +68,11 @@ def function(x):
     assert any(text.words == "x must be what the law says, got `X`" for text in texts)
 
 
+def test_messages_of_several_paragraphs_are_read_as_pages():
+    source = f'PAGE = """# A page of some words\n\n| a table of words | {LONG} |\n\nThe law is told here.\n"""'
+    assert rules(prose.python(source)) == ["word", "word"]
+
+
 def test_findings_name_the_file_and_the_line(tmp_path, capsys, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text(f"A line.\n\n{LONG}\n")

@@ -2,7 +2,7 @@
 
 Each descent is a Gauss-Newton method within a trust region. Its model is a regression on the simulations of all
 descents, and later an emulator of the nearest ones. One wave of simulations is one step of all descents. A descent ends
-where its model promises no more, or where it meets a mode that another one knows. Compare DFO-LS, which takes one
+where its model promises no more, or at a mode that another one has found. Compare DFO-LS, which takes one
 descent at a time, with simulations of its own: Cartis, Fiala, Marteau and Roberts (2019), ACM Transactions on
 Mathematical Software 45, article 32.
 """
@@ -33,6 +33,8 @@ AGREEMENT = 0.1
 POOR = 2.0
 #: Steps by regressions, and steps of a descent at most.
 REGRESSIONS, STEPS = 8, 50
+#: Distance, in prior sds, below which an unknown of the noise is at its bound.
+AT_BOUND = 1e-3
 #: A descent is given up that is so far above the lowest one, and gains less than that in four steps.
 HIGH, SLOW = 20.0, 2.0
 
@@ -146,6 +148,20 @@ class Descents:
             k = int(np.argmin(away))
             kept[k] = kept[k]._replace(found=kept[k].found + 1)
         return kept
+
+    @property
+    def fits(self) -> bool:
+        """Whether the lowest point fits the data.
+
+        With a known noise its misfit is one that noise gives (`invsamp.posing.noise.expected_misfit`). An unknown noise
+        is smaller than the largest that descents may assume.
+        """
+        best = min(self.all, key=lambda one: one.energy).position[None]
+        away = np.minimum(best - self.bounds[0], self.bounds[1] - best)[0] / self.spread
+        if (expected := self._runs.noise.expected_misfit()) is None:
+            return bool((away[self.of_noise] > AT_BOUND).all())
+        misfit = min(one.energy for one in self.all) + self._posterior.log_prior_at(best)[0]
+        return bool(misfit - expected.least <= expected.high)
 
     def same(self, position: Array, energy: float, known: Descent) -> bool:
         """Whether a point of this energy lies in the basin of another descent: that one's model knows its energy."""

@@ -25,6 +25,8 @@ FREE, LOOKED_AT = 32, 4
 ABOVE, SURE, BARRIER = 6.0, 2.0, 1.0
 #: Minima of less mass than this share, in logs, are left out.
 NEGLIGIBLE = 8.0
+#: Searches by new points while no minimum fits the data, where the budget leaves the emulator half of what they take.
+SEARCHES, LEFT = 3, 1.5
 
 
 class Search(NamedTuple):
@@ -38,11 +40,14 @@ class Search(NamedTuple):
         From points of the prior.
     given_up : int
         Those that did not come to a minimum.
+    fits : bool
+        Whether the lowest minimum fits the data (`Descents.fits`).
     """
 
     minima: list[Minimum]
     descents: int
     given_up: int
+    fits: bool
 
     @property
     def weighty(self) -> list[Minimum]:
@@ -85,24 +90,35 @@ def search(
         If no simulation of the points succeeds.
     """
     descents = Descents(simulations, scale, prior, rng)
-    begun_at = quasi_random(simulations.posterior, prior, points, rng)
-    first = descents.start(begun_at if known is None else np.concatenate([known, begun_at]), "prior")
-    if not (np.isfinite(first[:, -1]).any() and simulations.succeeded.any()):
+    begun: list[Descent] = []
+    with contextlib.suppress(SpentError):  # the search ends with its budget, and says what it has found by then
+        for _ in range(SEARCHES):
+            before = simulations.made
+            begun_at = quasi_random(simulations.posterior, prior, points, rng)
+            begun_at = begun_at if known is None or begun else np.concatenate([known, begun_at])
+            begun += _begun(descents, simulations, begun_at, count)
+            _down(descents)
+            for _ in range(2):
+                if not _predicted(descents, simulations, prior, rng):
+                    break
+                _down(descents)
+            if descents.fits or simulations.left < LEFT * (simulations.made - before):
+                break
+    given_up = sum(one.ended in ("", "limit", "high") for one in begun)
+    return Search(descents.minima(), len(begun), given_up, descents.fits), descents
+
+
+def _begun(descents: Descents, simulations: Simulations, position: Array, count: int) -> list[Descent]:
+    """New descents, from the best of positions (n, dimension)."""
+    first, before = descents.start(position, "prior"), len(descents.all)
+    if not before and not (np.isfinite(first[:, -1]).any() and simulations.succeeded.any()):
         said = f"the last one, {simulations.failure}" if simulations.failure else "means of counts must not be negative"
         raise RuntimeError(
             "forward must give finite outputs that the noise allows for some points of the prior, "
-            f"got none in {points} simulations; {said}"
+            f"got none in {len(position)} simulations; {said}"
         )
     descents.begin(first, count)
-    begun = len(descents.all)
-    with contextlib.suppress(SpentError):  # the search ends with its budget, and says what it has found by then
-        _down(descents)
-        for _ in range(2):
-            if not _predicted(descents, simulations, prior, rng):
-                break
-            _down(descents)
-    given_up = sum(one.ended in ("", "limit", "high") for one in descents.all[:begun])
-    return Search(descents.minima(), begun, given_up), descents
+    return descents.all[before:]
 
 
 def _down(descents: Descents) -> None:

@@ -31,7 +31,7 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
     stated = {
         "data": columns_of(data),
         "noise": tuple(noise.noises) if isinstance(noise, Outputs) and noise.labels is None else None,
-        "forward": _told_by(model),
+        "forward": _declared_by(model),
     }
     _check_width(stated["data"], stated["forward"], shape)
     found = {who: names for who, names in stated.items() if names is not None}
@@ -42,10 +42,18 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
 
 
 def columns_of(data: Any) -> tuple[str, ...] | None:
-    """Names of a table's columns, or that of its only one; None if one has none, or two have the same."""
-    if not _is_table(data):
+    """Names of a table's columns, or that of its only one; None if one has none, or two have the same.
+
+    Of a labeled array with several axes, the texts along the last.
+    """
+    if _is_labeled(data) and data.ndim > 1 and data.dims[-1] in data.coords:
+        names = data.coords[data.dims[-1]].values.tolist()
+        if not all(isinstance(name, str) for name in names):
+            return None
+    elif _is_table(data):
+        names = list(data.columns) if data.ndim > 1 else [data.name]
+    else:
         return None
-    names = list(data.columns) if data.ndim > 1 else [data.name]
     stated = tuple(" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names)
     nameless = any(name is None or name != name for name in names) or names == list(range(len(names)))
     return None if nameless or "" in stated or len(set(stated)) < len(stated) else stated
@@ -105,7 +113,7 @@ def _check_width(columns: tuple[str, ...] | None, series: tuple[str, ...] | None
     )
 
 
-def _told_by(model: object) -> tuple[str, ...] | None:
+def _declared_by(model: object) -> tuple[str, ...] | None:
     names = getattr(model, "series", None)
     return None if names is None else (names,) if isinstance(names, str) else tuple(map(str, names))
 
@@ -113,6 +121,11 @@ def _told_by(model: object) -> tuple[str, ...] | None:
 def _is_table(data: object) -> bool:
     pandas = sys.modules.get("pandas")  # who has a table has imported it
     return pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series)
+
+
+def _is_labeled(data: object) -> bool:
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(data, xarray.DataArray)
 
 
 def _filled(column: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from invsamp.posing.expressions.variable_names import DIMENSIONS
 from invsamp.posing.posterior.data_axes import axes_of
-from invsamp.protocols import AxisLabels, Plain
+from invsamp.protocols import Array, AxisLabels, Plain
 from invsamp.warning_codes import InvsampWarning
 
 #: Names that dimensions of data cannot have, as variables of the same groups or other dimensions have them.
@@ -45,6 +45,11 @@ def data_labels(
         Of the data.
     taken : collection of str
         Names that an axis cannot have: those of parameters.
+
+    Raises
+    ------
+    ValueError
+        If the rows of a table are in another order than the model's times.
 
     Warns
     -----
@@ -133,18 +138,35 @@ def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...
 
 
 def _check_times(own: _Axis, other: _Axis) -> None:
-    """Warn of a table whose rows are of other times than the model's."""
-    if other.name != "time" or own.labels is None or not (own.name or "").lower().startswith("t"):
+    """Compare what a table says of its rows with the model's times.
+
+    Raises
+    ------
+    ValueError
+        If its labels are these times in another order, whatever it calls them.
+
+    Warns
+    -----
+    UserWarning
+        If it has other times, or does not say what its numbers are.
+    """
+    if other.name != "time" or own.labels is None:
         return
     try:
         stated, times = np.asarray(own.labels, dtype=float), np.asarray(other.labels, dtype=float)
     except ValueError:
         return
-    if stated.shape == times.shape and not np.allclose(stated, times, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(times)):
-        at = int(np.argmax(np.abs(stated - times)))
+    if stated.shape != times.shape or _same_times(stated, times):
+        return
+    at, name = int(np.argmax(np.abs(stated - times))), own.name or "the index"
+    where = f"data has {name} {stated[at]:g} in row {at}, where the forward model observes at time {times[at]:g}"
+    if _same_times(np.sort(stated), times):
+        raise ValueError(f"{where}: sort the data in time")
+    if own.name is None or own.name.lower().startswith("t"):
         warnings.warn(
-            f"data has {own.name} {stated[at]:g} in row {at}, where the forward model observes at time {times[at]:g}: "
-            "give the model the times of the data, or rename the index",
-            InvsampWarning,
-            stacklevel=5,
+            f"{where}: give the model the times of the data, or rename the index", InvsampWarning, stacklevel=5
         )
+
+
+def _same_times(one: Array, other: Array) -> bool:
+    return np.allclose(one, other, rtol=_SAME_TIME, atol=_SAME_TIME * np.ptp(other))

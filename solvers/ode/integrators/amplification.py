@@ -72,7 +72,7 @@ def set_tolerances(
     absolute: Array,
     again: npt.NDArray[np.bool_],
 ) -> bool:
-    """Set absolute tolerances at which no amplified error counts, and tell whether they are smaller than before.
+    """Set absolute tolerances at which no amplified error counts; returns whether any is smaller than before.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course,
 
 Number = TypeVar("Number", bound=np.generic)
 
-#: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
+#: Message of the first use on a machine, at a terminal and in a notebook: a long silence looks like a fault.
 COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
 
 
@@ -86,7 +86,7 @@ def integrate(
     if kernel.overloads and (control.threads == 1 or batch == 1):
         rows(0, batch)
         return outcome
-    with told_if_compiled(kernel):
+    with announce_compilation(kernel):
         if control.threads == 1 or batch == 1:
             rows(0, batch)
         else:
@@ -107,8 +107,8 @@ def _entry(kernel: Jitted) -> Called:
 
 
 @contextmanager
-def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
-    """Informs a person, after some seconds, that the first trajectories of all wait for the compiler."""
+def announce_compilation(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
+    """Announces, after some seconds, that the first trajectories wait for the compiler."""
     if kernel.overloads or not _is_watched():
         yield
         return

@@ -58,8 +58,8 @@ from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolutio
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
 from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Integers, Linear, Outcome
-from invsamp.solvers.ode.model.state_agreement import tell_disagreement
-from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, settled
+from invsamp.solvers.ode.model.state_agreement import warn_of_disagreement
+from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, is_final
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,7 +248,7 @@ class OdeSolver:
         """
         n, columns = len(self.states), quantities.shape[1]
         found, switched, absolute, _ = self.integrated(p, y0, grid, start, quantities=quantities, own=own)
-        if settled(*found[:2], found.peaks, n, absolute, self.rtol, self.error_control == "full"):
+        if is_final(*found[:2], found.peaks, n, absolute, self.rtol, self.error_control == "full"):
             return SensitiveSolution(found.values[:, :, :n], _slopes(found, n, columns), *found[1:5], switched)
         states = found._replace(values=found.values[:, :, :n])
 
@@ -288,12 +288,14 @@ class OdeSolver:
             common = grid if len(grid) == 1 else grid[some]
             found, _ = self._integrate(p[some], y0[some], common, start[some], *tolerances, switched[some], own)
             if factor == 1.0:
-                tell_disagreement(self.rhs, states.values[some], found.values, quantities[some], self.rtol, self.atol)
+                warn_of_disagreement(
+                    self.rhs, states.values[some], found.values, quantities[some], self.rtol, self.atol
+                )
             return found
 
         if not states.status.any():
             known = run(np.arange(len(p)), 1.0)
-            if settled(*known[:2], known.peaks, n, absolute, self.rtol, self.error_control == "full"):
+            if is_final(*known[:2], known.peaks, n, absolute, self.rtol, self.error_control == "full"):
                 work = states.evaluations + known.evaluations, states.steps + known.steps
                 return SensitiveSolution(
                     states.values, _slopes(known, n, columns), states.status, *work, states.ended, switched

@@ -32,11 +32,12 @@ _HARMLESS = {"fbc", "groups", "l3v2extendedmath", "layout", "render"}
 
 @dataclass(frozen=True)
 class SbmlEvent:
-    """An event: the condition whose becoming true sets it off, and what it sets to what."""
+    """An event: the condition whose becoming true sets it off, what it sets to what, and what was true before."""
 
     name: str
     trigger: Expression
     assignments: Mapping[str, Expression]
+    before: bool = True  # whether the trigger counts as true before the start (initialValue)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class _Reader:
                 each.getId() or f"event {k}",
                 self.parse(each.getTrigger()),
                 {one.getVariable(): self.parse(one) for one in each.getListOfEventAssignments()},
+                each.getTrigger().getInitialValue(),
             )
             for k, each in enumerate(model.getListOfEvents())
         )
@@ -201,6 +203,7 @@ class _Reader:
                     each.name,
                     substituted(each.trigger, rules),
                     {name: substituted(value, rules) for name, value in each.assignments.items()},
+                    each.before,
                 )
                 for each in self.events
             ),

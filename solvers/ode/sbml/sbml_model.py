@@ -117,10 +117,11 @@ class SbmlModel(OdeModel):
         final = definitions(self.system, self.parameters)
         events = [
             _event(
-                SbmlEvent(f"change at {time:g}", time_symbol() >= number(time), each),
+                SbmlEvent(f"change at {time:g}", time_symbol() > number(time), each),
                 final,
                 self.states,
                 self.parameters,
+                {},
             )
             for time, each in changes
         ]
@@ -185,7 +186,8 @@ def from_sbml(
     states, rates = tuple(system.rates), [final(rate) for rate in system.rates.values()]
     times, crossings = switches(rates, states)
     # what changes states comes first: of several that happen at once, one that only switches a formula may end there
-    events = [made for each in system.events if (made := _event(each, final, states, chosen)) is not None]
+    first = _at_start(system) if system.events else {}
+    events = [made for each in system.events if (made := _event(each, final, states, chosen, first)) is not None]
     events += [Event(when=as_function([each], states, chosen, scalar=True)) for each in crossings]
     return SbmlModel(
         rhs=as_function(rates, states, chosen),
@@ -244,9 +246,16 @@ def _chosen(system: SbmlSystem, parameters: Sequence[str] | None) -> tuple[str, 
 
 
 def _event(
-    event: SbmlEvent, final: Callable[[Expression], Expression], states: tuple[str, ...], parameters: tuple[str, ...]
+    event: SbmlEvent,
+    final: Callable[[Expression], Expression],
+    states: tuple[str, ...],
+    parameters: tuple[str, ...],
+    first: Mapping[Expression, Expression],
 ) -> Event | None:
-    """The event of a model; None if it never happens."""
+    """The event of a model; None if it never happens. ``first`` has all values at the start, as the file states them.
+
+    An event happens when its trigger becomes true: at the start, too, if it is true there, and counts as false before.
+    """
     trigger = final(event.trigger)
     if not trigger.is_Relational:
         raise Unsupported(f"triggers of events that are no single comparison are not supported, got {event.trigger}")
@@ -255,7 +264,29 @@ def _event(
     time, crossing, rising = crossed(trigger, states)
     new = [final(event.assignments[name]) if name in event.assignments else symbol(name) for name in states]
     change = as_function(new, states, parameters)
-    if crossing is not None:
-        when = as_function([crossing], states, parameters, scalar=True)
-        return Event(when=when, change=change, direction="up" if rising else "down")
-    return Event(at=as_quantity(time, parameters), change=change) if time is not None and rising else None
+    if time is not None and rising:
+        if event.before and trigger.rel_op in ("<=", ">=") and time.is_number and time <= 0:
+            return None  # true from the start on
+        return Event(at=as_quantity(time if event.before else _latest(time), parameters), change=change)
+    at_start = event.trigger.xreplace(first)
+    if not event.before and at_start != False:  # noqa: E712 (SymPy's)
+        raise Unsupported(f"events at the start, by initialValue of their trigger, are not supported, got {trigger}")
+    if crossing is None:
+        return None
+    if trigger.rel_op in ("<", ">") and event.trigger.lhs.xreplace(first) == event.trigger.rhs.xreplace(first):
+        raise Unsupported(f"events whose trigger begins at its threshold are not supported, got {trigger}")
+    when = as_function([crossing], states, parameters, scalar=True)
+    return Event(when=when, change=change, direction="up" if rising else "down")
+
+
+def _latest(time: Expression) -> Expression:
+    import sympy
+
+    return sympy.Max(time, number(0.0))
+
+
+def _at_start(system: SbmlSystem) -> dict[Expression, Expression]:
+    """Values of all names of a file at the start, as it states them."""
+    numbers = {name: number(value) for name, value in system.constants.items()}
+    found = {symbol(name): value for name, value in {**numbers, **resolved(system, system.starts, ())}.items()}
+    return {**{name: value for name, value in found.items() if not _unknown(value)}, time_symbol(): number(0.0)}

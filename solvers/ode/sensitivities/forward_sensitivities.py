@@ -107,7 +107,7 @@ def differentiate(
 
 
 @njit(cache=True, error_model="numpy")
-def settled(
+def is_final(
     values: Array, status: Integers, peaks: Array, n: int, absolute: Array, rtol: float, controlled: bool
 ) -> bool:
     """Whether all rows got through, with sensitivities that `differentiate` would give as they are.

@@ -76,3 +76,27 @@ def test_goes_around_points_at_which_the_simulator_fails() -> None:
     found, _ = searched(target, 0)
     assert np.isfinite(found.minima[0].energy)
     assert found.minima[0].energy < 3.0
+
+
+def test_searches_again_while_no_minimum_fits() -> None:
+    matrix = np.random.default_rng(0).standard_normal((20, 2))
+    errors = np.random.default_rng(1).standard_normal(20)
+
+    class Linear:
+        parameters = ("a", "b")
+
+        def __call__(self, theta: np.ndarray) -> np.ndarray:
+            return theta @ matrix.T
+
+    slopes = iv.Normal(0, 1)
+    for size, sigma, fits in ((0.1, 0.1, True), (1.0, 0.1, False), (0.1, "sigma", True), (1.0, "sigma", False)):
+        unknown = {"sigma": iv.LogNormal(-2.0, 0.5)} if sigma == "sigma" else {}
+        target = iv.Posterior(
+            iv.Prior(a=slopes, b=slopes, **unknown),
+            Linear(),
+            matrix @ np.array([0.5, -1.0]) + size * errors,
+            iv.GaussianNoise(sigma),
+        )
+        found, _ = searched(target, 0)
+        assert found.fits == fits
+        assert found.descents == (8 if fits else 24)

@@ -69,7 +69,7 @@ def test_who_says_what_the_axes_are(data: object, expected: dict) -> None:
     assert data_labels(data, Falls(), series, (3, 2), ("height", "rate")) == expected
 
 
-def test_nobody_knows_anything() -> None:
+def test_no_part_has_labels() -> None:
     assert data_labels([1.0, 2.0], lambda theta: theta, None, (2,)) == {}
     posterior = posterior_of([1.0, 2.0], lambda theta: theta)
     assert posterior.axis_labels == {}
@@ -81,6 +81,18 @@ def test_other_times_than_the_model_are_said() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+@pytest.mark.parametrize("name", ["time", "hour", None])
+def test_rows_in_another_order_than_the_times_of_the_model_are_refused(name: str | None) -> None:
+    given = table().rename_axis(name).iloc[[2, 0, 1]]
+    with pytest.raises(ValueError, match=r"data has .* 2 in row 0, where .* observes at time 0\.5: sort the data"):
+        data_labels(given, Falls(), None, (3, 2))
+
+
+def test_numbers_of_rows_that_nobody_names_are_compared_with_the_times() -> None:
+    with pytest.warns(UserWarning, match="data has the index 7 in row 2"):
+        data_labels(table(index=[0.5, 1.0, 7.0]), Falls(), None, (3, 2))
+
+
 def test_labels_reach_draws_predictions_files_and_figures(tmp_path: Path) -> None:
     posterior = posterior_of(table())
     settings = {"draws": 50, "warmup": 20, "seed": 1, "progress": False, "check_gradient": False}

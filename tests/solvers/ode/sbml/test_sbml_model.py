@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from petab_cases import algebraic, assignment, conversion, delay, event, parameter, reaction, rule, species, write_sbml
@@ -89,8 +91,8 @@ def test_formulas_that_switch_in_time(tmp_path, formula):
 
 
 def test_formulas_that_switch_where_a_state_does(tmp_path):
-    law = "piecewise(k, A < on, 3 * k)"
-    model = from_sbml(write_sbml(tmp_path / "m.xml", **{**PULSE, "reactions": reaction("in", "", "A", law)}))
+    distribution = "piecewise(k, A < on, 3 * k)"
+    model = from_sbml(write_sbml(tmp_path / "m.xml", **{**PULSE, "reactions": reaction("in", "", "A", distribution)}))
     assert len(model.events) == 1
     y, jacobian = model.observe(TIMES).jacobian(np.array([[0.7, 1.0]]))
     t = np.array(TIMES)
@@ -117,6 +119,42 @@ def test_events_by_time_and_by_state(tmp_path, trigger, first):
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+def counted(path: Path, before: bool) -> Path:
+    """The file at level 3, whose trigger counts as true before the start, or as false."""
+    import libsbml
+
+    document = libsbml.readSBMLFromFile(str(path))
+    document.setLevelAndVersion(3, 1, False)
+    trigger = document.getModel().getEvent(0).getTrigger()
+    trigger.setInitialValue(before)
+    trigger.setPersistent(True)
+    libsbml.writeSBMLToFile(document, str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("trigger", "before", "happens"),
+    [
+        ("time >= 0", True, False),
+        ("time >= 0", False, True),
+        ("time > 0", True, True),
+        ("time > -1", True, False),
+        ("time > -1", False, True),
+        ("time < 0.2", True, False),
+        ("A >= 1", True, False),
+    ],
+)
+def test_events_at_the_start_happen_if_their_trigger_becomes_true_there(tmp_path, trigger, before, happens):
+    parts = {
+        "species": species("A"),
+        "parameters": parameter("k", 0.8),
+        "reactions": reaction("out", "A", "", "c * k * A"),
+        "events": event(trigger, A="9"),
+    }
+    found = solved(counted(write_sbml(tmp_path / "m.xml", **parts), before))[:, 0]
+    np.testing.assert_allclose(found, (9 if happens else 1) * np.exp(-0.8 * np.array(TIMES)), rtol=1e-5)
+
+
 def test_files_are_read_once_per_model_and_start_alike(tmp_path):
     path = write_sbml(tmp_path / "m.xml", initial=assignment("B", "k1 * k2"))
     model = from_sbml(path)
@@ -134,6 +172,7 @@ class TestRefusals:
             ({"reactions": reaction("fwd", "A", "B", "delay(A, 2)")}, "functions.*delay"),
             ({"events": event("time > 1", delay("1"), A="2")}, "delays of events"),
             ({"events": event("and(time > 1, A > 1)", A="2")}, "no single comparison"),
+            ({"events": event("A < 1", A="2")}, "begins at its threshold"),
             ({"reactions": reaction("fwd", "A", "B", "piecewise(1, sin(time) > 0, 2)")}, "not linear in time"),
             ({"reactions": reaction("fwd", "A", "B", "piecewise(1, A == 1, 2)")}, "comparisons for equality"),
             ({"reactions": reaction("fwd", "A", "B", "factorial(A)")}, "functions.*factorial"),
@@ -145,6 +184,13 @@ class TestRefusals:
         path = write_sbml(tmp_path / "m.xml", **parts)
         with pytest.raises(ValueError, match=message):
             from_sbml(path, parameters=()).initial_values()
+
+    @pytest.mark.parametrize("trigger", ["time < 1", "A > 0.5"])
+    def test_events_at_the_start_by_their_initial_value(self, tmp_path, trigger):
+        path = write_sbml(tmp_path / "m.xml", events=event(trigger, A="2"))
+        assert len(from_sbml(path).events) == (trigger == "A > 0.5")
+        with pytest.raises(ValueError, match="events at the start"):
+            from_sbml(counted(path, False))
 
     def test_parameters_and_names(self, tmp_path):
         path = write_sbml(tmp_path / "m.xml", species=species("A") + species("B", None))
