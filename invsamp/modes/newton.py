@@ -8,12 +8,13 @@ those of the next ones (`invsamp.modes.conjugate_pairs`).
 Conjugate gradients have two stopping rules. One is that the last two of j gained at most :math:`\eta / j` of the total
 gain in the quadratic model, on average (Nash and Sofer 1990, "Assessing a search direction within a truncated-Newton
 method", Oper. Res. Lett. 9). They also stop at a direction of negative curvature (Nocedal and Wright 2006, "Numerical
-optimization", Algorithm 7.1). Steps are rough while they are far. Between 0.02 and 1/2, :math:`\eta` is the root of the
-predicted gain of the last step over that of the first one. This is a forcing term as that of Eisenstat and Walker
-(1996, "Choosing the forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17), with energies in place of
-gradients.
+optimization", Algorithm 7.1). Steps are rough while they are far. Between 0.02 and 1/2, :math:`\eta` is the predicted
+gain of the last step over that of the one before. This is the forcing term of Eisenstat and Walker (1996, "Choosing the
+forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17, eq. (2.6)), with energies, which are like squares
+of gradients.
 
-An optimization also ends at a known mode (`KnownMode`).
+An optimization also ends at a known mode (`KnownMode`). What is left to gain is an estimate: steps by the Gaussian of
+the mode follow (`invsamp.modes.field_modes`).
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def newton(
     here = yield from source.at(start)
     if not math.isfinite(here.energy):
         return NewtonDescent(here, False, 0)
-    first = last = 0.0
+    before = last = 0.0
     learned = ConjugatePairs()
     for steps in range(STEPS):
         if 0.5 * float(here.gradient @ here.gradient) <= tolerance:
@@ -99,15 +100,14 @@ def newton(
         for number, mode in enumerate(known):
             if mode.holds(here):
                 return NewtonDescent(here, True, steps, number)
-        roughness = min(max(math.sqrt(last / first), SMOOTH), ROUGH) if steps else ROUGH
+        roughness = min(max(last / before, SMOOTH), ROUGH) if before else ROUGH
         if last > NEAR or not steps:
             learned = ConjugatePairs()
         elif like is not None and learned.like is None:
             learned = ConjugatePairs(like)
         before = last
         step, last, learned = yield from _step(here.products, here.gradient, roughness, learned)
-        first = first or last
-        there = yield from _search(source, here, step)
+        there = yield from line_search(source, here, step)
         if there is None:
             # rounding of the energies hides what is left to gain
             return NewtonDescent(here, last <= max(tolerance, 100.0 * ROUNDING * abs(here.energy)), steps)
@@ -125,7 +125,7 @@ def same(one: Place, other: Place) -> EvaluationRequests[bool]:
     return image is not None and float(apart @ (apart + image[:, 0])) < APART**2
 
 
-def _search(source: Source, here: Place, step: Array) -> EvaluationRequests[Place | None]:
+def line_search(source: Source, here: Place, step: Array) -> EvaluationRequests[Place | None]:
     """The end of the step, or of a shorter one that decreases the energy by enough; None if there is none."""
     slope, share = float(here.gradient @ step), 1.0
     move = times(source.reference.factor, step)

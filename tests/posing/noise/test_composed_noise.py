@@ -244,7 +244,7 @@ class Spiked(iv.extending.Noise):
 
 
 @pytest.mark.parametrize("gradient", [False, True])
-def test_infinite_likelihood_is_told_by_the_datum(gradient) -> None:
+def test_infinite_likelihood_is_reported_with_its_datum(gradient) -> None:
     model = iv.with_jacobian(lambda x: x, lambda x: np.ones((len(x), 1, 1)))
     potential = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), model, [0.5], Spiked()).potential()
     with pytest.raises(ModelError, match=r"must be finite.*got \+inf for the datum 0.5 where the model predicts 2.0"):
