@@ -132,7 +132,7 @@ def test_a_datum_that_can_only_be_an_outlier_is_one_however_narrow_the_other_noi
     np.testing.assert_allclose(value, wanted, rtol=1e-12)
     np.testing.assert_allclose(gradient[0], [8 / 25, -1.0 + 1.0, -1.0], atol=1e-12)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # infinite slopes that cancel concern nobody
+        warnings.simplefilter("error")  # infinite slopes that cancel are no error
         posterior.potential().energy_and_gradient(np.random.default_rng(0).normal(0, [1, 300, 300], (500, 3)))
 
 
