@@ -563,7 +563,7 @@ _NOTHING = np.empty((0, 0))
 
 
 class _Integration(NamedTuple):
-    """What integrations of a model with the same number of components have in common."""
+    """Common part of all integrations of a model with the same number of components."""
 
     methods: tuple[str, ...]  # in the order in which they are tried
     course: Course | None  # if it is the same for all parameters and times
