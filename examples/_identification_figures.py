@@ -32,7 +32,7 @@ def draw_marginals(where: Setting, runs: Mapping[str, iv.Run], width_in_sd: floa
     panels = figure.subplots(len(runs), len(names), sharex="col", squeeze=False)
     for k, name in enumerate(names):
         bin_width = 2.0 * width_in_sd * sd[k] / 60
-        # multiples of the width, so that a wall at 0 is an edge
+        # multiples of the width, so that a bound at 0 is an edge
         edges = bin_width * (np.floor((mean[k] - width_in_sd * sd[k]) / bin_width) + np.arange(62))
         exact = np.histogram(where.exact[:, k], edges)[0] / len(where.exact) / np.diff(edges)
         for axes, (label, run) in zip(panels[:, k], runs.items(), strict=True):

@@ -164,20 +164,22 @@ def readable(axis: Axis, unit: float = 1.0) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def draw_walls(distances: Mapping[str, np.ndarray]) -> Figure:
-    """Density of uniform draws against their distance from the octagon's wall, over what it should be."""
+def draw_boundary_distances(distances: Mapping[str, np.ndarray]) -> Figure:
+    """Density of uniform draws against their distance from the octagon's boundary, over the uniform one."""
     figure = Figure(figsize=(5.6, 3.5), layout="constrained")
     axes = figure.subplots()
     corners = problem.vertices("octagon")
     inner = float(np.abs(corners).max() * np.cos(np.pi / 8.0))
     edges = np.linspace(0.0, 0.6, 31)
-    # nearer than s to the wall: what a smaller octagon leaves
+    # nearer than s to the boundary: outside of a smaller octagon
     share = np.diff(1.0 - (1.0 - edges / inner) ** 2)
     for (boundary, values), color in zip(distances.items(), ("#1f6fb2", "#d1495b"), strict=True):
         heights = np.histogram(values, edges)[0] / len(values) / share
         axes.stairs(heights, edges, baseline=None, color=color, lw=1.6, label=f'boundary="{boundary}"')
-    axes.axhline(1.0, color="black", ls=":", lw=1.2, label="uniform law")
-    axes.set(xlabel="distance from the wall", ylabel="density over the uniform one", ylim=(0.0, None), xlim=(0.0, 0.6))
+    axes.axhline(1.0, color="black", ls=":", lw=1.2, label="uniform distribution")
+    axes.set(
+        xlabel="distance from the boundary", ylabel="density over the uniform one", ylim=(0.0, None), xlim=(0.0, 0.6)
+    )
     axes.legend(frameon=False, fontsize=9)
     clean(axes, grid=True)
     return figure

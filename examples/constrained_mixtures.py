@@ -22,11 +22,11 @@ from _common import options
 from _mixture_figures import (
     Case,
     Outcome,
+    draw_boundary_distances,
     draw_convergence,
     draw_densities,
     draw_diameter,
     draw_divergences,
-    draw_walls,
     half_band,
 )
 from tqdm import tqdm
@@ -62,12 +62,12 @@ def main() -> dict[str, Any]:
     given = options("constrained_mixtures", "25 modes on four domains, nine samplers.", draws=5000)
     cases = {name: explore(name, given.draws, given.seed) for name in problem.RADII}
     diameters = [diameter(radius, given.draws, given.seed) for radius in tqdm(DIAMETER_RADII, desc="octagon's size")]
-    distances = {boundary: from_the_wall(boundary, given.draws, given.seed) for boundary in ("reflect", "project")}
+    distances = {boundary: boundary_distances(boundary, given.draws, given.seed) for boundary in ("reflect", "project")}
     given.save("densities", draw_densities(cases, EXTENT))
     given.save("convergence", draw_convergence(cases, THIN))
     given.save("divergences", draw_divergences(cases))
     given.save("diameter", draw_diameter(diameters))
-    given.save("walls", draw_walls(distances))
+    given.save("walls", draw_boundary_distances(distances))
     summary = summarize(cases, diameters, given.draws, given.seed)
     given.save_summary(summary)
     return summary
@@ -153,8 +153,8 @@ def diameter(radius: float, draws: int, seed: int) -> dict[str, float]:
     }
 
 
-def from_the_wall(boundary: str, draws: int, seed: int) -> np.ndarray:
-    """Distances of draws from the wall of the octagon, where there is no energy: the distribution should be uniform."""
+def boundary_distances(boundary: str, draws: int, seed: int) -> np.ndarray:
+    """Distances of draws from the boundary of the octagon, without an energy: the distribution should be uniform."""
     region = problem.domain("octagon")
     nothing = iv.extending.FunctionPotential(lambda position: (np.zeros(len(position)), np.zeros_like(position)), 2)
     target = iv.Target(nothing, domain=region, start=region.sample_uniform)

@@ -51,7 +51,7 @@ class Task:
     width: float  # of a tenth of the bins' range
     zeta: tuple[float, float]  # with 10 bins, and with 100
     best: tuple[tuple[float, float], tuple[float, float]]  # step and temperature over those, tuned; clipped, too
-    walls: bool = False
+    bounded: bool = False
     gain: float = 100.0
 
 
@@ -202,7 +202,7 @@ def times(
     """
     low, high = task.box
     start = np.random.default_rng(seed).uniform(low, high, (runs, task.dimension))
-    domain = iv.Box([low] * task.dimension, [high] * task.dimension) if task.walls else None
+    domain = iv.Box([low] * task.dimension, [high] * task.dimension) if task.bounded else None
     target = iv.Target(Over(task, over, steepest), domain=domain)
     settings = {"warmup": 0, "chains": runs, "seed": seed, "start": start, "progress": False, "check_gradient": False}
     for length in sorted({max(iterations // 16, 2), max(iterations // 4, 2), iterations}):
@@ -250,7 +250,7 @@ def tuned(task: Task, seed: int) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
-def told(found: np.ndarray, iterations: int) -> dict[str, Any]:
+def hits_summary(found: np.ndarray, iterations: int) -> dict[str, Any]:
     """Mean, its standard error, and how many never came near."""
     mean, error = float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
     return {"iterations": [mean, error], "never": int((found > iterations).sum())}
@@ -266,7 +266,7 @@ def row(task: Task, iterations: int, seed: int, runs: int) -> dict[str, Any]:
         found[name] = plain(task, 1.0, colder, iterations, seed, runs)
     for (name, clipped), best in zip(TUNED.items(), task.best, strict=True):
         found[name] = plain(task, *best, iterations, seed, runs, clipped=clipped)
-    return {name: told(hits, iterations) for name, hits in found.items()}
+    return {name: hits_summary(hits, iterations) for name, hits in found.items()}
 
 
 def drawn(summary: dict[str, Any], iterations: int) -> Figure:

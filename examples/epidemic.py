@@ -29,7 +29,7 @@ def main() -> dict[str, iv.Run]:
         predicted = run.posterior_predictive(posterior, seed=given.seed)["data"]
         low, high = np.quantile(predicted, (0.05, 0.95), axis=(0, 1))[:, :, 0]
         inside = (low <= problem.IN_BED) & (high >= problem.IN_BED)
-        summary[noise] = told(run, posterior) | {"days_inside_90_percent_band": int(inside.sum())}
+        summary[noise] = estimates(run, posterior) | {"days_inside_90_percent_band": int(inside.sum())}
         name = noise.replace(" ", "_")
         given.save(f"{name}_days", run.plot_predictive(x=problem.DAYS, x_label="day", series=[f"boys in bed, {noise}"]))
         given.save(f"{name}_pairs", run.plot_pairs())
@@ -37,7 +37,7 @@ def main() -> dict[str, iv.Run]:
     return runs
 
 
-def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
+def estimates(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
     """Means and sds, of what epidemiologists ask for too, and the expected log predictive density."""
     beta, gamma = run.draws("beta"), run.draws("gamma")
     values = {name: run.draws(name) for name in run.shapes}

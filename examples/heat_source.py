@@ -36,7 +36,7 @@ def main() -> None:
     two = problem.two_modes()
     truth = {fidelity: problem.quadrature(two, fidelity) for fidelity in two.fidelities}
     with warnings.catch_warnings():
-        # a single seed's weight of the modes is not settled; what counts is the mean over the seeds, with its error
+        # a single seed's weight of the modes has not converged; the mean over the seeds counts, with its error
         warnings.simplefilter("ignore", UserWarning)
         runs = {
             label: [sample(two, rule, given.draws, seed) for seed in tqdm(seeds, desc=label)]

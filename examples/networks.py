@@ -45,7 +45,7 @@ from invsamp.torch import categorical, module_posterior
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH, PRIOR, CLASSES = 100, 0.3, 10
 #: Temperatures of both rungs; of samplers with one, the first.
-COLD, FRICTION, WALL = (0.01, 0.05), 0.1, 0.3
+COLD, FRICTION, BOUND = (0.01, 0.05), 0.1, 0.3
 ONE, ENSEMBLE, REFLECTED = "SGD with momentum", "deep ensemble", " with bounds"
 
 
@@ -140,10 +140,10 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool,
     begin = time.process_time()
     torch.manual_seed(seed)
     sampler, chains = samplers(len(held.x), steps)[name]
-    walls = iv.Box(-WALL, WALL) if name.endswith(REFLECTED) else None
+    bounds = iv.Box(-BOUND, BOUND) if name.endswith(REFLECTED) else None
     data = held.x.astype(np.float32), held.y
     module = network(held.x.shape[-1], convolutional)
-    posterior = module_posterior(module, data, categorical(), PRIOR, domain=walls, device=device)
+    posterior = module_posterior(module, data, categorical(), PRIOR, domain=bounds, device=device)
     wanted = {"near": posterior.outputs(held.held_out), "far": posterior.outputs(held.elsewhere)}
     settings = {"draws": max(4, steps // 20), "warmup": max(100, steps // 2), "thin": 10, "chains": chains}
     with warnings.catch_warnings():
@@ -158,10 +158,10 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool,
         logits = [part[:, -1:] for part in logits]
     near, far = (iv.results.predicted_classes(part) for part in logits)
     swaps = sum(run.report["swap_accepts"]) / max(1, sum(run.report["swap_attempts"]))
-    walls_met = 100 * run.report["reflections"][0] / (chains * settings["draws"] * settings["thin"])
+    reflections = 100 * run.report["reflections"][0] / (chains * settings["draws"] * settings["thin"])
     seconds = time.process_time() - begin
-    told = [*near.scores(held.labels), iv.results.auroc(near.entropy, far.entropy), swaps, walls_met, seconds]
-    return Found(np.array(told), near.probability, near.entropy, far.entropy)
+    figures = [*near.scores(held.labels), iv.results.auroc(near.entropy, far.entropy), swaps, reflections, seconds]
+    return Found(np.array(figures), near.probability, near.entropy, far.entropy)
 
 
 def kept(

@@ -24,7 +24,7 @@ sys.path.sort(key=lambda folder: Path(folder).resolve() == Path(__file__).resolv
 NAME = "Boehm_JProteomeRes2014"
 FILE = Path(__file__).parents[1] / "tests" / "data" / "petab" / NAME / f"{NAME}.yaml"
 #: A parameter whose draws spread over more than this part of what its bounds allow is not informed by the data.
-UNTOLD = 0.25
+UNIDENTIFIED = 0.25
 
 
 def main() -> iv.Run:
@@ -36,11 +36,11 @@ def main() -> iv.Run:
     run = iv.sample(posterior, draws=given.draws, chains=4, seed=given.seed, start=problem.start)
     given.show(run), given.show(iv.information(posterior, problem.start))
     given.save("data", shown(run, posterior, problem))
-    given.save_summary({"log_likelihood_at_nominal": fit, **told(run, posterior), "warnings": run.warnings()})
+    given.save_summary({"log_likelihood_at_nominal": fit, **identified(run, posterior), "warnings": run.warnings()})
     return run
 
 
-def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
+def identified(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
     """Spread of each parameter in decades beside what the bounds allow, and the direction that is informed least."""
     decades = np.log10(run.theta.reshape(-1, posterior.dimension))
     allowed = np.log10(posterior.prior.support[1] / posterior.prior.support[0]) / np.sqrt(12.0)
@@ -51,7 +51,9 @@ def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:
             name: {"mean": float(mean), "sd": float(sd), "of_what_bounds_allow": float(sd / most)}
             for name, mean, sd, most in zip(posterior.labels, decades.mean(axis=0), spread, allowed, strict=True)
         },
-        "not_told": [name for name, part in zip(posterior.labels, spread / allowed, strict=True) if part > UNTOLD],
+        "not_told": [
+            name for name, part in zip(posterior.labels, spread / allowed, strict=True) if part > UNIDENTIFIED
+        ],
         "stiff_to_sloppy_sds": np.sqrt(np.maximum(values, 0.0)).tolist(),
         "sloppiest": dict(zip(posterior.labels, directions[:, -1].round(3).tolist(), strict=True)),
     }

@@ -72,9 +72,9 @@ def noise(
             if name != "plain":
                 one = answered(bound.init(draws, mode[None]), source.answer_all)
                 memory = ({what: np.repeat(values, len(at), axis=0) for what, values in one.items()},)
-            told = answered(bound.estimate(draws, at, True, *memory), source.answer_all)
-            energy = told.energy.reshape(DIRECTIONS, REPEATS)
-            gradient = (told.gradient @ factor).reshape(DIRECTIONS, REPEATS, -1)
+            estimate = answered(bound.estimate(draws, at, True, *memory), source.answer_all)
+            energy = estimate.energy.reshape(DIRECTIONS, REPEATS)
+            gradient = (estimate.gradient @ factor).reshape(DIRECTIONS, REPEATS, -1)
             rows["energy"].append(float(np.sqrt(energy.var(axis=1, ddof=1).mean())))
             rows["gradient"].append(float(np.sqrt(gradient.var(axis=1, ddof=1).mean())))
         found[name] = rows

@@ -29,7 +29,7 @@ from invsamp.likelihood_maxima import (
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.field_modes import AGREED, field_reference, minima_of, search_field, starts_of_field
-from invsamp.modes.gauss_newton import walled
+from invsamp.modes.gauss_newton import has_bounds
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.modes.objective import Objective, of_fidelity
@@ -160,7 +160,7 @@ def maximize(
     if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
-        raise RuntimeError(_without_end(problem, end, begun, scale, max_evaluations))
+        raise RuntimeError(_divergence(problem, end, begun, scale, max_evaluations))
     led, left_out = Descents(problem, solver, solver, scale, end), 0
     if of == "likelihood":
         led = _to_likelihood(led, max_evaluations, rng)
@@ -310,11 +310,11 @@ def _to_likelihood(led: Descents, most: int, rng: np.random.Generator) -> Descen
     misfit = CountedPotential(MisfitPotential(posed.potential), name)
     end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
     if not end.converged.any():
-        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+        raise RuntimeError(_divergence(problem, end, begun, scale, most))
     return Descents(problem, posed, misfit, scale, end)
 
 
-def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
+def _divergence(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
     """Message where no optimization has converged."""
     away = _away(problem, end.position - begun, scale)
     return (
@@ -389,7 +389,7 @@ def _led(
     problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
 ) -> Descent:
     domain = problem.sampling_domain
-    curved = (walled(domain) or solver.bounded) and solver.curved and problem.dimension <= MOST_DENSE
+    curved = (has_bounds(domain) or solver.bounded) and solver.curved and problem.dimension <= MOST_DENSE
     objective = Objective(of_fidelity(solver.fidelity, "curved" if curved else True), scale, domain)
     asking = descend(objective, position, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)

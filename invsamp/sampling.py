@@ -31,7 +31,7 @@ from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
 from invsamp.protocols import Array, Potential, Problem
-from invsamp.results.partial_results import announce, handed_back, warn
+from invsamp.results.partial_results import announce, completed_run, warn
 from invsamp.results.run import Run
 from invsamp.storage.arviz_data import load_arviz
 from invsamp.storage.directory import as_path
@@ -258,7 +258,7 @@ def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)
     engine.begin(engine.given)
-    return handed_back(engine, in_memory(engine, progress))
+    return completed_run(engine, in_memory(engine, progress))
 
 
 def plan(

@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out(config, items, part)
     # Each process begins with its part of this order. What compiles the march is with the first, or each would compile
     # it; then come the long ones: at the end a process that is left alone with one would keep the others waiting. Ranks
-    # are last: each of them would compile what nobody has compiled before
+    # are last: otherwise each of them compiles
     items.sort(
         key=lambda item: (
             not _file(item).startswith(MARCH),
@@ -239,7 +239,7 @@ class Verdict:
 
 @pytest.fixture
 def within(record_property: Callable[[str, object], None]) -> Callable[..., Verdict]:
-    """Judge random draws: ``assert within(scores, bounds)`` or, of a wrong law, ``assert not``.
+    """Judge random draws: ``assert within(scores, bounds)`` or, of a wrong distribution, ``assert not``.
 
     How far the largest score is from its bound stays in the test's report, where ``tests/tools/margins.py`` finds it.
     """

@@ -21,7 +21,7 @@ from invsamp import samplers
 from invsamp.calibration.uniformity import p_values
 
 DRAWS = 15
-#: No law of their own that ranks could be held against: what they do is tested where they are.
+#: No posterior of their own for ranks: they are tested elsewhere.
 BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
 #: The coarse model is a tenth too steep, and off by a tenth: that must not be in the draws.
 EXCHANGE = iv.samplers.surrogate_exchange(exchange_interval=2)
@@ -81,7 +81,7 @@ FAMILIES = {
         iv.GaussianNoise("sigma"),
     ),
     "bimodal": Family(iv.Prior(x=iv.Normal(0.3, 1, shape=2)), {"model": folded}, 3, iv.GaussianNoise(1.0)),
-    "walls": Family(
+    "bounds": Family(
         iv.Prior(x=iv.Flat(iv.domains.Ball([0.0, 0.0], 1.0))),
         {"model": itself},
         2,
@@ -129,7 +129,7 @@ CONTOURS = {
     "awsgld": lambda step: iv.samplers.awsgld(step, ENDS),
 }
 #: They take no preconditioner: steps that suit each family as it is, and how many for each draw.
-STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "walls": (0.01, 10), "mixed": (0.01, 60)}
+STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "bounds": (0.01, 10), "mixed": (0.01, 60)}
 #: One replicate after the other, with a run each: the estimators are the point.
 BATCHES = ("vr_resgld", "paired_resgld")
 #: Steps, and sizes of batches, with which no chain runs away, but where that is said; .15 and 2 elsewhere.
@@ -184,7 +184,7 @@ QUICK = {*((name, "decay") for name in EXACT), *((name, "linear") for name in UN
     ("contour_exchange", "decay")
 }
 QUICK |= {(name, "decay") for name in CONTOURS}
-QUICK |= {("mala", "bimodal"), ("mala", "walls"), ("pcn", "mixed"), ("sgld", "walls")}
+QUICK |= {("mala", "bimodal"), ("mala", "bounds"), ("pcn", "mixed"), ("sgld", "bounds")}
 
 
 def case(name, family):
@@ -231,7 +231,7 @@ def flattened(name, family, draw, temperature=1.0):
 def test_flat_in_the_energy(name, family, draw, within):
     weighted, plain = flattened(name, family, draw)
     assert within(*of_unadjusted(weighted))
-    if name != "awsgld":  # whose law is steeper than the posterior's at low energies, and hardly another
+    if name != "awsgld":  # whose distribution is steeper than the posterior's at low energies, and similar
         assert not within(*of_unadjusted(plain))
 
 
@@ -241,7 +241,7 @@ def test_flat_and_too_hot_is_rejected(name, draw, within):
     assert not within(*of_unadjusted(flattened(name, "decay", draw, temperature=4.0)[0]))
 
 
-@pytest.mark.parametrize("family", cases(FAMILIES, {"linear", "walls"}))
+@pytest.mark.parametrize("family", cases(FAMILIES, {"linear", "bounds"}))
 def test_wrong_noise_is_rejected(family, draw, within):
     noise = WRONG_NOISE[family]
     found = ranks(FAMILIES[family], EXACT["mala"], draw, draws=DRAWS, noise=noise, **plan_of("mala"))

@@ -1,4 +1,4 @@
-"""Where machine code is stored: in processes that can write to few places, or find somebody else's."""
+"""Where machine code is stored: in processes with few writable folders, or with another user's code."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_where_nothing_else_can_be_written_it_is_a_private_temporary_folder(home
 
 
 @pytest.mark.parametrize("how", ["others may write", "another's", "a link"])
-def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, monkeypatch, how):
+def test_a_temporary_folder_of_another_user_is_not_used(home, monkeypatch, how):
     own = home / f"invsamp-{os.getuid()}"
     own.mkdir()
     if how == "others may write":
@@ -102,7 +102,7 @@ def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, monkey
     assert not list(own.iterdir())
 
 
-def test_a_numba_cache_dir_of_somebody_else_is_not_used(home, tmp_path, monkeypatch):
+def test_a_numba_cache_dir_of_another_user_is_not_used(home, tmp_path, monkeypatch):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
@@ -117,7 +117,7 @@ def test_a_numba_cache_dir_of_somebody_else_is_not_used(home, tmp_path, monkeypa
 
 @pytest.mark.slow  # four processes
 @pytest.mark.parametrize("theirs", ["", "invsamp_*"])
-def test_a_folder_for_caches_of_somebody_else_is_not_used(home, tmp_path, monkeypatch, theirs):
+def test_a_cache_folder_of_another_user_is_not_used(home, tmp_path, monkeypatch, theirs):
     """Where the sources cannot be written to, numba stores in the user's folder for caches."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

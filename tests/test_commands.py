@@ -43,9 +43,9 @@ def test_information_in_words_and_for_scripts(run: Path, capsys: pytest.CaptureF
     assert "20 of 20 draws per chain" in words and "parameters: x, y" in words and "solves of model: " in words
     assert iv.load(run).verdict in words
     assert main(["info", str(run), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["finished"] and not told["at_work"] and told["seed"] == 1
-    assert told["judgment"] == iv.load(run).warnings()
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["finished"] and not printed["at_work"] and printed["seed"] == 1
+    assert printed["judgment"] == iv.load(run).warnings()
 
 
 def copied(run: Path, folder: Path, pickled: bytes, **changed: object) -> Path:
@@ -65,8 +65,9 @@ def test_a_run_that_was_stopped_in_warm_up_says_so(
 ) -> None:
     folder = copied(run, tmp_path / "stopped", (run / PICKLE).read_bytes(), step=7, segments=())
     assert main(["info", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert "in warm-up, at step 7 of 20; stopped, continue with `invsamp resume" in told and "no draws yet" in told
+    printed = capsys.readouterr().out
+    assert "in warm-up, at step 7 of 20; stopped, continue with `invsamp resume" in printed
+    assert "no draws yet" in printed
     assert main(["info", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["draws"] == 0
 
@@ -80,15 +81,15 @@ def test_a_run_that_was_killed_after_a_short_warm_up_is_not_in_warm_up(
     changed = {"step": 15, "about": about, "report": header.report | {"warmup": 9, "interrupted": True}}
     pickled = (run / PICKLE).read_bytes()
     assert main(["info", str(copied(run, tmp_path / "drawing", pickled, **changed))]) == 0
-    told = capsys.readouterr().out
-    assert "state: 20 of 40 draws per chain; stopped, " in told and "in warm-up" not in told
-    assert "the run is not finished: it holds 20 of 40 draws" in told
+    printed = capsys.readouterr().out
+    assert "state: 20 of 40 draws per chain; stopped, " in printed and "in warm-up" not in printed
+    assert "the run is not finished: it holds 20 of 40 draws" in printed
     assert main(["info", str(copied(run, tmp_path / "before", pickled, **changed, segments=()))]) == 0
     assert "state: 0 of 40 draws per chain; stopped, " in capsys.readouterr().out
     warming = changed | {"report": header.report | {"warmup": 20, "warming": True, "stopped": "the mesh is gone"}}
     assert main(["info", str(copied(run, tmp_path / "warming", pickled, **warming, segments=()))]) == 0
-    told = capsys.readouterr().out
-    assert "in warm-up, at step 15 of at most 20" in told and "the mesh is gone\n" in told
+    printed = capsys.readouterr().out
+    assert "in warm-up, at step 15 of at most 20" in printed and "the mesh is gone\n" in printed
 
 
 def test_what_a_script_defines_is_asked_of_the_script(
@@ -96,18 +97,18 @@ def test_what_a_script_defines_is_asked_of_the_script(
 ) -> None:
     folder = copied(run, tmp_path / "posed", b"c__main__\nhunting\n.", step=30)
     assert main(["resume", str(folder), "--yes"]) == 1
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        "definitions of the script that made its posterior (hunting)" in told.err
-        and "iv.resume(" in told.err
-        and not told.out
+        "definitions of the script that made its posterior (hunting)" in printed.err
+        and "iv.resume(" in printed.err
+        and not printed.out
     )
     header, payload = read_state(folder)
     write_state(folder, replace(header, segments=()), payload)
     assert main(["info", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert "stopped, continue with iv.resume(" in told
-    assert "posterior: pickled, but needs definitions of the script that made it (hunting)" in told
+    printed = capsys.readouterr().out
+    assert "stopped, continue with iv.resume(" in printed
+    assert "posterior: pickled, but needs definitions of the script that made it (hunting)" in printed
 
 
 @pytest.mark.parametrize("name", ["info", "summary", "plot", "report", "resume", "simulations", "doctor"])
@@ -178,7 +179,7 @@ def test_resume_asks_before_it_runs_anything(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert main(["resume", str(run), "--draws", "30"]) == 1  # nobody is there
+    assert main(["resume", str(run), "--draws", "30"]) == 1  # without an interactive user
     shown = capsys.readouterr()
     assert "flaky_models.observations" in shown.out and "--yes" in shown.err
     assert "invsamp.posing.posterior.posterior.Posterior" in shown.out
@@ -259,7 +260,7 @@ def test_doctor_tries_mpi() -> None:
 
 @pytest.mark.mpi
 def test_doctor_tries_mpi_where_one_has_begun_already() -> None:
-    """An MPI that begins by itself tells every process that is started from there that it belongs to it."""
+    """An MPI started as a singleton marks every child process as its own."""
     script = """
         import os, subprocess
         from mpi4py import MPI

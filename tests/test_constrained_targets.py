@@ -1,6 +1,6 @@
-"""The laws of reflected samplers on truncated Gaussians whose moments are known, beside wrong reflections.
+"""The distributions of reflected samplers on truncated Gaussians with known moments, and of wrong reflections.
 
-Each target is a linear map theta = A z of independent truncated normals z, so that its walls are oblique and its
+Each target is a linear map theta = A z of independent truncated normals z, so that its bounds are oblique and its
 coordinates correlated, and its mean and covariance still have a closed form.
 """
 
@@ -25,7 +25,7 @@ UNADJUSTED, ADJUSTED = (0.03, 0.02), (0.01, 0.01)
 
 @dataclass(frozen=True, eq=False)
 class Truncated:
-    """Law of A z, with z_i a standard normal above ``cuts[i]``."""
+    """Distribution of A z, with z_i a standard normal above ``cuts[i]``."""
 
     factor: npt.NDArray[np.float64]  # A
     cuts: npt.NDArray[np.float64]
@@ -74,11 +74,11 @@ def correlated(dimension):
     return (np.eye(dimension) + 0.7 * mixing / math.sqrt(dimension)) * np.geomspace(1.0, 3.0, dimension)
 
 
-LAWS = {d: Truncated(correlated(d), np.linspace(-1.0, 0.5, d) if d > 1 else np.zeros(1)) for d in (1, 3, 10)}
+TARGETS = {d: Truncated(correlated(d), np.linspace(-1.0, 0.5, d) if d > 1 else np.zeros(1)) for d in (1, 3, 10)}
 
 
 class Euclidean(HalfSpaces):
-    """Wrong on purpose: forgets the preconditioner at the walls."""
+    """Wrong on purpose: ignores the preconditioner in reflections."""
 
     def reflect(self, position, move, metric=None):
         return super().reflect(position, move)
@@ -111,32 +111,32 @@ class TestHalfSpaces:
         return self.run(draw, target, sampler, draws, 20)
 
     def test_sgld(self, draw, keeps, dimension):
-        target = LAWS[dimension]
+        target = TARGETS[dimension]
         assert keeps(target.errors(self.reflected(draw, target.target())), UNADJUSTED)
 
     def test_projection_is_rejected(self, draw, keeps, dimension):
-        target = LAWS[dimension]
+        target = TARGETS[dimension]
         assert not keeps(target.errors(self.reflected(draw, target.target(), "project", 60)), UNADJUSTED)
 
     def test_reflection_without_the_metric_is_rejected(self, draw, keeps, dimension):
-        target = LAWS[dimension]
-        right = dimension == 1  # a single wall in one dimension turns every move alike
+        target = TARGETS[dimension]
+        right = dimension == 1  # a single bound in one dimension reflects every move alike
         assert keeps(target.errors(self.reflected(draw, target.target(Euclidean))), UNADJUSTED) == right
 
     def test_mala(self, draw, keeps, dimension):
-        target = LAWS[dimension]
+        target = TARGETS[dimension]
         run = self.run(draw, target.target(), mala(preconditioner="dense"), 300, {1: 3, 3: 4, 10: 9}[dimension])
         assert keeps(target.errors(run), ADJUSTED)
 
     def test_momentum(self, draw, keeps, dimension):
-        target = LAWS[dimension]
+        target = TARGETS[dimension]
         sampler = sghmc(0.02, friction=0.2, preconditioner="dense")
         assert keeps(target.errors(self.run(draw, target.target(), sampler, 200, 10)), UNADJUSTED)
 
 
 @pytest.mark.slow
 def test_mala_without_preconditioner(draw, keeps):
-    """The walls are oblique in the coordinates of the moves, too."""
-    target = LAWS[3]
+    """The bounds are oblique in the coordinates of the moves, too."""
+    target = TARGETS[3]
     run = draw(target.target(), mala(preconditioner=None), draws=400, thin=11, warmup=300, chains=1024)
     assert keeps(target.errors(run), ADJUSTED)

@@ -142,8 +142,8 @@ def test_a_conductor_in_ufl() -> None:
     pytest.importorskip("dolfinx")
     *posing, sampling, drawing = blocks("tutorials/ufl.md")
     names = in_dolfinx("".join(posing), "tutorials/ufl.md")
-    told, shown = re.findall(r"```text\n(.*?)```", PAGES["tutorials/ufl.md"].read_text(), re.DOTALL)
-    assert str(names["posterior"].check_gradient().passed) == told.strip() == "True"
+    printed, shown = re.findall(r"```text\n(.*?)```", PAGES["tutorials/ufl.md"].read_text(), re.DOTALL)
+    assert str(names["posterior"].check_gradient().passed) == printed.strip() == "True"
     mean, sd = moments(names["posterior"])
     rows = dict(re.findall(r"^(strength|fall) +(.+)$", shown, re.MULTILINE))
     for at, name in enumerate(("strength", "fall")):
@@ -340,7 +340,7 @@ def test_the_front_page_shows_its_posterior() -> None:
     (code,), (shown,) = blocks("index.md"), re.findall(r"```text\n(.*?)```", PAGES["index.md"].read_text(), re.DOTALL)
     found = copied(code.replace("seed=1)", "draws=40, seed=1)"), "index.md", {})["run"].summary()
     for name, mean, sd in re.findall(r"^(\w+) +([\d.]+) +([\d.]+)", shown, re.MULTILINE):
-        # means of 160 draws that are worth a tenth as many: a quarter of an sd, of which four are allowed
+        # means of 160 draws with a tenth as large an ESS: a quarter of an sd, of which four are allowed
         assert abs(found["mean"][name] - float(mean)) < float(sd)
 
 
@@ -453,8 +453,8 @@ def test_public_names_say_what_they_are_and_what_they_raise() -> None:
         thing = pkgutil.resolve_name(name)
         text = inspect.getdoc(thing) or ""
         # a dataclass without a docstring gets its signature for one
-        told = text and not text.startswith(f"{name.rpartition('.')[2]}(")
+        documented = text and not text.startswith(f"{name.rpartition('.')[2]}(")
         raises = inspect.isfunction(thing) and "raise ValueError" in inspect.getsource(thing)
-        if not told or (raises and not re.search(r"Raises|ValueError", text)):
+        if not documented or (raises and not re.search(r"Raises|ValueError", text)):
             silent.append(name)
     assert not silent

@@ -33,7 +33,7 @@ def install(tmp_path: Path):
     return run
 
 
-def test_a_lock_that_stays_is_told_and_marks_nothing(install, tmp_path: Path) -> None:
+def test_a_lasting_lock_is_reported_and_marks_nothing(install, tmp_path: Path) -> None:
     for number in range(2):  # the second attempt is one too
         done = install(f"echo '{HELD}' >&2; echo called >>calls; exit 100", APT_PATIENCE="0")
         assert done.returncode == 3

@@ -188,7 +188,7 @@ def test_constrained_mixtures(example, within) -> None:
         excess = {name: row["divergence_inside"] - domain["floor"] for name, row in samplers.items()}
         assert within(excess["r2SGLD"], 0.7 * min(excess["R-SGLD"], excess["reSGLD"]))
         assert min(excess, key=excess.get) == "r2SGLD"
-        # the walls hold, and there are none where they are not asked for
+        # bounds hold, and there are none unless requested
         assert {name for name, row in samplers.items() if row["inside"] == 1.0} == {"R-cycSGLD", "R-SGLD", "r2SGLD"}
         # the same number of evaluations for all, up to the randomness of the swaps
         assert np.ptp([row["evaluations"] for row in samplers.values()]) < 2000
@@ -198,7 +198,7 @@ def test_constrained_mixtures(example, within) -> None:
 
 
 def against_the_exact_posterior(row: dict, boundary_layer: float = 0.04) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of means and sds, and bounds: 4.5 and 5 standard errors, and a reflecting step's layer at the walls.
+    """Errors of means and sds, and bounds: 4.5 and 5 standard errors, and a reflecting step's layer at the bounds.
 
     Three or four comparisons of each at about 1e-5. A step of 0.02 of a variance is 0.2 sd long; reflected, it moves
     means by a few hundredths of an sd and widens sds by about one.
@@ -218,7 +218,7 @@ def test_identification(example, within, name: str) -> None:
     # 64 chains of 1,000 steps that relax in 50: the bounds are about 0.2 sd; independent draws are the truth
     assert within(*against_the_exact_posterior(cut["r2SGLD"]))
     assert within(*against_the_exact_posterior(cut["R-SGLD"]))
-    # the wrong samplers: without walls
+    # the wrong samplers: without bounds
     assert not within(*against_the_exact_posterior(cut["SGLD"]))
     assert not within(*against_the_exact_posterior(cut["reSGLD"]))
     assert cut["r2SGLD"]["infeasible"] == cut["R-SGLD"]["infeasible"] == cut["R-cycSGLD"]["infeasible"] == 0.0
@@ -289,7 +289,7 @@ def test_epidemic(example, within) -> None:
     found = runs["negative binomial"].summary()
     # three scores at 1e-5 each; the errors of the errors are those of some 400 effective draws
     assert within((found["mean"] - mean) / found["mcse_mean"], 5.0)
-    # the other law of counts has other rates
+    # the other distribution of counts has other rates
     other = runs["poisson"].summary()
     assert not within((other["mean"] - mean[:2]) / other["mcse_mean"], 5.0)
     summary = json.loads((out / "summary.json").read_text())
@@ -394,7 +394,7 @@ def test_tempering_by_target_and_by_single_chains(example, part) -> None:
 def test_contours(example) -> None:
     summary, out = example("contours", 150)
     rows = summary["mixture"]
-    # within a mode, which short runs resolve: the weights that belong to the law are closer than the published ones
+    # within a mode, which short runs resolve: the weights of the target are closer than the published ones
     assert rows["CSGLD"]["divergence"] < rows["CSGLD, published weights"]["divergence"]
     assert set(summary["ten_dimensions"]) == {
         *("three contour rungs", "one contour rung", "one by long paths", "ladder 1, 2, 4, 8", "ladder 1, 6")

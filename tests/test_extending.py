@@ -1,4 +1,4 @@
-"""What docs/how-to/extend shows, as it stands there: laws, ladders, directories, resumes, processes."""
+"""The code of docs/how-to/extend: distributions, ladders, directories, resumes, processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SHORT = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
 
 @pytest.fixture(scope="module")
 def made_by_two(script, tmp_path_factory):
-    """What two processes, which have the module as its users do, beside their script, make of a walk and of a law."""
+    """A random walk and a target in two processes, which import the module from beside their script, as users do."""
     code = """
         import sys
         import no_arviz
@@ -86,7 +86,7 @@ class TestNoise:
         found = np.stack([np.log(run.theta[..., 0]), run.theta[..., 1]], axis=-1)
         return np.concatenate([found.mean(axis=1), (found**2).mean(axis=1)], axis=1)
 
-    def test_it_has_its_law(self, script, draw, agrees):
+    def test_it_samples_its_target(self, script, draw, agrees):
         run = draw(script.counts, iv.mala(), draws=100, thin=4, warmup=300)
         assert agrees(self.moments(run), self.truth())
 
@@ -130,7 +130,7 @@ TARGET = iv.Target(gaussian(np.linalg.inv(CORRELATED)))
 
 
 @pytest.mark.parametrize("name", cases(["walk", "ladder"], {"walk"}))
-def test_the_kernel_has_its_law(script, draw, agrees, name):
+def test_the_kernel_samples_its_target(script, draw, agrees, name):
     run = draw(TARGET, getattr(script, name), draws=120, thin=4, warmup=300)
     assert set(run.report["kernels"]) == {"rwm"}
     assert agrees(second_moments(run), upper(CORRELATED))
@@ -145,7 +145,7 @@ def test_a_kernel_that_never_refuses_is_rejected(script, draw, agrees, monkeypat
 class TestAKernelThatNeverRejects:
     """Multinomial Hamiltonian Monte Carlo, which reports acceptance statistics and no Metropolis ratio."""
 
-    def test_it_has_its_law(self, script, draw, agrees, monkeypatch):
+    def test_it_samples_its_target(self, script, draw, agrees, monkeypatch):
         settings = {"draws": 60, "thin": 2, "warmup": 200}
         assert agrees(second_moments(draw(TARGET, script.multinomial, **settings)), upper(CORRELATED))
         # the last state of the trajectory, whatever its energy
@@ -172,7 +172,7 @@ class TestEnsembles:
         each = second_moments(run)
         return each.reshape(-1, size, each.shape[1]).mean(axis=1)
 
-    def test_it_has_its_law(self, script, draw, agrees):
+    def test_it_samples_its_target(self, script, draw, agrees):
         settings = {"draws": 150, "thin": 4, "warmup": 300, "chains": 8 * 64}
         assert agrees(self.moments(draw(TARGET, script.stretch, **settings), 8), upper(CORRELATED))
         # two walkers never leave the line through both
@@ -235,7 +235,7 @@ def test_the_kernel_is_stored_and_resumed(script, tmp_path):
     assert ((jump[:, 1:] > 0) <= moved).all() and 0 < (jump > 0).mean() < 1  # a swap moves too
 
 
-class TestLaw:
+class TestTarget:
     """On the hot rung of two, all chains of which start in one mode of a mixture .4 N(-4, .7^2) + .6 N(3, .5^2)."""
 
     target = iv.Target(two_modes())
@@ -250,7 +250,7 @@ class TestLaw:
         assert agrees(moments, [0.6, 0.4 * -4.0 + 0.6 * 3.0])
         # flattened: the hot rung is where the cold one is not
         assert (np.abs(run.rung_theta(1)) < 1.0).mean() > 0.02
-        # swaps that take no notice of the law exchange all there is
+        # swaps that ignore the target accept everything
         monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         deaf = self.run(draw, script)
         assert not agrees((deaf.theta[..., 0] > 0.0).mean(axis=1), 0.6)
@@ -276,7 +276,7 @@ def test_the_scheme_attempts_the_coldest_pair_every_second_time(script, tmp_path
     settings = {"warmup": 100, "seed": 3, "progress": False}
     run = iv.sample(TARGET, script.three, draws=60, directory=tmp_path / "run", **settings)
     first, second = run.report["swap_attempts"]
-    # of chains and steps alike, so that the two differ by one attempt of each chain at the most
+    # of chains and steps alike, so that the two differ by at most one attempt of each chain
     assert abs(first - second) <= len(run.theta) and first > 0
     pairs = [script.ColdestFirst().pairs(attempt, 4, None) for attempt in range(6)]
     assert pairs == [[(0, 1)], [(1, 2)], [(0, 1)], [(2, 3)], [(0, 1)], [(1, 2)]]

@@ -1,4 +1,4 @@
-"""Laws under noisy gradients: what the noise budget repairs, and what it does not."""
+"""Distributions under noisy gradients: what the noise budget repairs, and what it does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def printed_budget(gradient, noise, step_size, gradient_noise):
 
 
 class TestNoiseBudget:
-    """With the gradient's noise taken out of the injected noise, SGLD's law is that of exact gradients."""
+    """With the gradient's noise subtracted from the injected noise, SGLD's distribution is that of exact gradients."""
 
     step = 0.5
 
@@ -90,12 +90,12 @@ class TestNoiseBudget:
         # an average keeps the variance whatever the noise depends on; the third moment shows the difference
         moments = {m: np.stack([(r.theta[..., 0] ** k).mean(axis=1) for k in (2, 3)], axis=1) for m, r in runs.items()}
         assert agrees(moments[known()], right)
-        # the regression is right to about 2% where the law lies
+        # the regression is right to about 2% on the target
         assert agrees(moments[kernel_ridge()], right, self.step / 2.0 * 0.02 * 1.8**2)
         assert not agrees(moments[running_average()], right, self.step / 2.0 * 0.02 * 1.8**2)
 
     def test_overspent_budget_is_counted(self, draw, agrees):
-        # 2 tau / eta = 4 < 5: nothing may be injected, and the law is that of the gradient's noise alone
+        # 2 tau / eta = 4 < 5: no noise may be injected, and the distribution is that of the gradient's noise
         noise = GradientNoise(on_noise_overflow="clip")
         # no warm-up, which would refuse
         run = self.run(draw, noisy(0.0, math.sqrt(5.0)), noise, gaussian(1.0), warmup=0)

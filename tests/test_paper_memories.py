@@ -1,8 +1,8 @@
 """Samplers of the papers whose steps remember something: against operators of position and memory, and where these have
 too many dimensions against a second program.
 
-What a chain remembers is made to take few values: of terms that are one number left of 0 and another right of it a
-snapshot tells its side alone, and a coefficient that follows at once, with gain 1, is one of three numbers.
+A chain's memory is made to take few values. Terms are one number left of 0 and another right of it, so that a snapshot
+determines its side only. A coefficient that follows at once, with gain 1, is one of three numbers.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def of_draws(run, rung=0):
     return np.stack([(within == k).mean(axis=1) for k in range(len(EDGES) + 1)], axis=1)
 
 
-def settled(target, step, period):
-    """Average over a period of what a law comes to."""
+def stationary(target, step, period):
+    """Average over a period of the stationary distribution."""
     found = target
     for _ in range(1000):
         before, found = found, 0.0
@@ -74,11 +74,11 @@ def settled(target, step, period):
             found = found + target / period
         if np.abs(found - before).sum() < 1e-6:
             return found
-    raise AssertionError("not settled")
+    raise AssertionError("not stationary")
 
 
 def moved(target):
-    """A law (n, m, n, m) of both rungs' positions and memories after a step of each."""
+    """A distribution (n, m, n, m) of both rungs' positions and memories after a step of each."""
     cold, hot = (transition(level, POINTS) for level in LEVELS)
     return np.einsum("ix,imjk,jy->xmyk", cold, target, hot, optimize=True)
 
@@ -91,7 +91,7 @@ ADAPTIVE = tuple((here, -here / there) for here in SIDES for there in SIDES)
 
 @functools.cache
 def of_snapshots(memories, refresh, stays=False):
-    """Cold rung's law where snapshots are renewed every so many steps, and travel with positions or stay with rungs."""
+    """Cold rung's distribution with periodic snapshots, which travel with positions or stay with rungs."""
     n, m = len(POINTS), len(memories)
     g = np.where(POINTS < 0.0, *SIDES)
     rungs = [
@@ -120,7 +120,7 @@ def of_snapshots(memories, refresh, stays=False):
 
     begun = np.zeros((n, m, n, m))
     begun[:, 0, :, 0] = np.outer(*(on_grid(BUMPS, POINTS, t) for t in PAIR))
-    return settled(begun, step, refresh).sum(axis=(1, 2, 3))
+    return stationary(begun, step, refresh).sum(axis=(1, 2, 3))
 
 
 @pytest.mark.parametrize("adaptive", [False, True], ids=["algorithm 1", "algorithm 2"])
@@ -138,7 +138,7 @@ def test_energies_less_those_of_snapshots_that_are_renewed(adaptive, draw, agree
 
 
 def of_windows(window, levels, points):
-    """Cold rung's law where a pair that has swapped rests until its window is over."""
+    """Cold rung's distribution if a pair that has swapped waits until the end of its window."""
     accept = acceptance(iv.swaps.metropolis(), *levels, points)[0]
     kernels = [transition(level, points) for level in levels]
 
@@ -150,7 +150,7 @@ def of_windows(window, levels, points):
         return np.array([free - swapped, resting + swapped.T])
 
     begun = np.outer(*(on_grid(level.potential, points, level.temperature) for level in levels))
-    return settled(np.array([begun, 0.0 * begun]), step, window).sum(axis=(0, 2))
+    return stationary(np.array([begun, 0.0 * begun]), step, window).sum(axis=(0, 2))
 
 
 def test_pairs_that_rest_until_a_window_is_over(draw, agrees):

@@ -1,7 +1,7 @@
 """Samplers of the papers against their operators in one dimension: no limit of small steps, no Monte Carlo in truth.
 
 Two bumps that overlap, so that chains forget quickly. What a row of the table in docs/validation/papers is
-held against where it is not here: `LAWS` in `test_papers.py`.
+compared with if not here: `DISTRIBUTIONS` in `test_papers.py`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def shares(points, target):
     return np.diff(np.interp(EDGES, ends, np.cumsum(target), left=0.0, right=1.0), prepend=0.0, append=1.0)
 
 
-def walled(level):
-    """Transition matrix of a step that walls turn: its Gaussian, folded into the interval."""
+def bounded(level):
+    """Transition matrix of a reflected step: its Gaussian, folded into the interval."""
     _, gradient = BUMPS.energy_and_gradient(INSIDE[:, None])
     mean = (INSIDE - level.step_size * gradient[:, 0])[:, None]
     width = UPPER - LOWER
@@ -47,15 +47,15 @@ def walled(level):
 
 
 class ReflectingDomain(TwoRungs):
-    """Both rungs within the walls."""
+    """Both rungs within the bounds."""
 
     @cached_property
     def kernels(self):
-        return walled(self.cold), walled(self.hot)
+        return bounded(self.cold), bounded(self.hot)
 
 
 def periodic(matrices):
-    """Law, on average over the steps of a cycle, of a chain that goes through it for ever."""
+    """Distribution, averaged over the steps of a cycle, of a chain that repeats it forever."""
     target = np.full(len(matrices[0]), 1.0 / len(matrices[0]))
     for _ in range(max(10, 1000 // len(matrices))):
         found = 0.0
@@ -81,7 +81,7 @@ def marginal(rule, rungs=(COLD, HOT), kind=TwoRungs, points=POINTS):
     return points, kind(*rungs, rule, points=points).marginal
 
 
-def told_nothing(rule):
+def without_variance(rule):
     return marginal(rule, [replace(level, energy_variance=0.0) for level in NOISY])
 
 
@@ -90,7 +90,7 @@ def plain(level):
 
 
 def contour(target):
-    """Matrix of SGLD's step under a law of the energy."""
+    """Matrix of SGLD's step under a target that is a function of the energy."""
     energy, gradient = BUMPS.energy_and_gradient(FINE[:, None])
     mean = FINE - STEP * target.gradient(Estimate(energy, gradient), target.init())[:, 0]
     kernel = np.exp(-0.25 * (FINE - mean[:, None]) ** 2 / STEP)
@@ -100,7 +100,7 @@ def contour(target):
 #: Of AWSGLD, with masses that rise as they do, and are known.
 RISING = iv.samplers.awsgld(STEP, np.arange(1.0, 4.0, 0.5)).rungs[0].target.frozen(np.log(np.linspace(0.1, 1.0, 7)))
 TRUNCATED = INSIDE, on_grid(BUMPS, INSIDE)
-#: Row -> sampler, whether in the interval, its law, another law.
+#: Row -> sampler, whether in the interval, its distribution, another distribution.
 CASES = {
     "reLD: reLD, unadjusted": lambda: (
         iv.samplers.parallel_tempering(PAIR, STEP, adjusted=False, swap_fraction=1.0),
@@ -112,7 +112,7 @@ CASES = {
         noisy_ladder(iv.resgld),
         False,
         marginal(iv.swaps.noise_penalty(), NOISY),
-        told_nothing(iv.swaps.metropolis()),
+        without_variance(iv.swaps.metropolis()),
     ),
     "reLD: naive reSGLD": lambda: (
         noisy_ladder(iv.resgld, swap=iv.swaps.metropolis()),
@@ -144,12 +144,12 @@ CASES = {
         marginal(iv.swaps.multi_variance(0.5), NOISY),
         marginal(iv.swaps.multi_variance(0.5)),
     ),
-    "r2SGLD: R-SGLD": lambda: (iv.samplers.sgld(STEP), True, (INSIDE, periodic([walled(COLD)])), TRUNCATED),
+    "r2SGLD: R-SGLD": lambda: (iv.samplers.sgld(STEP), True, (INSIDE, periodic([bounded(COLD)])), TRUNCATED),
     "r2SGLD: R-cycSGLD": lambda: (
         iv.samplers.cyclic_sgld(0.25, cycles=10),
         True,
-        (INSIDE, periodic(cycle(walled, 0.25))),
-        (INSIDE, periodic([walled(replace(COLD, step_size=0.25))])),
+        (INSIDE, periodic(cycle(bounded, 0.25))),
+        (INSIDE, periodic([bounded(replace(COLD, step_size=0.25))])),
     ),
     "r2SGLD: reSGLD without bounds": lambda: (
         iv.resgld(PAIR, STEP, boundary="ignore", swap_fraction=1.0),
@@ -173,7 +173,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_law_is_that_of_the_operator(name, draw, agrees):
+def test_the_distribution_is_that_of_the_operator(name, draw, agrees):
     sampler, bounded, right, wrong = CASES[name]()
     target = iv.Target(BUMPS, domain=iv.Box([LOWER], [UPPER]) if bounded else None)
     start = np.random.default_rng(0).uniform(LOWER, UPPER, (256, 1))
@@ -185,8 +185,8 @@ def test_the_law_is_that_of_the_operator(name, draw, agrees):
 @pytest.mark.parametrize(
     "scheme", [iv.swaps.adjacent(), iv.swaps.sweep(), iv.swaps.seo(), iv.swaps.deo(), iv.swaps.all_pairs()], ids=str
 )
-def test_every_rung_has_its_law_whoever_meets(scheme, draw, agrees, monkeypatch):
-    """Adjusted, on three rungs that meet three times after each step; accepted too often, all laws become alike."""
+def test_every_rung_samples_its_target_for_every_scheme(scheme, draw, agrees, monkeypatch):
+    """Adjusted, on three rungs with three swap attempts after each step; with too many accepted, all become alike."""
     temperatures = (1.0, 2.5, 6.0)
     sampler = iv.samplers.parallel_tempering(temperatures, 0.3, scheme=scheme, preconditioner=None)
     wide = grid(-14.0, 14.0, 600)

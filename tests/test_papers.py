@@ -42,8 +42,8 @@ def test_what_is_approximate_says_so_when_printed(name):
         and "adjusted=False" not in call
         and "window" not in call
     )
-    told = str(made(call))
-    assert ("approximate" in told or "samples nothing" in told) == (not exact)
+    text = str(made(call))
+    assert ("approximate" in text or "samples nothing" in text) == (not exact)
 
 
 def test_why_it_is():
@@ -114,7 +114,7 @@ def test_all_five_papers_and_all_of_their_samplers_are_there():
     "name", [name for name in samplers.__all__ if "friction" in inspect.signature(getattr(samplers, name)).parameters]
 )
 def test_at_friction_one_momentum_is_none(name):
-    """The rung's kernel is that of its Langevin form; `sghmc` and `ghmc` keep theirs, which makes the same law."""
+    """The rung's kernel is that of its Langevin form; `sghmc` and `ghmc` keep theirs, with the same distribution."""
     contours = (0.1, [1.0, 2.0, 3.0])
     needed = {"paired_resgld": ([[0.0]],), "cyclic_sgld": (0.1,), "csgld": contours, "icsgld": contours}
     given = needed.get(name, ())
@@ -134,9 +134,9 @@ def test_sghmc_at_friction_one_makes_the_draws_of_sgld():
     np.testing.assert_allclose(runs[0].theta, runs[1].theta, rtol=1e-12)
 
 
-#: Where the law of each row is held against a known one, with a control.
-LAWS = {
-    "reLD: reLD, exact": "swaps/test_operator.py::TestOracle engine/exchange/test_vectorized_swaps.py::TestLaws",
+#: Tests that compare the distribution of each row with a known one, with a control.
+DISTRIBUTIONS = {
+    "reLD: reLD, exact": "swaps/test_operator.py::TestOracle engine/exchange/test_vectorized_swaps.py::TestTargets",
     "reLD: reLD, unadjusted": "test_paper_targets.py",
     "reLD: reSGLD": "test_paper_targets.py",
     "reLD: naive reSGLD": "test_paper_targets.py",
@@ -148,7 +148,7 @@ LAWS = {
     "VR: VR-reSGLD, Algorithm 1": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGLD, Algorithm 2": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGHMC": "test_paper_memories.py::test_momentum_with_snapshots_that_are_renewed",
-    "VR: its exact form (ours)": "estimators/test_quadratic_controls.py::TestLaw",
+    "VR: its exact form (ours)": "estimators/test_quadratic_controls.py::TestTarget",
     "VR: the same by Gauss-Newton matrices (ours)": "test_examples.py::test_variance_reduction",
     "thesis: APE": "test_paper_targets.py swaps/test_schemes.py::TestAnyTwoRungs",
     "thesis: ADJ, one pair": "test_paper_targets.py",
@@ -171,16 +171,16 @@ LAWS = {
     "f-reSGLD: with kernel ridge regression": "test_noisy_targets.py slow/test_noisy_mixture.py",
     "r2SGLD: R-SGLD": "test_paper_targets.py test_constrained_targets.py",
     "r2SGLD: R-cycSGLD": "test_paper_targets.py",
-    "r2SGLD: R-SGHMC": "kernels/test_momentum.py::TestWalls test_constrained_targets.py",
+    "r2SGLD: R-SGHMC": "kernels/test_momentum.py::TestBounds test_constrained_targets.py",
     "r2SGLD: reSGLD without bounds": "test_paper_targets.py",
     "r2SGLD: r2SGLD": "test_paper_targets.py slow/test_constrained_mixtures.py",
     "r2SGLD: r2SGHMC": "test_paper_targets.py",
 }
 
 
-def test_every_row_has_a_test_of_its_law():
-    assert set(LAWS) == set(CALLS)
-    for place in {place for places in LAWS.values() for place in places.split()}:
+def test_every_row_has_a_test_of_its_distribution():
+    assert set(DISTRIBUTIONS) == set(CALLS)
+    for place in {place for places in DISTRIBUTIONS.values() for place in places.split()}:
         file, _, name = place.partition("::")
         text = (Path(__file__).parent / file).read_text()
         assert re.search(r"assert not (agrees|within|keeps)|assert abs\(", text), place
@@ -271,7 +271,7 @@ def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(n
 
 
 def timeless(state):
-    """A state, as bytes, without what a clock told."""
+    """A state, as bytes, without times."""
 
     def without(tree):
         if hasattr(tree, "_asdict"):  # the state of a part

@@ -72,7 +72,7 @@ def test_runs_without_draws_are_named(peers):
     assert page.unfinished("numpyro", [late], 2).startswith("NumPyro (1 of 3 runs) had no draws")
 
 
-def test_a_chain_that_stays_in_its_mode_is_worth_nothing(peers):
+def test_a_chain_that_stays_in_its_mode_has_no_effective_draws(peers):
     _, problems = peers
     coins = np.random.default_rng(0).random((4, 400)) < 0.5
     assert problems.crossings(coins) > 800

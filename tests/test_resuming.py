@@ -155,7 +155,7 @@ def test_more_draws_can_be_asked_of_a_finished_run_and_of_an_unfinished_one(tmp_
         resume(tmp_path / "finished", draws=12)
 
 
-def test_a_finished_run_is_handed_back_without_a_solve(tmp_path):
+def test_a_finished_run_is_returned_without_a_solve(tmp_path):
     first = iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     run = resume(tmp_path / "run", progress=False)
@@ -187,7 +187,7 @@ def test_nothing_is_read_from_the_manifest(tmp_path, name, value):
     assert path.read_text() == before
 
 
-def test_a_run_that_somebody_else_changes_meanwhile_is_left_to_them(tmp_path, monkeypatch):
+def test_a_run_that_another_process_changes_is_left_to_it(tmp_path, monkeypatch):
     iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
     real = RunDirectory.open
 
@@ -203,7 +203,7 @@ def test_a_run_that_somebody_else_changes_meanwhile_is_left_to_them(tmp_path, mo
     assert sorted(os.listdir(tmp_path / "run"))[0] != "lock"
 
 
-def test_a_finished_run_is_handed_back_where_nobody_can_write(tmp_path, monkeypatch):
+def test_a_finished_run_is_returned_from_a_read_only_folder(tmp_path, monkeypatch):
     first = iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
     real = os.open
 

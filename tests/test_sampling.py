@@ -97,7 +97,7 @@ class TestReproducible:
         assert thinned.report["evaluations"] == everything.report["evaluations"]
 
     def test_rungs_above_do_not_touch_the_first_without_swaps(self, draw):
-        """Streams belong to rungs: a ladder that never meets is a bundle of single samplers."""
+        """Streams belong to rungs: a ladder without swaps is a set of single samplers."""
         rungs = [Rung(t, step_size=0.1) for t in (1.0, 2.0, 4.0)]
         rare = Swap(fraction=1e-12)
         one, three = (draw(TARGET, Sampler(rungs[:n], rare), draws=30, warmup=0, chains=3) for n in (2, 3))
@@ -255,7 +255,7 @@ class TestBadInput:
 
 
 class TestFailedSolves:
-    """The law with failures is tested in test_targets.py."""
+    """The distribution with failures is tested in test_targets.py."""
 
     def test_counted_and_the_run_goes_on(self, draw):
         def sometimes(position):
@@ -330,7 +330,7 @@ class TestReport:
         for key in ("step_sizes", "acceptance", "clipped_noise", "reflections", "reflection_fallbacks", "kernels"):
             assert len(report[key]) == 3
 
-    def test_schedules_are_told_by_their_mean_and_by_draw(self, draw):
+    def test_schedules_are_reported_by_their_mean_and_by_draw(self, draw):
         run = draw(
             TARGET,
             parallel_tempering((1.0, 4.0), (exponential(0.1, 0.99), 0.2), adjusted=False),

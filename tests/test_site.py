@@ -26,15 +26,15 @@ LOOK = """
 <script src="{axe}"></script>
 <script>
 addEventListener("load", () => axe.run(document, {{runOnly: {rules}}}).then((found) => {{
-  const told = document.createElement("pre");
-  told.id = "told";
-  told.textContent = JSON.stringify({{
+  const measured = document.createElement("pre");
+  measured.id = "measured";
+  measured.textContent = JSON.stringify({{
     text: document.body.innerText,
     overflow: document.documentElement.scrollWidth - window.innerWidth,
     broken: [...document.images].filter((image) => !image.naturalWidth).map((image) => image.src),
     faults: found.violations.map((rule) => [rule.id, rule.nodes.map((node) => node.html)]),
   }});
-  document.body.replaceChildren(told);
+  document.body.replaceChildren(measured);
 }}));
 </script></body>
 """
@@ -141,10 +141,10 @@ def a_browser_shows_it(site: Path) -> None:
         ("tutorials/field.html", 500, "surely above 1 on"),
         ("reference/generated/invsamp.sample.html", 1200, "Draws kept for each chain"),
     ):
-        told = looked_at(site / page, width)
-        assert words in told["text"]
-        assert told["overflow"] <= 0, f"{page} is {told['overflow']} pixels too wide for {width}"
-        assert not told["broken"] and not told["faults"], told
+        measured = looked_at(site / page, width)
+        assert words in measured["text"]
+        assert measured["overflow"] <= 0, f"{page} is {measured['overflow']} pixels too wide for {width}"
+        assert not measured["broken"] and not measured["faults"], measured
     results = dumped(f"file://{site}/search.html?q=surrogate_exchange", 1200)
     assert "reference/generated/invsamp.samplers.surrogate_exchange.html" in results
     terms_find_their_pages(site)
@@ -169,7 +169,7 @@ def looked_at(page: Path, width: int) -> dict:
     copy.write_text(page.read_text().replace("</body>", look))
     shown = dumped(copy.as_uri(), width)
     copy.unlink()
-    found = re.search(r'<pre id="told">(.*?)</pre>', shown, re.DOTALL)
+    found = re.search(r'<pre id="measured">(.*?)</pre>', shown, re.DOTALL)
     assert found, "the page's scripts did not come to an end"
     return json.loads(html.unescape(found[1]))
 

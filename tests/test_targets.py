@@ -1,4 +1,4 @@
-"""Laws of the samplers on targets where they are known in closed form, beside wrong samplers."""
+"""Distributions of the samplers on targets where they are known in closed form, beside wrong samplers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestSgld:
     def test_variance_is_that_of_its_step(self, draw, agrees, step):
         run = draw(Target(gaussian(1.0)), sgld(step), draws=500, thin=max(2, round(0.5 / step)), warmup=200)
         assert agrees(second_moments(run), 1.0 / (1.0 - step / 2.0))
-        # the target's own variance, and an injected noise 5% off, are told apart
+        # the target's own variance, and an injected noise 5% off, are distinguished
         assert not agrees(second_moments(run), 1.0)
         assert not agrees(second_moments(run), 1.05 / (1.0 - step / 2.0))
 
@@ -53,7 +53,7 @@ def spread_start(rng, n):
 
 
 class TestReplicaExchange:
-    """The cold rung's law with exact energies; a coarse model that is badly wrong must not change it."""
+    """The cold rung's distribution with exact energies; a very wrong coarse model must not change it."""
 
     @pytest.fixture
     def two_fidelities(self):
@@ -80,7 +80,7 @@ class TestReplicaExchange:
         assert run.report["fidelities"] == ["fine", "coarse", "coarse", "coarse"]
         assert agrees(mixture_moments(run), MIXTURE)
 
-    def test_hot_rung_has_the_tempered_law(self, draw, agrees):
+    def test_hot_rung_has_the_tempered_distribution(self, draw, agrees):
         run = draw(Target(gaussian(1.0)), parallel_tempering((1.0, 4.0), 1.0), draws=500, thin=2, warmup=100)
         hot = run.rung_theta(1)
         assert agrees((hot**2).mean(axis=(1, 2)), 4.0)

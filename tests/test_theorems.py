@@ -182,12 +182,12 @@ class TestStronglyConvex:
         return wasserstein(POINTS, stationary(transition(level, POINTS)), on_grid(NORMAL, POINTS))
 
     def test_the_start_is_forgotten_at_the_rate_of_the_bound(self):
-        step, law = 0.05, np.exp(-0.5 * ((POINTS - 3.0) / 0.5) ** 2)
-        matrix, law = transition(Level(NORMAL, 1.0, step), POINTS), law / law.sum()
+        step, distribution = 0.05, np.exp(-0.5 * ((POINTS - 3.0) / 0.5) ** 2)
+        matrix, distribution = transition(Level(NORMAL, 1.0, step), POINTS), distribution / distribution.sum()
         means = []
         for _ in range(21):
-            means.append(law @ POINTS)
-            law = law @ matrix
+            means.append(distribution @ POINTS)
+            distribution = distribution @ matrix
         np.testing.assert_allclose(means, 3.0 * (1.0 - step) ** np.arange(21), rtol=1e-6)
 
     def test_the_noise_of_gradients_vanishes_with_the_step(self):

@@ -73,7 +73,7 @@ class TestLadders:
         between = [learned, learned, str(state_dependent_penalty())][: rungs - 1]
         assert report["swap_rules"] == between
         assert agrees(seen(run), truth("fine"))
-        # the levels are far enough apart for the test to tell
+        # the levels differ enough for the test
         assert not agrees(seen(run), truth("medium"))
         assert not agrees(seen(run), truth("coarse"))
         assert min(a / b for a, b in zip(report["swap_accepts"], report["swap_attempts"], strict=True)) > 0.1

@@ -1,4 +1,4 @@
-"""Laws restricted to domains: MALA has them exactly, reflected SGLD nearly, projection and Euclidean turns do not."""
+"""Distributions on domains: MALA is exact, reflected SGLD nearly; projection and Euclidean reflections are wrong."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TRUNCATED = {
 
 
 class TestTruncatedGaussian:
-    """MALA along specular paths has exactly the restricted law."""
+    """MALA along specular paths has exactly the restricted distribution."""
 
     @pytest.mark.parametrize("preconditioner", [None, "dense"])
     @pytest.mark.parametrize("case", TRUNCATED)
@@ -86,7 +86,7 @@ class TestTruncatedGaussian:
 
 
 class Projecting(Box):
-    """Wrong on purpose: moves that leave are put on the nearest wall."""
+    """Wrong on purpose: moves that leave are projected to the nearest face."""
 
     def reflect(self, position, move, metric=None):
         end = np.clip(position + move, self.lower, self.upper)
@@ -95,7 +95,7 @@ class Projecting(Box):
 
 
 class Euclidean(HalfSpaces):
-    """Wrong on purpose: forgets the preconditioner at the walls."""
+    """Wrong on purpose: ignores the preconditioner in reflections."""
 
     def reflect(self, position, move, metric=None):
         return super().reflect(position, move)
@@ -120,7 +120,7 @@ class TestReflectedSgld:
         assert not within(self.mean_error(draw, Projecting(-0.5, 2.5)), 0.03)
 
     @pytest.mark.parametrize("right", [True, False])
-    def test_walls_turn_preconditioned_moves_in_whitened_coordinates(self, draw, within, right):
+    def test_preconditioned_moves_are_reflected_in_whitened_coordinates(self, draw, within, right):
         potential, (domain, points, weights) = TRUNCATED["triangle"]
         mean, covariance = true_moments(potential, points, weights)
         start = points[np.random.default_rng(0).choice(len(points), 4000, p=tempered(potential, points, weights))]
@@ -146,6 +146,6 @@ def test_failed_solves_cut_the_target(draw, agrees):
     assert run.report["failed_solves"]["target"] > 1000
     assert (run.theta < 0.7).all()
     assert agrees(moments_about(run, target.mean() * np.ones(1)), truth)
-    # a reflecting wall at the same place, walked without adjustment at a large step, is another law
-    walled = draw(Target(gaussian(1.0), Box(-np.inf, 0.7)), sgld(0.8), draws=500, thin=2)
-    assert not agrees(moments_about(walled, target.mean() * np.ones(1)), truth)
+    # a reflecting bound at the same place, without adjustment at a large step, gives another distribution
+    bounded = draw(Target(gaussian(1.0), Box(-np.inf, 0.7)), sgld(0.8), draws=500, thin=2)
+    assert not agrees(moments_about(bounded, target.mean() * np.ones(1)), truth)

@@ -1,4 +1,4 @@
-"""Whoever passes a wrong argument is told which one: nothing wrong is accepted, and nothing fails from inside."""
+"""Wrong arguments are named in errors: none is accepted, and none fails from inside."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_calls_that_are_made_wrong_are_right(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.filterwarnings("ignore:More than 20 figures:RuntimeWarning")
-def test_wrong_arguments_are_told_by_name(
+def test_wrong_arguments_are_named(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of 5,000 wrong calls (``--fuzz N`` makes more) none is accepted or hangs, and 99% name the argument."""
@@ -133,9 +133,9 @@ def test_wrong_arguments_are_told_by_name(
     made = [outcome(name, calls[name], *rest) for name, *rest in islice(wrong_calls(calls, seed=0), number)]
     answers = Counter(one.answer for one in made)
     print(f"\n{number} wrong calls of {len(calls)} public callables: {dict(answers)}")
-    others = "\n".join(str(one) for one in made if one.answer != "told")
+    others = "\n".join(str(one) for one in made if one.answer != "named")
     assert not answers["hangs"] and not answers["accepted"], others
-    assert answers["told"] >= 0.99 * number, others
+    assert answers["named"] >= 0.99 * number, others
 
 
 class TestTheFuzzer:
@@ -147,7 +147,7 @@ class TestTheFuzzer:
 
         assert outcome("deaf", Call(deaf), "size", lambda: "no").answer == "accepted"
         assert outcome("deaf", Call(deaf), "size", list).answer == "from inside"
-        assert outcome("told", Call(iv.estimators.minibatch), "size", list).answer == "told"
+        assert outcome("named", Call(iv.estimators.minibatch), "size", list).answer == "named"
 
     def test_a_call_that_does_not_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("fuzzing.SECONDS", 0.05)

@@ -225,12 +225,12 @@ def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float
     found, without = _tail_messages(heavy[~sure & ~converged]), heavy[sure]
     if not len(without):
         return found
-    of, settled = summary.loc[without.index], bool(converged[sure].all())
+    of, all_converged = summary.loc[without.index], bool(converged[sure].all())
     quantiles = [f"{name} {row['50%']:.3g} ({row['5%']:.3g} to {row['95%']:.3g})" for name, row in of.iterrows()]
     message = (
         f"there is no variance, with a tail index below {limits.VARIANCE_INDEX:g}, of {with_values(without, '.2g')} "
         "(estimated from the largest draws): mean and sd in the summary mean nothing. Convergence is judged by "
-        f"quantiles, which {'have' if settled else 'have not'} converged. Medians and 90% intervals: "
+        f"quantiles, which {'have' if all_converged else 'have not'} converged. Medians and 90% intervals: "
         f"{listed(quantiles)}. Quote these, or give a prior with lighter tails."
     )
     return [coded("IV-NO-VARIANCE", message), *found]

@@ -33,14 +33,14 @@ SWAP_RATE_LIMIT = 0.02
 SWAP_NOISE_LIMIT = 3.0
 #: Effective draws per step below which a sampler costs too much: at this rate 2,000 draws of four chains have twice the
 #: 400 effective draws below which a run warns.
-WORTH = 0.1
+LEAST_ESS_PER_DRAW = 0.1
 #: Acceptance of exchanges with a coarse model of the same target, of the worst chain, below which the same holds.
-CHAIN_LIMIT = WORTH
+CHAIN_LIMIT = LEAST_ESS_PER_DRAW
 #: Cost ratio of fine to coarse solves below which there is nothing to save, and the seconds of coarse solves together
 #: from which on a clock is reliable.
 EXPENSIVE, SOME_SECONDS = 2.0, 5.0
 #: Share of swaps that neighbors of a ladder found in warm-up may reject, likewise; there it aims at about a half.
-REJECTION_LIMIT = 1.0 - WORTH
+REJECTION_LIMIT = 1.0 - LEAST_ESS_PER_DRAW
 #: Share by which its communication barrier may change in the last round of warm-up.
 MOVED_LIMIT = ERROR
 #: Visits of a contour target's bins, least over most, each over what it should be, below which it is not flat.

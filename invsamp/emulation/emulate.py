@@ -212,7 +212,7 @@ def _kept(simulations: Simulations, path: Path | None) -> str:
     model = simulations.model.model
     if not isinstance(model, StoredModel):
         return "stopped: nothing is kept. With directory= the simulations would be"
-    how = "The next emulation learns from them" if path is None else "The same call goes on from there"
+    how = "The next emulation learns from them" if path is None else "The same call resumes from there"
     return f"stopped: {len(model.database)} finished simulations are in {model.database.folder}. {how}"
 
 

@@ -21,7 +21,7 @@ from invsamp.ladder.sampler import Sampler
 from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array
-from invsamp.results.partial_results import handed_back
+from invsamp.results.partial_results import completed_run
 from invsamp.results.run import Run
 from invsamp.storage.arviz_data import load_arviz
 
@@ -73,4 +73,4 @@ def run_of(problem: Posterior, sampler: Sampler, plan: Plan, start: Array) -> Ru
 
 def _made(engine: Engine) -> Run:
     engine.begin(engine.given)
-    return handed_back(engine, in_memory(engine, False))
+    return completed_run(engine, in_memory(engine, False))

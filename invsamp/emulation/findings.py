@@ -155,7 +155,7 @@ def of_draws(emulated: Emulated, run: Run) -> list[str]:
     posterior, found = emulated.fitted.posterior, []
     position = posterior.to_position(run.theta.reshape(-1, posterior.dimension))
     some = position[:: max(1, len(position) // 2000)]
-    # the last simulations may have settled what the rule saw, and these draws are fewer: a warning allows for more
+    # the last simulations may have resolved what the rule saw, and these draws are fewer: a warning allows for more
     if not (unsure := effect(some, posterior.misfit_errors(some) > UNSURE)) <= APART:
         found.append(
             coded(

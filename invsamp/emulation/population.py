@@ -51,7 +51,7 @@ class Population(NamedTuple):
         Of its square root.
     modes : list of Mode
     energy : ndarray, shape (n,)
-    settled : bool
+    converged : bool
         Whether halves of the draws agree.
     """
 
@@ -59,7 +59,7 @@ class Population(NamedTuple):
     wide: Array
     modes: list[Mode]
     energy: Array
-    settled: bool
+    converged: bool
 
 
 def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng: np.random.Generator) -> Population:
@@ -67,17 +67,17 @@ def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng:
     chains = _Chains(potential, modes, rng)
     wide, _ = chains.moved(start, 20, TEMPERATURE)
     position, energy = chains.moved(_weighty(potential, np.concatenate([start, wide])), 15, 1.0)
-    kept, energies, settled = [], [], False
+    kept, energies, converged = [], [], False
     for k in range(1, MOST + 1):
         position, energy = chains.moved(position, STEPS, 1.0)
         kept.append(position)
         energies.append(energy)
         if k >= FIRST and k % NEXT == 0:
             third = len(kept) // 3
-            if settled := _agree(np.concatenate(kept[third : 2 * third]), np.concatenate(kept[2 * third :])):
+            if converged := _agree(np.concatenate(kept[third : 2 * third]), np.concatenate(kept[2 * third :])):
                 break
     draws = np.concatenate(kept[len(kept) // 3 :])
-    return Population(draws, wide, _refitted(draws, modes), np.concatenate(energies[len(kept) // 3 :]), settled)
+    return Population(draws, wide, _refitted(draws, modes), np.concatenate(energies[len(kept) // 3 :]), converged)
 
 
 def starts(modes: list[Mode], masses: Array, rng: np.random.Generator) -> Array:

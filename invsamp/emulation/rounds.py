@@ -51,7 +51,7 @@ class Round(NamedTuple):
         Of the emulated posterior, in positions.
     moved, resized : float
         Largest change of a mean, in sds, and of the log of an sd, since the round before.
-    settled : bool
+    converged : bool
         Whether its chains agreed.
     """
 
@@ -68,7 +68,7 @@ class Round(NamedTuple):
     sd: Array
     moved: float
     resized: float
-    settled: bool
+    converged: bool
 
 
 class Fitted(NamedTuple):
@@ -184,7 +184,7 @@ class Rounds:
             sds,
             float((np.abs(mean - old.mean(axis=0)) / sds).max()),
             float(np.abs(np.log(sds / old.std(axis=0))).max()),
-            now.population.settled,
+            now.population.converged,
         )
 
     def _left_out(self, fitted: Fitted) -> tuple[Array, Array]:

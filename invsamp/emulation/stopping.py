@@ -54,7 +54,7 @@ def effect_of_errors(last: Round, noise: float) -> float:
 def unmet(last: Round, noise: float) -> list[str]:
     """Parts of the rule that the last round does not meet, in words; empty: stop."""
     errors = last.errors
-    known = last.settled and last.unsure <= UNKNOWN and 2 * len(errors) >= DRAWS
+    known = last.converged and last.unsure <= UNKNOWN and 2 * len(errors) >= DRAWS
     if known and max(np.abs(errors).max(), last.worst, last.predicted) < TINY:
         return []
     found = []
@@ -75,7 +75,7 @@ def unmet(last: Round, noise: float) -> list[str]:
         found.append(f"an energy within the posterior's mass was off by {last.worst:.2g}, not at most {WORST}")
     if last.failed:
         found.append(f"{last.failed} of the last posterior draws failed")
-    if not last.settled:
+    if not last.converged:
         found.append("the chains on the emulator did not agree")
     if last.moved > MEANS or last.resized > SDS:
         found.append(f"a mean has moved by {last.moved:.2g} sds, or an sd by {last.resized:.0%}, in the last round")

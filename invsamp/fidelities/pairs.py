@@ -10,7 +10,7 @@ import numpy as np
 
 from invsamp.arguments import sequence
 from invsamp.fidelities.levels import Noise
-from invsamp.fidelities.reweighting import weights, worth
+from invsamp.fidelities.reweighting import effective_draws, weights
 from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
 from invsamp.protocols import Array
@@ -76,7 +76,7 @@ class Swaps:
         """Expected properties of the swaps of two rungs, each a fidelity and a temperature."""
         sides = self._side(*cold), self._side(*hot)
         expected = forecast(*sides)._asdict()
-        counts = [worth(side.weight) for side in sides]
+        counts = [effective_draws(side.weight) for side in sides]
         return Pair(cold[0], hot[0], cold[1], hot[1], *counts, **expected)
 
     def rates(self, level: str) -> Array:

@@ -58,7 +58,7 @@ def weights(energy: Array, mixture: Array) -> Array:
     return weight
 
 
-def worth(weight: Array) -> float:
+def effective_draws(weight: Array) -> float:
     """Effective number of draws with these weights; 0 where a few decide, this number too."""
     return effective(weight) if tail_index(weight) < HEAVIEST_TAIL else 0.0
 

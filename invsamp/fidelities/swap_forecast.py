@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from invsamp.diagnostics.weights import resampled
-from invsamp.fidelities.reweighting import worth
+from invsamp.fidelities.reweighting import effective_draws
 from invsamp.protocols import Array
 
 #: Effective draws of each rung below which there is no forecast for it.
@@ -47,7 +47,7 @@ def forecast(cold: Side, hot: Side) -> Forecast:
     :math:`D(t_c)/\tau_h - D(t_h)/\tau_c`; and that of the cold rung's energies, :math:`\delta (U_c(t_c) - U_c(t_h))`,
     plus :math:`(D(t_c) - D(t_h))/\tau_h`.
     """
-    if min(worth(cold.weight), worth(hot.weight)) < LEAST_EFFECTIVE:
+    if min(effective_draws(cold.weight), effective_draws(hot.weight)) < LEAST_EFFECTIVE:
         return Forecast(*[math.nan] * len(Forecast._fields))
     at_cold, at_hot = (resampled(side.weight, MOST_DRAWS) for side in (cold, hot))
     pairs = np.full((len(at_cold), len(at_hot)), 1.0 / (len(at_cold) * len(at_hot)))

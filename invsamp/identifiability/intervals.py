@@ -16,7 +16,7 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-    low_end: str  # "reached", "wall", "open" or "failed": only "reached" is a bound that the data set
+    low_end: str  # "reached", "bound", "open" or "failed": only "reached" is a bound that the data set
     high_end: str
 
 
@@ -31,7 +31,7 @@ class Branch:
     theta : ndarray, shape (n, d)
         All parameters there.
     ends : tuple of str
-        How the profile ended below and above. "reached": at the rise that was asked for. "wall": at a bound of the
+        How the profile ended below and above. "reached": at the rise that was asked for. "bound": at a bound of the
         domain. "open": it stays low as far as it was followed. "failed": fits did not converge.
     """
 

@@ -268,7 +268,7 @@ def _profile(branches: tuple[Branch, ...], failed: tuple[float, ...], k: int) ->
 
 
 def _words(found: Interval) -> str:
-    words = {"wall": "at a bound", "open": "no end found", "failed": "fits failed there", "reached": ""}
+    words = {"bound": "at a bound", "open": "no end found", "failed": "fits failed there", "reached": ""}
     sides = (("below", found.low_end), ("above", found.high_end))
     ends = ", ".join(f"{side} {words[end]}" for side, end in sides if words[end])
     return f"from {found.low:.5g} to {found.high:.5g}" + (f" ({ends})" if ends else "")
@@ -276,10 +276,10 @@ def _words(found: Interval) -> str:
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
     """The posterior with bounds in place of logits, along which a likelihood may fall forever, and its modes."""
-    walled = posterior.with_bounds()
-    if walled.coordinates == posterior.coordinates:
+    bounded = posterior.with_bounds()
+    if bounded.coordinates == posterior.coordinates:
         return posterior, modes
-    return walled, maximize(walled, walled.to_theta(within_bounds(posterior, modes.theta)))
+    return bounded, maximize(bounded, bounded.to_theta(within_bounds(posterior, modes.theta)))
 
 
 def _check_apart(problem: Problem, at: Array, scale: Array, known: Sequence[str], wanted: Sequence[str]) -> None:

@@ -140,7 +140,7 @@ class Walks:
             starts = np.stack([side.start(k, domain) for side in active])
             inside = domain.contains(starts)
             for j in np.flatnonzero(~inside):
-                active[j].shorten("wall")
+                active[j].shorten("bound")
             if not inside.any():
                 continue
             end = self._fit(starts[inside], fixed)

@@ -106,7 +106,7 @@ class CrankNicolson(KernelDefaults):
         log_ratio[outside] = -np.inf
         log_ratio[np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio - penalty
-        # without the penalty, which no shorter step would lower: warm-up would shorten it without end
+        # without the penalty, which no shorter step would lower: warm-up would shorten it indefinitely
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
 
 

@@ -42,7 +42,7 @@ class DelayedAcceptance(Wrapping):
     Parameters
     ----------
     kernel : Langevin(adjusted=True), CrankNicolson, Hamiltonian or Microcanonical
-        What moves. Momentum that goes on from step to step would not be reversible.
+        What moves. Momentum that persists between steps would not be reversible.
     coarse : str or int
         The coarse fidelity, as of a `invsamp.ladder.Rung`: by default the next one.
     steps : int

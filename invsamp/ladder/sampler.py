@@ -159,7 +159,7 @@ class Sampler:
             )
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
-        # the same target of another fidelity: what meets there decides by both models
+        # the same target of another fidelity: its swaps use both models
         changes = [a.target != b.target or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
         check_ladder([rung.target for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
         for rung in self.rungs:

@@ -25,12 +25,12 @@ class Basin(NamedTuple):
     gradient: Array  # (d,)
     precision: Array  # (d, d)
     covariance: Array  # (d, d)
-    walled: bool  # whether it ends at a bound, towards which the gradient pushes
+    bounded: bool  # whether it ends at a bound, towards which the gradient pushes
 
     @property
     def left(self) -> float:
         """Energy that is left to gain."""
-        return 0.0 if self.walled else float(0.5 * self.gradient @ self.covariance @ self.gradient)
+        return 0.0 if self.bounded else float(0.5 * self.gradient @ self.covariance @ self.gradient)
 
     def holds(self, position: Array, energy: Array, gradient: Array, height: float) -> npt.NDArray[np.bool_]:
         """Which points (n, d) lie no higher than ``height`` over its lowest point, and are as its Gaussian says."""
@@ -61,10 +61,10 @@ class Basins:
         self._found: list[Basin] = []
         self._flat = np.inf  # the lowest end without a Gaussian
 
-    def worth(self, d: int, moving: int, energy: float) -> bool:
+    def pays(self, d: int, moving: int, energy: float) -> bool:
         """Whether a Hessian, of some 4 d gradients, costs less than it can save those that still move.
 
-        It is not worth its cost at an end far above the lowest known minimum, nor above one without a Gaussian. Rough
+        It does not pay at an end far above the lowest known minimum, nor above one without a Gaussian. Rough
         energies, valleys without a lowest point and cliffs have no Gaussian at their other ends either. Lower ends may
         be minima with weight.
         """
@@ -73,17 +73,17 @@ class Basins:
         return energy < self._flat and 4 * d <= STILL * max(moving, self._waiting)
 
     def basin(
-        self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool, cut: Array | None
+        self, position: Array, energy: float, gradient: Array, precision: Array, bounded: bool, cut: Array | None
     ) -> Basin | None:
         """Basin of an end by its Hessian, and whether bounds or cliffs were in its way; None where it is no Gaussian.
 
         ``cut`` is the covariance within bounds, if there is one (`invsamp.modes.half_spaces`).
         """
-        covariance = cut if walled else covariance_of(precision)
+        covariance = cut if bounded else covariance_of(precision)
         if covariance is None or not np.isfinite(covariance).all():
             self._flat = min(self._flat, energy)
             return None
-        return Basin(position, energy, gradient, precision, covariance, walled)
+        return Basin(position, energy, gradient, precision, covariance, bounded)
 
     def add(self, basin: Basin) -> None:
         """One more."""
@@ -91,7 +91,7 @@ class Basins:
 
     def towards(self, position: Array, gradient: Array) -> list[tuple[Basin, Array]]:
         """Where one Newton step by each one's Gaussian would bring a point (d,)."""
-        whole = [basin for basin in self._found if not basin.walled]
+        whole = [basin for basin in self._found if not basin.bounded]
         steps = [(basin, position - basin.covariance @ gradient) for basin in whole[:MOST_TRIED]]
         return [(basin, there) for basin, there in steps if np.isfinite(there).all()]
 

@@ -43,10 +43,10 @@ def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> 
     steps = np.maximum(1e-4 * scale, shortest)
     for _ in range(ROUNDS):
         moves = np.concatenate([np.diag(steps), -np.diag(steps)])
-        walled = ~domain.contains(at + moves)
-        found = yield from evaluate(np.where(walled[:, None], at, at + moves))
-        walled |= _beyond_cliffs(steps, energy, gradient, found)
-        known = ~walled & np.isfinite(found.energy)
+        bounded = ~domain.contains(at + moves)
+        found = yield from evaluate(np.where(bounded[:, None], at, at + moves))
+        bounded |= _beyond_cliffs(steps, energy, gradient, found)
+        known = ~bounded & np.isfinite(found.energy)
         slopes = np.where(known[:, None], found.gradient, gradient)
         apart = (known[:d] * steps + known[d:] * steps)[:, None]
         matrix = (slopes[:d] - slopes[d:]) / np.where(apart > 0.0, apart, np.inf)
@@ -57,7 +57,7 @@ def hessian(objective: Objective, at: Array, energy: float, gradient: Array) -> 
         if np.allclose(steps, before, rtol=0.5):
             break
     down = at - 1e-3 * steps * np.sign(gradient)
-    return matrix, bool(walled.any() or not domain.contains(down[None])[0])
+    return matrix, bool(bounded.any() or not domain.contains(down[None])[0])
 
 
 def _beyond_cliffs(steps: Array, energy: float, gradient: Array, found: Estimate) -> npt.NDArray[np.bool_]:

@@ -134,7 +134,7 @@ def _met(objective: Objective, points: Points, rows: Rows, basins: Basins) -> Ev
                     points.put(row, basin)
                     break
         else:
-            if basins.worth(points.position.shape[1], int(points.moving.sum()), float(points.energy[row])):
+            if basins.pays(points.position.shape[1], int(points.moving.sum()), float(points.energy[row])):
                 yield from _polish(objective, points, row, basins)
     points.end_within(np.flatnonzero(points.moving), basins)
 
@@ -143,9 +143,9 @@ def _polish(objective: Objective, points: Points, row: int, basins: Basins) -> E
     """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
     for _ in range(NEWTON):
         at = points.position[row], float(points.energy[row]), points.gradient[row]
-        matrix, walled = yield from hessian(objective, *at)
-        cut = cut_gaussian(matrix, at[2], at[0], *objective[1:], walled=True) if walled else None
-        basin = basins.basin(*at, matrix, walled, cut)
+        matrix, bounded = yield from hessian(objective, *at)
+        cut = cut_gaussian(matrix, at[2], at[0], *objective[1:], bounded=True) if bounded else None
+        basin = basins.basin(*at, matrix, bounded, cut)
         if basin is None:
             return
         if basin.left <= TOLERANCE:

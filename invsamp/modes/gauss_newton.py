@@ -148,7 +148,7 @@ def _gain(matrix: Array, slope: Array, step: Array) -> Array:
     return np.asarray(-(slope * step).sum(axis=1) - 0.5 * np.einsum("ni,nij,nj->n", step, matrix, step))
 
 
-def walled(domain: Domain) -> bool:
+def has_bounds(domain: Domain) -> bool:
     """Whether a domain has bounds and nothing else: these steps end at them, where reflected ones are turned."""
     return isinstance(domain, Box)
 

@@ -31,7 +31,7 @@ BISECTIONS, NODES, LENGTHS = 40, 100, 30.0
 
 
 def cut_gaussian(
-    precision: Array, gradient: Array, at: Array, scale: Array, domain: Domain, *, walled: bool
+    precision: Array, gradient: Array, at: Array, scale: Array, domain: Domain, *, bounded: bool
 ) -> Array | None:
     """The covariance (d, d) of a Gaussian with the mass around a minimum within bounds; None where that is not known.
 
@@ -47,7 +47,7 @@ def cut_gaussian(
     scale : ndarray, shape (d,)
         No direction in which the energy does not bend is looked along farther than `REACH` of these.
     domain : Domain
-    walled : bool
+    bounded : bool
         Whether a bound, or a cliff, is in the way of differences at the minimum.
     """
     covariance = covariance_of(precision)
@@ -70,14 +70,14 @@ def cut_gaussian(
         off[of_bounds] = np.nan_to_num([_mass(*one)[1] for one in each])
         along = _shares(at + back @ off, rays, domain).reshape(2, -1) * reach
         ways = np.where(of_bounds, ways, along)
-    found = _cut(bends, slope, ways, walled=walled)
+    found = _cut(bends, slope, ways, bounded=bounded)
     return None if found is None else np.asarray(back @ found @ back.T)
 
 
-def _cut(precision: Array, gradient: Array, ways: Array, *, walled: bool) -> Array | None:
+def _cut(precision: Array, gradient: Array, ways: Array, *, bounded: bool) -> Array | None:
     """The covariance in coordinates along each of which bounds are so far backwards and forwards, ``ways`` (2, d)."""
     cut = np.isfinite(ways).any(axis=0)
-    if walled and not cut.any():
+    if bounded and not cut.any():
         return None
     free = ~cut
     inverse = covariance_of(precision[np.ix_(free, free)])

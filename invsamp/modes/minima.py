@@ -151,7 +151,7 @@ def distinct(
         np.stack([each.covariance for each in found]) if found else empty,
         np.stack([each.extent for each in found]) if found else empty,
         np.array([each.known for each in found], dtype=bool),
-        np.array([each.wall for each in found], dtype=bool),
+        np.array([each.bounded for each in found], dtype=bool),
         np.array([each.count for each in found], dtype=np.int64),
     )
 
@@ -165,7 +165,7 @@ class _Found:
     covariance: Array
     extent: Array
     known: bool
-    wall: bool
+    bounded: bool
     count: int = 1
 
 
@@ -178,7 +178,7 @@ class _Looking:
 
     def at(self, k: int) -> EvaluationRequests[None]:
         """Count an end where it belongs, or find that it is another minimum."""
-        end, matrix, wall = self._end, np.full((1, 1), np.nan), False
+        end, matrix, bounded = self._end, np.full((1, 1), np.nan), False
         for attempt in range(ROUNDS if self._gaussian else 1):
             same = yield from self._same(k)
             if same is not None:
@@ -186,21 +186,21 @@ class _Looking:
                 return
             if not self._gaussian:
                 break
-            matrix, wall = yield from self._hessian(k)
+            matrix, bounded = yield from self._hessian(k)
             another = bool(self.found) and attempt == 0
-            if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TOLERANCE):
+            if bounded or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TOLERANCE):
                 break
             yield from _continue_descent(self._objective, end, k, matrix)
         at, none = end.position[k], np.full_like(matrix, np.nan)
         if not self._gaussian:
-            self.found.append(_Found(k, matrix, none, none, known=False, wall=wall))
+            self.found.append(_Found(k, matrix, none, none, known=False, bounded=bounded))
             return
-        extent = cut_gaussian(matrix, end.gradient[k], at, *self._objective[1:], walled=wall)
+        extent = cut_gaussian(matrix, end.gradient[k], at, *self._objective[1:], bounded=bounded)
         known = extent is not None
         if extent is None:
             extent = extent_of(matrix, self._objective.scale)
-        covariance = none if wall else covariance_of(matrix)
-        self.found.append(_Found(k, np.asarray(np.linalg.inv(extent)), covariance, extent, known, wall))
+        covariance = none if bounded else covariance_of(matrix)
+        self.found.append(_Found(k, np.asarray(np.linalg.inv(extent)), covariance, extent, known, bounded))
 
     def _same(self, k: int) -> EvaluationRequests[_Found | None]:
         """The minimum at which an end lies."""

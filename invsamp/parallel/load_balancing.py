@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from invsamp.evaluate.requests import Request, kind_of, rows_of
 from invsamp.parallel.tasks import Task
 
-#: Seconds that a message there and back takes, about: what handing out has to save.
+#: Approximate seconds of a message there and back, which distribution has to save.
 MESSAGES = 5e-4
 
 #: Tasks of processes by rank.
@@ -54,7 +54,7 @@ class Planner:
         """Expected seconds of requests; 0 for kinds without a measured time."""
         return sum(self._seconds.get(kind_of(request), 0.0) * len(request.position) for request in requests)
 
-    def worth(self, requests: Sequence[Request]) -> bool:
+    def pays(self, requests: Sequence[Request]) -> bool:
         """Whether messages cost less than they save. The first process measures a kind that was not met before."""
         if self.joint and any(request.fidelity in self.joint for request in requests):
             return True

@@ -80,7 +80,7 @@ class Coordinator:
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """Estimates in the order of the requests."""
-        if not self._planner.worth(requests):
+        if not self._planner.pays(requests):
             return tuple([self._here(request) for request in requests])
         try:
             return self._together(requests)
@@ -197,7 +197,7 @@ class Coordinator:
     def _hand_out(self) -> None:
         """Tasks to the process that can finish them first; those for a busy process wait for it."""
         plan: Plan = {0: self._waiting}
-        if self._planner.worth([task.what for task in self._waiting]):
+        if self._planner.pays([task.what for task in self._waiting]):
             if not self._due:
                 # tries ask for estimates themselves, and nothing else is to be assigned meanwhile
                 waiting, self._waiting = self._waiting, []

@@ -50,12 +50,12 @@ class PetabProblem:
     @property
     def start(self) -> dict[str, float]:
         """The nominal values, for ``start=``: those at a bound a hundredth of the way between the bounds inside."""
-        walled = self.posterior.with_bounds()
-        lower, upper = (walled.to_position(end) for end in walled.prior.support)
+        bounded = self.posterior.with_bounds()
+        lower, upper = (bounded.to_position(end) for end in bounded.prior.support)
         inset = np.where(np.isfinite(lower) & np.isfinite(upper), INSET * (upper - lower), 0.0)
-        nominal = walled.to_position([self.nominal[name] for name in walled.labels])
-        theta = walled.to_theta(np.clip(nominal, lower + inset, upper - inset))
-        return dict(zip(walled.labels, theta.tolist(), strict=True))
+        nominal = bounded.to_position([self.nominal[name] for name in bounded.labels])
+        theta = bounded.to_theta(np.clip(nominal, lower + inset, upper - inset))
+        return dict(zip(bounded.labels, theta.tolist(), strict=True))
 
 
 def load(path: str | Path, **settings: object) -> PetabProblem:

@@ -33,7 +33,7 @@ TRUTH = "#e07a1f"
 CYCLE = ("#1f6fb2", "#e07a1f", "#2a9d8f", "#8d5a97", "#c44536", "#6b8e23", "#5c6b7a", "#d4a017")
 DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#7fb5dc", "#2f7fbf", "#12406e"])
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])
-#: Panels that a person can still read in one figure.
+#: Panels that are still readable in one figure.
 MOST_PANELS = 8
 #: Names that a message lists.
 _LISTED = 50
@@ -251,7 +251,7 @@ def bins_of(
 ) -> np.ndarray:
     """Edges of equal bins over all the values, of a width that suits their central 90%.
 
-    The width goes with the cube root of the number of values, or of equally weighted ones that are worth as much; heavy
+    The width goes with the cube root of the number of values, or with the ESS of weighted ones; heavy
     tails do not make the bins wider, up to 200 bins. ``fineness`` divides the width.
     """
     low, high = view_of(values, pad)

@@ -92,7 +92,7 @@ def plot_pairs(
             if (x := marks[across]) is not None:
                 axes.axvline(x, color=TRUTH, lw=1.4, ls=(0, (4, 2)))
             clean(axes, yticks=False).set_ylim(bottom=0)
-            _walls(axes, ends, i, views[across])
+            _bounds(axes, ends, i, views[across])
         else:
             _density(axes, values[across], values[down], weight)
             if domain is not None and i is not None and j is not None:
@@ -143,8 +143,8 @@ def _view(values: np.ndarray, column: int | None, ends: Ends | None, true: float
     """Limits that show all draws, the truth, and an end of the domain that is near."""
     shown = values if true is None else np.append(values, true)
     low, high = view_of(shown)
-    for wall in _near_ends(ends, column, (low, high)):
-        low, high = min(low, wall - 0.04 * (high - low)), max(high, wall + 0.04 * (high - low))
+    for bound in _near_ends(ends, column, (low, high)):
+        low, high = min(low, bound - 0.04 * (high - low)), max(high, bound + 0.04 * (high - low))
     return low, high
 
 
@@ -156,9 +156,9 @@ def _near_ends(ends: Ends | None, column: int | None, view: tuple[float, float])
     return [float(end[column]) for end in ends if view[0] - margin < end[column] < view[1] + margin]
 
 
-def _walls(axes: Axes, ends: Ends | None, column: int | None, view: tuple[float, float]) -> None:
-    for wall in _near_ends(ends, column, view):
-        axes.axvline(wall, color=INK, lw=1.2)
+def _bounds(axes: Axes, ends: Ends | None, column: int | None, view: tuple[float, float]) -> None:
+    for bound in _near_ends(ends, column, view):
+        axes.axvline(bound, color=INK, lw=1.2)
 
 
 def _boundary(

@@ -38,7 +38,11 @@ class Expectation(NamedTuple):
         flat = zip(*(np.ravel(part) for part in (*self, self.gain)), strict=True)
         return "\n".join(
             f"{mean:.6g} +- {error:.2g}"
-            + (f", with coarse draws, worth {gain:.3g} times as many fine ones" if coarse else ", of the draws alone")
+            + (
+                f", with coarse draws, equal to {gain:.3g} times as many fine ones"
+                if coarse
+                else ", of the draws alone"
+            )
             for mean, error, _, coarse, gain in flat
         )
 

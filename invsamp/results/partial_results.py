@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 _FAILURES = (Exception, KeyboardInterrupt)
 
 
-def handed_back(engine: Engine, kept: Draws) -> Run:
+def completed_run(engine: Engine, kept: Draws) -> Run:
     """The run in memory, from what was kept of it.
 
     A part of it that cannot be made is left out, and named in ``run.report["warnings"]``.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
 from invsamp.diagnostics import weights
-from invsamp.posing.expressions.variable_names import check_predicts, check_tells_likelihood
+from invsamp.posing.expressions.variable_names import check_gives_likelihood, check_predicts
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, LabelsAxes
 from invsamp.storage import layout
@@ -107,7 +107,7 @@ def log_likelihood(
     ValueError
         If ``posterior`` does not give it, or its parameters are others.
     """
-    check_tells_likelihood(posterior, shapes)
+    check_gives_likelihood(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
     values = by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
     return _labeled({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, posterior)

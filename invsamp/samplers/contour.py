@@ -116,7 +116,7 @@ def csgld(step_size: float | Schedule, ends: npt.ArrayLike, **options: Unpack[Le
         largest curvature of the energy times the largest multiplier; its bias is that of `sgld`.
     ends : array_like of float (m - 1,), rising
         Upper ends of the bins of energy but the last, which has none. The first should lie above the lowest energy: a
-        bin that holds nothing makes the multiplier of the next one grow without end.
+        empty bin makes the multiplier of the next one grow without bound.
     temperature : float, > 0
         :math:`\tau`. Weights are for the posterior, temperature 1.
     friction : float in (0, 1]

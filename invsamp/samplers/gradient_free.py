@@ -25,7 +25,7 @@ def stretch(
     Walkers move along lines through each other: see `invsamp.kernels.Stretch`. ``chains`` of `invsamp.sample` is a
     multiple of ``walkers``; each ensemble counts as one chain for R-hat and effective sample sizes, so take several:
     ``iv.sample(posterior, iv.samplers.stretch(), chains=64)``. It evaluates half of all chains at the same time.
-    A proposal outside the domain is refused, whatever ``boundary`` says of moves that hit a wall.
+    A proposal outside the domain is refused, whatever ``boundary`` says of moves that leave the domain.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def differential_evolution(
 
     Chains jump along differences of states that warm-up has kept: see `invsamp.kernels.DifferentialEvolution`. Chains
     are independent of each other after warm-up, and few will do. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall.
+    ``boundary`` says of moves that leave the domain.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ def r2sgld(
     `resgld` with ``boundary="reflect"`` and the published temperatures. As published: a step size for each rung, and
     swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Two things
     differ from the source. An attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``). The
-    reflection is the specular path; its end is that of the published one where a move meets one flat face.
+    reflection is the specular path; its end is that of the published one if a move hits one flat face.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def cyclic_sgld(
 def sghmc(
     step_size: float | Schedule | None = None, *, friction: float = 0.1, **options: Unpack[NoisyRungOptions]
 ) -> Sampler:
-    r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
+    r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a boundary reflects with the move.
 
     Its stationary distribution and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction
     of small curvature relaxes :math:`1 / \alpha` times as fast as with `sgld`. The noise that may be taken out of the
@@ -233,7 +233,7 @@ def pcn(
     misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
     where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
     ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall.
+    ``boundary`` says of moves that leave the domain.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def load_arviz() -> ModuleType:
     """ArviZ, imported on first use: it takes seconds, several times the rest of invsamp together."""
     with warnings.catch_warnings():
-        # ArviZ announces its own refactoring once a day; that is no business of a person who runs a sampler
+        # ArviZ announces its own refactoring once a day; which does not concern users of a sampler
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
         try:
             import arviz

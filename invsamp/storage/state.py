@@ -146,7 +146,7 @@ def _missing(directory: Path) -> Exception:
 
 
 def _header(fields: Plain) -> Header:
-    """A header from JSON that anybody may have written: its names and sizes are used to open and to make room."""
+    """A header from untrusted JSON: its names and sizes are used to open and to make room."""
     for name in ("about", "report", "fingerprint"):
         if not isinstance(fields[name], dict):
             raise TypeError(f"its {name} is {fields[name]!r:.80}")

@@ -13,7 +13,7 @@ from invsamp.protocols import Array
 from invsamp.transport.triangular import Places, Triangular
 
 #: Gauss-Newton steps at most, and the decrease of J below which they end.
-_STEPS, _SETTLED = 8, 1e-4
+_STEPS, _CONVERGED = 8, 1e-4
 #: Numbers in the draws that are used, and the fewest draws.
 _NUMBERS, _FEWEST = 4000, 120
 _DIFFERENCE = 1e-5
@@ -56,9 +56,9 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
             damping *= 10.0
         else:
             break
-        settled = least - divergence < _SETTLED
+        converged = least - divergence < _CONVERGED
         values, now, least, damping = values + move, then, divergence, max(damping / 5.0, 1e-6)
-        if settled:
+        if converged:
             break
     return _with(core, places, values)
 

@@ -39,8 +39,8 @@ def dirichlet(value: float | str = 0.0) -> Dirichlet:
     Examples
     --------
     >>> from invsamp.solvers.heat import HeatEquation, dirichlet
-    >>> walls = {"left": dirichlet("left_wall"), "right": dirichlet(0.0)}
-    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=walls).observe([[0.5, 0.5]]).parameters
+    >>> edges = {"left": dirichlet("left_wall"), "right": dirichlet(0.0)}
+    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=edges).observe([[0.5, 0.5]]).parameters
     ('left_wall',)
     """
     return Dirichlet(checked_unknown("value", value))
@@ -52,8 +52,8 @@ def neumann(flux: float | str = 0.0) -> Neumann:
     Examples
     --------
     >>> from invsamp.solvers.heat import HeatEquation, dirichlet, neumann
-    >>> walls = {"left": neumann("flux"), "right": dirichlet(0.0)}
-    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=walls).observe([[0.5, 0.5]]).parameters
+    >>> edges = {"left": neumann("flux"), "right": dirichlet(0.0)}
+    >>> HeatEquation(cells=8, steps=4, end_time=0.1, initial=0.0, boundary=edges).observe([[0.5, 0.5]]).parameters
     ('flux',)
     """
     return Neumann(checked_unknown("flux", flux))

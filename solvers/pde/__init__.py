@@ -1,4 +1,4 @@
-"""Partial differential equations that a person writes in UFL, solved by dolfinx.
+"""Partial differential equations that a user writes in UFL, solved by dolfinx.
 
 The modules are:
 

@@ -28,7 +28,7 @@ def with_degrees(form: Form) -> Form:
     """The form with the degrees of quadrature that UFL estimates for it, which all that is derived from it then keeps.
 
     Left alone, UFL would estimate those of a derivative anew. Where it finds another degree, and the quadrature is not
-    exact, the derivative is not that of the discrete problem. Degrees that a person set stay.
+    exact, the derivative is not that of the discrete problem. Degrees that a user set stay.
     """
     measures = [
         (one.ufl_domain(), one.integral_type(), str(one.subdomain_id()), id(one.subdomain_data()), repr(one.metadata()))

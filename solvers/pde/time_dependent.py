@@ -22,7 +22,7 @@ class TimeDependentProblem(PdeProblem):
     Parameters
     ----------
     residual : ufl.Form
-        F of one step, any implicit one-step scheme that a person writes, with the length of the step in it.
+        F of one step, any implicit one-step scheme that a user writes, with the length of the step in it.
     state, previous : dolfinx.fem.Function
         u at the new and at the last time, of one space. A step's initial guess is the last time's values.
     parameters, fields, boundary_conditions, newton, solver_options

@@ -53,7 +53,7 @@ class Unsampled(iv.extending.Noise):
         return -0.5 * (y - data) ** 2, data - y
 
     def sample(self, rng, y, *values):
-        raise NotImplementedError("nobody wrote how")
+        raise NotImplementedError("no method")
 
 
 def posed(noise=None, model=None, data=(0.0, 0.0, 0.0), **rest):
@@ -159,7 +159,7 @@ def test_several_fidelities_and_ladders(name, sampler):
     assert not found.failed
 
 
-def test_walls_and_weights():
+def test_bounds_and_weights():
     disc = iv.Posterior(
         iv.Prior(x=iv.Flat(iv.domains.Ball([0.0, 0.0], 1.0))),
         Line(),
@@ -222,7 +222,7 @@ def test_interruption_in_a_run_ends_the_calibration():
 
         def linearize(self, theta):
             self.calls += 1
-            if self.calls > 120:  # after warm-up: what was drawn would be handed back
+            if self.calls > 120:  # after warm-up: the draws so far would be returned
                 raise KeyboardInterrupt
             return super().linearize(theta)
 
@@ -280,8 +280,8 @@ class TestDirectory:
 
     def test_replicates_are_plain(self, tmp_path):
         found = short(posed(), directory=tmp_path, replicates=1)
-        told = json.loads((tmp_path / "000000.json").read_text())
-        assert Replicate(**told).ranks == found.ranks[0].tolist()
+        stored = json.loads((tmp_path / "000000.json").read_text())
+        assert Replicate(**stored).ranks == found.ranks[0].tolist()
 
 
 class TestRefused:
@@ -295,7 +295,7 @@ class TestRefused:
             short(by_itself)
 
     def test_noise(self):
-        with pytest.raises(ValueError, match=r"noise of posterior must be one that can be drawn .*nobody wrote how"):
+        with pytest.raises(ValueError, match=r"noise of posterior must be one that can be drawn .*no method"):
             short(posed(Unsampled()))
 
     def test_prior(self):

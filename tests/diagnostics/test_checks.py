@@ -62,8 +62,8 @@ def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
         "IV-UNFINISHED: the run is not finished: it holds 185 of 1000 draws per chain"
     )
     assert diagnose(table(), unfinished | {"interrupted": False}) == []
-    told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
-    assert diagnose(table(), told) == ["interrupted"]
+    interrupted = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
+    assert diagnose(table(), interrupted) == ["interrupted"]
     spent = "IV-BUDGET: sampling stopped after 185 of 1000 draws"
     assert diagnose(table(), unfinished | {"warnings": [spent]}) == [spent]  # which says why
 
@@ -232,16 +232,16 @@ def test_many_bad_parameters_are_named_by_the_worst_three():
     assert "k[49] 2.000, k[48] 1.980, k[47] 1.960 and 47 more" in only(diagnose(summary, {"chains": 4}))
 
 
-def test_sds_of_heavy_tails_are_told_to_be_unsettled(within):
+def test_sds_of_heavy_tails_are_reported_as_not_converged(within):
     def shares(values):
         found = statistics(values)
         text = diagnose(pd.DataFrame(found, [f"x[{k}]" for k in range(values.shape[2])]), {"chains": 4, "draws": 2000})
-        told = [message for message in text if message.startswith("IV-SD")]
-        assert bool(told) == bool((found["mcse_sd"] > 0.05 * found["sd"]).any())
+        messages = [message for message in text if message.startswith("IV-SD")]
+        assert bool(messages) == bool((found["mcse_sd"] > 0.05 * found["sd"]).any())
         return found["mcse_sd"] / found["sd"]
 
     rng = np.random.default_rng(1)
-    # a normal law's is .5 ** .5 by the root of 8,000 draws; of two and a half degrees of freedom it is without end
+    # for a normal distribution it is .5 ** .5 over the root of 8,000; for 2.5 degrees of freedom it is infinite
     assert within(shares(rng.standard_normal((4, 2000, 40))).max(), 0.05)
     assert not within(shares(rng.standard_t(2.5, (4, 2000, 40))).max(), 0.05)
 
@@ -262,8 +262,8 @@ def of_pilot(reached, every=1, **changes):
 
 
 def test_a_broken_promise_of_the_pilot_run_names_both_figures():
-    (told,) = of_pilot(0.021)
-    assert "per draw of 0.28" in told and "reached 0.021 (y)" in told
+    (message,) = of_pilot(0.021)
+    assert "per draw of 0.28" in message and "reached 0.021 (y)" in message
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from invsamp.diagnostics import convergence, ess, mcse, rhat, statistics
 
 
 def autoregressive(rho: float, chains: int, draws: int, seed: int = 1) -> np.ndarray:
-    """AR(1) chains of unit variance, started in their stationary law; ESS is n (1 - rho)/(1 + rho)."""
+    """AR(1) chains of unit variance, started in their stationary distribution; ESS is n (1 - rho)/(1 + rho)."""
     rng = np.random.default_rng(seed)
     values = np.empty((chains, draws))
     values[:, 0] = rng.standard_normal(chains)
@@ -104,7 +104,7 @@ def test_statistics_keep_the_parameters_shape_and_order():
     assert ess(draws, method="tail").shape == (2, 1)
 
 
-def test_rhat_tells_chains_that_agree_from_chains_that_do_not():
+def test_rhat_distinguishes_chains_that_agree_from_chains_that_do_not():
     draws = autoregressive(0.0, 4, 2000)
     assert rhat(draws) < 1.005
     draws[0] += 1.0
@@ -182,7 +182,7 @@ class TestEnsembles:
         draws = self.ensembles(1, count=4, common=0.0, draws=4000)
         np.testing.assert_allclose(ess(draws, method, ensemble_size=self.SIZE), ess(draws, method), rtol=0.25)
 
-    def test_copies_of_a_chain_are_worth_one_of_them(self):
+    def test_copies_of_a_chain_have_the_ess_of_one(self):
         chains = autoregressive(0.6, 4, 500)
         copies = np.repeat(chains, self.SIZE, axis=0)
         for statistic in (ess, rhat, mcse):

@@ -1,4 +1,4 @@
-"""Evidence of Gaussian models, known in closed form, from draws whose laws and autocorrelations are known."""
+"""Evidence of Gaussian models, known in closed form, from draws with known distributions and autocorrelations."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def made(seed, noise=SCALE, bend=0.0):
     return SHAPES @ theta + bend * TIMES**3 + noise * rng.standard_normal(90)
 
 
-def told(data, noise, shapes=SHAPES, sampler=None, **settings):
+def misfit_warnings(data, noise, shapes=SHAPES, sampler=None, **settings):
     """What a run says of the fit."""
     posterior = iv.Posterior(iv.Prior(a=iv.Normal(0, 1, shape=shapes.shape[1])), linear(shapes), data, noise)
     settings = {"draws": 150, "warmup": 300, "seed": 1, "progress": False} | settings
@@ -40,12 +40,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_model_that_fits_is_not_warned_of(seed):
     data = made(seed)
     for noise in (iv.GaussianNoise(SCALE), iv.StudentTNoise(30.0, SCALE)):
-        assert told(data, noise)[0] == []
+        assert misfit_warnings(data, noise)[0] == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_half_as_large_as_it_is(seed):
-    (line,), run = told(made(seed, 2.0 * SCALE), iv.GaussianNoise(SCALE))
+    (line,), run = misfit_warnings(made(seed, 2.0 * SCALE), iv.GaussianNoise(SCALE))
     assert line.startswith("IV-MISFIT: the model does not fit its data: their misfit is ")
     assert "With the stated noise, 90 data give 45 with a standard deviation of 6.7" in line
     assert "scale is too small" in line and line in repr(run)
@@ -55,12 +55,12 @@ def test_noise_half_as_large_as_it_is(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_model_that_lacks_a_term(seed):
-    assert len(told(made(seed, bend=0.5), iv.GaussianNoise(SCALE))[0]) == 1
-    assert len(told(made(seed, bend=0.5), iv.StudentTNoise(30.0, SCALE))[0]) == 1
+    assert len(misfit_warnings(made(seed, bend=0.5), iv.GaussianNoise(SCALE))[0]) == 1
+    assert len(misfit_warnings(made(seed, bend=0.5), iv.StudentTNoise(30.0, SCALE))[0]) == 1
 
 
 def test_data_without_noise():
-    (line,), _ = told(made(1, noise=0.0), iv.GaussianNoise(SCALE))
+    (line,), _ = misfit_warnings(made(1, noise=0.0), iv.GaussianNoise(SCALE))
     assert line.startswith("IV-OVERFIT: the model fits its data too well")
     assert "made without noise" in line
 
@@ -74,13 +74,13 @@ def test_nothing_is_said_where_nothing_is_known():
     assert run.report["misfit"] is None and not any("fit" in line for line in run.warnings())
     # noisy energies
     sampler = iv.samplers.sgld(1e-5, estimator=iv.estimators.minibatch(10))
-    assert told(bent, iv.GaussianNoise(SCALE), sampler=sampler)[1].report["misfit"] is None
+    assert misfit_warnings(bent, iv.GaussianNoise(SCALE), sampler=sampler)[1].report["misfit"] is None
 
 
 def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):
     bent = made(1, bend=0.5)
     for k, sampler in enumerate((iv.hmc(), iv.samplers.parallel_tempering((1.0, 3.0)))):
-        lines, _ = told(bent, iv.GaussianNoise(SCALE), sampler=sampler, directory=tmp_path / str(k))
+        lines, _ = misfit_warnings(bent, iv.GaussianNoise(SCALE), sampler=sampler, directory=tmp_path / str(k))
         assert len(lines) == 1
         assert lines[0] in iv.load(tmp_path / str(k)).warnings()
 
@@ -88,7 +88,7 @@ def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):
 def test_chains_that_do_not_know_the_misfit_yet_say_nothing():
     """Started far away with tiny steps: what is wrong is that they drift."""
     start = np.full(3, 5.0)
-    lines, run = told(
+    lines, run = misfit_warnings(
         made(1), iv.GaussianNoise(SCALE), sampler=iv.mala(1e-7), start=start, warmup=0, check_gradient=False
     )
     assert float(run.data.sample_stats["misfit"].min()) - run.report["misfit"]["least"] > run.report["misfit"]["high"]

@@ -1,4 +1,4 @@
-"""Paths that diverged are told from those that are refused at an edge."""
+"""Divergent paths are distinguished from those rejected at an edge."""
 
 from __future__ import annotations
 

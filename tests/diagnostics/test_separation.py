@@ -17,7 +17,7 @@ def test_two_modes_and_each_chains_share(share):
     np.testing.assert_allclose(found.below, 1.0 - right.mean(axis=1))
 
 
-def test_one_mode_heavy_tails_and_walls_are_none():
+def test_one_mode_heavy_tails_and_bounds_are_none():
     rng = np.random.default_rng(0)
     for draws in (
         rng.standard_normal((4, 1000)),

@@ -51,7 +51,7 @@ def test_where_there_is_no_tail_there_is_no_shape(values):
 REPORT = {"chains": 4, "draws": 1000}
 
 
-def told(values):
+def messages_of(values):
     """Warnings and notes of each parameter by itself, of draws (chains, draws, parameters)."""
     names = [f"x[{k}]" for k in range(values.shape[2])]
     summary = pd.DataFrame(table(values, None), names)
@@ -72,14 +72,14 @@ def ar1(rng, correlation):
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_heavy_tails_are_told_without_a_number_of_draws_and_light_ones_are_not(within, correlation):
+def test_heavy_tails_are_reported_without_a_number_of_draws_and_light_ones_are_not(within, correlation):
     """Student's t distribution of 1, 2, 5 and 10 degrees, as a ratio of autocorrelated parts, and a normal one."""
     rng = np.random.default_rng(3)
     squares = np.cumsum([ar1(rng, correlation) ** 2 for _ in range(10)], axis=0)
-    found = [told(ar1(rng, correlation) / np.sqrt(squares[nu - 1] / nu)) for nu in (1, 2, 5, 10)]
-    counts = [sum(heavy(messages)) for messages in (*found, told(ar1(rng, correlation)))]
+    found = [messages_of(ar1(rng, correlation) / np.sqrt(squares[nu - 1] / nu)) for nu in (1, 2, 5, 10)]
+    counts = [sum(heavy(messages)) for messages in (*found, messages_of(ar1(rng, correlation)))]
     assert not any("times the draws" in text for one in found[0] + found[1] if heavy([one])[0] for text in one)
-    # 6% of those with two degrees are missed, and .5% of those with five told of, of 4,000 independent draws
+    # 6% of those with two degrees are missed, and .5% of those with five reported, of 4,000 independent draws
     assert within(80 - sum(counts[:2]), 20)
     assert within(sum(counts[2:]), 10)
     assert not within(sum(counts[:2]), 10)

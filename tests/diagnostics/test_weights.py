@@ -1,4 +1,4 @@
-"""Weighted draws: equal weights change nothing, and errors are those of autocorrelated draws of another law."""
+"""Weighted draws: equal weights change nothing, and errors are those of autocorrelated draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from invsamp.diagnostics import ess, mcse, rhat, statistics, weights
 
-#: Sd of the law that is sampled; the one that is meant is N(0, 1).
+#: Sd of the sampled distribution; the weighted one is N(0, 1).
 WIDE = 1.6
 CHAINS, DRAWS, RHO = 4, 1500, 0.8
 
@@ -114,20 +114,20 @@ def test_errors_of_weighted_draws_are_as_large_as_they_are_said_to_be(within):
     """
     values, log_weight = wide_chains(5, RUNS)
     found = [statistics(values[..., [k]], log_weight[..., k]) for k in range(RUNS)]
-    told = {name: np.array([f[name][0] for f in found]) for name in found[0]}
+    estimates = {name: np.array([f[name][0] for f in found]) for name in found[0]}
     of_median, of_tail = (
         np.array([mcse(values[..., k], "quantile", at, log_weight[..., k]) for k in range(RUNS)]) for at in (0.5, 0.95)
     )
     right = (
-        covered(told["mean"], told["mcse_mean"]),
-        covered(told["50%"], of_median),
-        covered(told["95%"] - norm.ppf(0.95), of_tail),
-        min(covered(told["sd"] - 1.0, told["mcse_sd"]), 0.0),
+        covered(estimates["mean"], estimates["mcse_mean"]),
+        covered(estimates["50%"], of_median),
+        covered(estimates["95%"] - norm.ppf(0.95), of_tail),
+        min(covered(estimates["sd"] - 1.0, estimates["mcse_sd"]), 0.0),
     )
     assert within(right, BOUND)
     # control: one over the sum of squared weights for the size, as if the draws were independent
     size = np.array([weights.effective(np.exp(log_weight[..., k])) for k in range(RUNS)])
-    assert not within(covered(told["mean"], told["sd"] / np.sqrt(size)), BOUND)
+    assert not within(covered(estimates["mean"], estimates["sd"] / np.sqrt(size)), BOUND)
     # control: no weights
     plain = statistics(values)
     assert not within(covered(plain["sd"] - 1.0, plain["mcse_sd"]), BOUND)

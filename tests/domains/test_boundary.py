@@ -1,4 +1,4 @@
-"""Boundaries: the laws of reflection, of penalties and of no walls, beside projection, which is wrong."""
+"""Boundaries: the distributions of reflection, penalties and no boundary, and projection, which is wrong."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_papers(name, draw):
     inside = [float(WEDGE.contains(theta).mean()) for theta in draws]
     assert report["outside"] == pytest.approx([1.0 - share for share in inside], abs=1e-12)
     assert run.rungs == (2 if "reSGLD" in name or name == "r2SGLD" else 1)
-    walls = np.column_stack([draws[0] @ WEDGE.normals.T - WEDGE.offsets])
-    on_boundary = (np.abs(walls) < 1e-9).any(axis=1).mean()
+    bounds = np.column_stack([draws[0] @ WEDGE.normals.T - WEDGE.offsets])
+    on_boundary = (np.abs(bounds) < 1e-9).any(axis=1).mean()
     if name.startswith(("R-", "r2")):
         assert report["boundary"] == "reflect"
         assert inside == [1.0] * run.rungs
@@ -57,9 +57,9 @@ def test_papers(name, draw):
         assert inside == [1.0]
         assert on_boundary > 0.05
     else:
-        # without walls 62% of the Gaussian lies outside; the penalty keeps draws close by
+        # without a boundary 62% of the Gaussian is outside; the penalty keeps draws close by
         assert report["reflections"] == [0] * run.rungs
-        reach = walls.max(axis=1)
+        reach = bounds.max(axis=1)
         if name.startswith("P-"):
             assert report["boundary"] == "penalty 5"
             assert 0.1 < report["outside"][0] < 0.5
@@ -70,34 +70,34 @@ def test_papers(name, draw):
             assert reach.max() > 3.0
 
 
-class TestLaws:
-    """With adjusted kernels, so that the laws have no step in them."""
+class TestTargets:
+    """With adjusted kernels, so that the distributions do not depend on the step."""
 
     @pytest.mark.parametrize("temperatures", [None, (1.0, 3.0)])
     def test_penalty(self, draw, agrees, temperatures):
-        strength, wall = 4.0, 0.3
+        strength, bound = 4.0, 0.3
         boundary = penalized(strength)
         make = (
             mala(1.0, boundary=boundary)
             if temperatures is None
             else parallel_tempering(temperatures, 1.0, swap_fraction=0.5, boundary=boundary)
         )
-        target = Target(FunctionPotential(square, 1), Box(-np.inf, wall))
+        target = Target(FunctionPotential(square, 1), Box(-np.inf, bound))
         run = draw(target, make, draws=500, thin=2, warmup=200)
         for rung in range(run.rungs):
             tau = run.report["temperatures"][rung]
             theta = run.rung_theta(rung)[..., 0]
-            moments = np.stack([theta.mean(axis=1), (theta**2).mean(axis=1), (theta > wall).mean(axis=1)], axis=1)
-            assert agrees(moments, self.moments(strength, wall, tau))
-            assert not agrees(moments, self.moments(strength / 2.0, wall, tau))
-            assert run.report["outside"][rung] == pytest.approx((theta > wall).mean(), rel=1e-12)
+            moments = np.stack([theta.mean(axis=1), (theta**2).mean(axis=1), (theta > bound).mean(axis=1)], axis=1)
+            assert agrees(moments, self.moments(strength, bound, tau))
+            assert not agrees(moments, self.moments(strength / 2.0, bound, tau))
+            assert run.report["outside"][rung] == pytest.approx((theta > bound).mean(), rel=1e-12)
 
-    def moments(self, strength, wall, temperature):
+    def moments(self, strength, bound, temperature):
         """Mean, mean square and the share outside, by quadrature."""
         x = np.linspace(-12.0, 12.0, 200_001)
-        density = np.exp(-(0.5 * x**2 + strength * np.maximum(x - wall, 0.0) ** 2) / temperature)
+        density = np.exp(-(0.5 * x**2 + strength * np.maximum(x - bound, 0.0) ** 2) / temperature)
         density /= density.sum()
-        return [density @ x, density @ x**2, density @ (x > wall)]
+        return [density @ x, density @ x**2, density @ (x > bound)]
 
     def test_ignore(self, draw, agrees):
         run = draw(TARGET, mala(0.8, boundary="ignore"), draws=400, thin=2, warmup=200)
@@ -107,7 +107,7 @@ class TestLaws:
         assert not agrees(reflected.theta.mean(axis=1), [0.0, 0.0])
 
     def test_projection_piles_up_by_the_root_of_its_step(self, draw):
-        """Flat energy: P(on the wall) is about the mean overshoot over the width, sqrt(2 step / pi) / width each."""
+        """Flat energy: P(on the boundary) is about the mean overshoot over the width, sqrt(2 step / pi) / width."""
         flat = FunctionPotential(lambda p: (np.zeros(len(p)), np.zeros_like(p)), 1)
         shares = []
         for step in (0.004, 0.001):
@@ -139,7 +139,7 @@ class TestLaws:
             np.testing.assert_array_equal(run.theta, runs[0].theta)
 
     def test_penalty_of_a_sum_over_data(self, draw, agrees):
-        """Minibatches take the penalty with the prior: the law is that of the whole sum."""
+        """Minibatches include the penalty in the prior: the distribution is that of the whole sum."""
         data = np.linspace(-1.0, 1.0, 20)
 
         def term(position, batch):
@@ -207,7 +207,7 @@ class TestStart:
                 sample(TARGET, sampler, start=self.outside, chains=2, progress=False)
 
     @pytest.mark.parametrize("boundary", ["ignore", penalized(2.0)])
-    def test_outside_is_a_start_where_there_are_no_walls(self, draw, boundary):
+    def test_a_start_outside_is_valid_without_bounds(self, draw, boundary):
         run = draw(TARGET, sgld(1e-12, boundary=boundary), draws=1, warmup=0, chains=2, start=self.outside)
         np.testing.assert_allclose(run.theta[:, 0], self.outside, atol=1e-4)
         assert run.report["outside"] == [0.5]

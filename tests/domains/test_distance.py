@@ -1,4 +1,4 @@
-"""Nearest points of domains, against an optimizer, and the violation of their walls with its gradient."""
+"""Nearest points of domains, compared with an optimizer, and the constraint violation with its gradient."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestNearestPoints:
         assert narrow.contains(near).all()
         x, y, z = POINTS.T
         np.testing.assert_allclose(near[:, 2], z, atol=1e-12)
-        # the walls meet at y = 0, and all points beyond are nearest to that line
+        # the faces intersect at y = 0, and all points beyond are nearest to that line
         np.testing.assert_allclose(near[y > 0.0, :2], 0.0, atol=1e-9)
         right = (x > 0.0) & (y < 0.0)
         np.testing.assert_allclose(near[right, :2], np.stack([0.0 * x, y], axis=1)[right], atol=1e-9)

@@ -40,7 +40,7 @@ def random_polytope(rng: np.random.Generator) -> HalfSpaces:
 
 
 def starts_and_moves(rng: np.random.Generator, domain: HalfSpaces, n: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Points inside, most of them close to a wall, and moves of very different lengths."""
+    """Points inside, most of them close to a face, and moves of very different lengths."""
     direction = rng.normal(size=(n, domain.dimension))
     rates = direction @ domain.normals.T
     reach = np.where(rates > 0, domain.offsets / np.where(rates > 0, rates, 1.0), 3.0).min(axis=1)
@@ -115,11 +115,11 @@ def test_known_paths() -> None:
     np.testing.assert_array_equal(end.position, [[0.25, 0.75]])
     np.testing.assert_array_equal(end.move, [[1.75, -0.5]])
     assert end.bounces[0] == 3
-    # the wall x + y <= 1 swaps the components of an incoming move along x
+    # the face x + y <= 1 swaps the components of an incoming move along x
     end = one(HalfSpaces([[1, 1]], [1]), [0.0, 0.5], [1.5, 0.0])
     np.testing.assert_allclose(end.position, [[0.5, -0.5]], atol=1e-15)
     np.testing.assert_allclose(end.move, [[0.0, -1.5]], atol=1e-15)
-    # with P = diag(4, 1) the same wall turns along P a = (4, 1): v - 2 (1.5 / 5) (4, 1)
+    # with P = diag(4, 1) the same face reflects along P a = (4, 1): v - 2 (1.5 / 5) (4, 1)
     end = one(HalfSpaces([[1, 1]], [1]), [0.0, 0.5], [1.5, 0.0], np.array([4.0, 1.0]))
     np.testing.assert_allclose(end.move, [[-0.9, -0.6]], atol=1e-15)
 
@@ -156,7 +156,7 @@ def test_corner_is_left_backwards() -> None:
 
 
 @pytest.mark.parametrize("metric", [None, np.array([[1.0, 0.5], [0.5, 2.0]])])
-def test_start_on_a_wall(metric: np.ndarray | None) -> None:
+def test_start_on_a_face(metric: np.ndarray | None) -> None:
     for domain in (Box([0, 0], [1, 1]), HalfSpaces(*Box([0, 0], [1, 1]).rows(2)), TRIANGLE):
         outward, inward, along = (
             one(domain, [0.0, 0.0], move, metric) for move in ([-0.3, -0.2], [0.3, 0.2], [0.3, 0.0])
@@ -190,7 +190,7 @@ def test_too_many_bounces_and_bad_numbers_stay_at_the_start() -> None:
 @settings(deadline=None, max_examples=100)
 @given(seed=SEEDS)
 def test_rounding_never_leaves_the_domain(seed: int) -> None:
-    # ends on walls and in corners, coordinates of very different size, starts from earlier ends
+    # ends on faces and in corners, coordinates of very different size, starts from earlier ends
     rng = np.random.default_rng(seed)
     domain = random_polytope(rng)
     units = 10 ** rng.uniform(-6, 6, domain.dimension)
@@ -201,7 +201,7 @@ def test_rounding_never_leaves_the_domain(seed: int) -> None:
     for _ in range(20):
         end = scaled.reflect(position, move, units**2)
         assert scaled.contains(end.position).all()
-        # on to the wall that the straight line would meet first: a path that ends there up to rounding
+        # on to the face that the straight line would hit first: a path that ends there up to rounding
         rates = end.move @ scaled.normals.T
         gaps = scaled.offsets - end.position @ scaled.normals.T
         times = np.where(rates > 0, gaps / np.where(rates > 0, rates, 1.0), np.inf).min(axis=1)

@@ -36,7 +36,7 @@ def test_is_found(domain, dimension):
     assert point.shape == (dimension,) and domain.contains(point[None]).all()
 
 
-def test_of_flat_walls_is_well_inside():
+def test_of_flat_faces_is_well_inside():
     point = point_inside(SIMPLEX, 12, np.random.default_rng(0))
     slack = (SIMPLEX.offsets - SIMPLEX.normals @ point) / np.linalg.norm(SIMPLEX.normals, axis=1)
     # the largest ball in the simplex has radius 1e-3 / (12 + sqrt(12)) in its own units

@@ -26,13 +26,13 @@ def test_contains_what_all_parts_contain() -> None:
 
 
 def test_simplest_form() -> None:
-    wall = HalfSpaces([[1.0, 1.0]], [1.0])
+    bound = HalfSpaces([[1.0, 1.0]], [1.0])
     assert isinstance(STAR & BOX, Intersection)
     assert STAR & Unbounded() == STAR and Unbounded() & STAR == STAR
     assert STAR & STAR == STAR
-    # walls of boxes and half-spaces are one part, wherever they stand
-    three = BOX & STAR & wall
-    assert three.parts == (wall & BOX, STAR)
+    # faces of boxes and half-spaces are one part, in any position
+    three = BOX & STAR & bound
+    assert three.parts == (bound & BOX, STAR)
     assert (STAR & Box(-1, 1) & Box(0, 2)).parts == (STAR, Box(0, 1))
     assert repr(STAR & BALL) == f"{STAR!r} & {BALL!r}"
 

@@ -41,8 +41,8 @@ def test_roots_to_rounding_for_steep_flat_and_undefined_functions() -> None:
     assert (function(np.arange(4), found) <= 0).all()
 
 
-def test_a_thin_wall_needs_a_resolution() -> None:
-    # two parts of a strip, with a wall of thickness 0.02 between them
+def test_a_thin_gap_needs_a_resolution() -> None:
+    # two parts of a strip, with a gap of width 0.02 between them
     def level(x: np.ndarray) -> np.ndarray:
         return np.maximum(0.01 - np.abs(x[:, 0]), np.abs(x[:, 0]) - 1)
 
@@ -58,8 +58,8 @@ def test_a_thin_wall_needs_a_resolution() -> None:
 
 def test_a_function_undefined_outside() -> None:
     # NaN beyond 0.5 is outside as well as a positive level
-    wall = LevelSet(lambda x: np.where(x[:, 0] <= 0.5, x[:, 0] - 0.6, np.nan), np.ones_like, 1)
-    end = wall.reflect(np.array([[0.25]]), np.array([[0.5]]))
+    bound = LevelSet(lambda x: np.where(x[:, 0] <= 0.5, x[:, 0] - 0.6, np.nan), np.ones_like, 1)
+    end = bound.reflect(np.array([[0.25]]), np.array([[0.5]]))
     np.testing.assert_allclose(end.position, [[0.25]], atol=1e-12)
 
 

@@ -106,7 +106,7 @@ def test_path_is_reversible_and_keeps_its_speed(kind: str, seed: int, form: str)
     assert (end.bounces[~kept] == 0).all()
     back = domain.reflect(end.position[kept], -end.move[kept], metric)
     assert not back.failed.any()
-    # round walls and narrow corners spread the rounding of a bounce at every bounce
+    # curved boundaries and narrow corners amplify rounding at every bounce
     tolerance = 1e-9 * (1 + end.bounces[kept].max(initial=0))
     np.testing.assert_array_equal(back.bounces, end.bounces[kept])
     np.testing.assert_allclose(back.position, position[kept], rtol=0, atol=tolerance)
@@ -172,7 +172,7 @@ def test_rounding_never_leaves_the_domain(kind: str, seed: int) -> None:
     domain = MAKERS[kind](rng)
     position, move = starts_and_moves(rng, domain)
     for _ in range(20):
-        # to where the straight line meets a wall, up to rounding: halve the time until inside, then out again
+        # to where the straight line hits the boundary, up to rounding: halve the time until inside, then out again
         low, high = np.zeros(len(position)), np.full(len(position), 8.0)
         for _ in range(60):
             middle = 0.5 * (low + high)
@@ -182,7 +182,7 @@ def test_rounding_never_leaves_the_domain(kind: str, seed: int) -> None:
         end = domain.reflect(position, rng.choice([low, high])[:, None] * move)
         assert domain.contains(end.position).all()
         assert not end.failed.any()
-        # off along the wall, or anywhere
+        # away along the boundary, or anywhere
         position, move = end.position, np.where(rng.random((len(move), 1)) < 0.5, end.move, rng.normal(size=move.shape))
 
 
@@ -199,7 +199,7 @@ L_SHAPE = Polygon([[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2]])
 
 
 def test_known_paths_in_a_polygon() -> None:
-    # off the two inner walls at the re-entrant corner (1, 1), and past it
+    # reflected by the two inner edges at the re-entrant corner (1, 1), and past it
     assert one(L_SHAPE, [0.5, 1.5], [1.0, 0.0]) == ([0.5, 1.5], [-1.0, 0.0], 1)
     assert one(L_SHAPE, [1.5, 0.5], [0.0, 1.0]) == ([1.5, 0.5], [0.0, -1.0], 1)
     assert one(L_SHAPE, [0.5, 0.5], [1.0, 0.0]) == ([1.5, 0.5], [1.0, 0.0], 0)
@@ -211,7 +211,7 @@ def test_known_paths_in_a_polygon() -> None:
 def test_corners() -> None:
     # out of a convex corner backwards
     assert one(L_SHAPE, [0.25, 0.25], [-0.5, -0.5]) == ([0.25, 0.25], [0.5, 0.5], 2)
-    # along the diagonal into the re-entrant corner: whichever of its walls turn the move, the end is inside
+    # along the diagonal into the re-entrant corner: whichever of its edges reflect the move, the end is inside
     assert np.abs(one(L_SHAPE, [0.5, 0.5], [1.0, 1.0])[1]).tolist() == [1.0, 1.0]
     # just beside it on either side
     assert one(L_SHAPE, [0.5, 0.5 + 1e-9], [1.0, 1.0])[1] == [-1.0, 1.0]
@@ -224,7 +224,7 @@ def test_corners() -> None:
     [Polygon([[0, 0], [1, 0.2], [0.3, 1]]), L_SHAPE, L_SHAPE & Ball([0.0, 0.0], 1.9)],
     ids=["triangle", "L-shape", "intersection"],
 )
-def test_start_on_a_wall_or_in_a_corner(domain: Domain, metric: np.ndarray | None) -> None:
+def test_start_on_an_edge_or_in_a_corner(domain: Domain, metric: np.ndarray | None) -> None:
     for start in ([0.0, 0.0], [0.5, 0.1], [0.15, 0.5]):
         assert domain.contains(np.array([start]))[0]
         for angle in np.linspace(0, 2 * np.pi, 9):
@@ -240,7 +240,7 @@ def test_tangential_moves() -> None:
     assert Ball([0.0, 0.0], 1.0).contains(end.position)[0]
 
 
-def test_grazing_paths_in_a_ball_follow_its_wall() -> None:
+def test_grazing_paths_in_a_ball_follow_its_boundary() -> None:
     # a regular polygon of 40 chords inscribed in the circle
     angle = np.pi / 40
     start, chord = np.array([[1.0, 0.0]]), 2 * np.sin(angle) * np.array([[-np.sin(angle), np.cos(angle)]])

@@ -30,10 +30,10 @@ def test_inside_is_what_matplotlib_says(seed: int, corners: int) -> None:
     np.testing.assert_array_equal(Polygon(ring).contains(points), Path(ring).contains_points(points))
 
 
-def test_walls_and_corners_are_inside() -> None:
+def test_edges_and_corners_are_inside() -> None:
     polygon = Polygon(SQUARE, [HOLE])
-    on_walls = [[0, 0], [4, 4], [0, 1.7], [4, 0.3], [2.2, 4], [3, 0], [1, 1], [2, 2], [1, 1.5], [1.5, 2]]
-    assert polygon.contains(np.array(on_walls, dtype=float)).all()
+    on_edges = [[0, 0], [4, 4], [0, 1.7], [4, 0.3], [2.2, 4], [3, 0], [1, 1], [2, 2], [1, 1.5], [1.5, 2]]
+    assert polygon.contains(np.array(on_edges, dtype=float)).all()
     outside = [[-1e-12, 1], [4.0001, 4], [1.5, 1.5], [1.0001, 1.0001], [np.nan, 1], [1, np.inf], [100, -100], [6, 0]]
     assert not polygon.contains(np.array(outside, dtype=float)).any()
 

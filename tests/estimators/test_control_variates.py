@@ -1,4 +1,4 @@
-"""Control variates: unbiased, of second order, with snapshots that travel; the law of a ladder that swaps by them."""
+"""Control variates: unbiased, of second order, with snapshots that travel; a ladder that swaps by them."""
 
 from __future__ import annotations
 
@@ -200,8 +200,8 @@ class TestRuns:
 
 
 @pytest.mark.slow
-class TestLaw:
-    """Two modes, which swaps with a hotter rung connect: steps are those of exact gradients, and so is the law."""
+class TestTarget:
+    """Two modes, connected by swaps with a hotter rung: steps and distribution are those of exact gradients."""
 
     X = np.random.default_rng(1).uniform(0.5, 1.5, 60)
     NOISE = np.sqrt((X**2).sum() / 12.0)

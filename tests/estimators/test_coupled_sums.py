@@ -70,7 +70,7 @@ class TestMoments:
 
     @pytest.mark.parametrize("structure", ["isotropic", "diagonal", "full"])
     @pytest.mark.parametrize("scheme", SCHEMES)
-    def test_unbiased_with_the_variance_that_it_tells(self, scheme, structure, monkeypatch):
+    def test_unbiased_with_the_reported_variance(self, scheme, structure, monkeypatch):
         shown, weight = patterns(scheme)
         monkeypatch.setattr(module, "_indicators", lambda *_: shown)
         bound = Asked(coupled_sum(probabilities=PROBABILITIES, scheme=scheme), potentials()["d"], structure)
@@ -78,12 +78,12 @@ class TestMoments:
         finest = TARGET.potential("d").energy_and_gradient(self.point)
         np.testing.assert_allclose(weight @ energy, finest[0][0], rtol=1e-12)
         np.testing.assert_allclose(weight @ gradient, finest[1][0], rtol=1e-12)
-        told_energy, told, freedom = bound.probe(np.random.default_rng(0), self.point, 1)
+        reported_energy, reported, freedom = bound.probe(np.random.default_rng(0), self.point, 1)
         away = gradient - finest[1]
         covariance = (weight[:, None] * away).T @ away
         wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
-        np.testing.assert_allclose(told[0], wanted[structure], rtol=1e-12)
-        np.testing.assert_allclose(told_energy[0], weight @ (energy - finest[0]) ** 2, rtol=1e-12)
+        np.testing.assert_allclose(reported[0], wanted[structure], rtol=1e-12)
+        np.testing.assert_allclose(reported_energy[0], weight @ (energy - finest[0]) ** 2, rtol=1e-12)
         assert freedom > 1000
 
     @pytest.mark.parametrize("scheme", SCHEMES)
@@ -216,7 +216,7 @@ class TestSwaps:
 
     # one fidelity on both rungs, and two; the finest is solved for swaps whatever the rule
     @pytest.mark.parametrize(("hot", "rule"), [("d", metropolis()), ("a", delayed_acceptance())])
-    def test_a_ladder_keeps_the_law(self, draw, agrees, hot, rule):
+    def test_a_ladder_samples_the_target(self, draw, agrees, hot, rule):
         sampler = fast_resgld(
             (1.0, 3.0), (0.1, 0.3), estimator=[coupled_sum(probabilities=PROBABILITIES), exact()],
             structure="full", fidelities=("d", hot), swap=rule, swap_fraction=0.3,
@@ -246,8 +246,9 @@ class TestSwaps:
         rung.noise.learn(answered(rung.sample_variances(), rung.answer))
         assert rung.variance_ready
         assert rung.energy_variance(rung.position, None) is None
-        told = Asked(coupled_sum(), potentials()["d"], "full").probe(np.random.default_rng(0), np.zeros((1, 2)), 7)[1]
-        np.testing.assert_allclose(rung.gradient_variance(), np.repeat(told, 5, axis=0), rtol=1e-12)
+        asked = Asked(coupled_sum(), potentials()["d"], "full")
+        reported = asked.probe(np.random.default_rng(0), np.zeros((1, 2)), 7)[1]
+        np.testing.assert_allclose(rung.gradient_variance(), np.repeat(reported, 5, axis=0), rtol=1e-12)
 
 
 class TestRefusals:

@@ -143,7 +143,7 @@ class TestMinibatch:
         with pytest.raises(ValueError, match="one label for each of the 6 data terms, got 4"):
             Asked(minibatch(2, groups=[0, 1, 2, 3]), potential, "full")
 
-    def test_groups_print_shortly_and_tell_each_other_apart(self):
+    def test_groups_print_shortly_and_are_distinguishable(self):
         first, second = minibatch(5, np.arange(1000) % 20), minibatch(5, np.arange(1000) // 50)
         assert repr(first).startswith("Minibatch(size=5 of 20 groups, labels ")
         assert len(repr(first)) < 60

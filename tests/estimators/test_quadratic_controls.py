@@ -297,14 +297,14 @@ class TestPairs:
                 Engine(problem, sampler, Plan(1, 100, 1, 2, 0))
 
 
-class TestLaw:
-    """Two modes that swaps with a hotter rung connect, by minibatches of experiments: the law of exact energies."""
+class TestTarget:
+    """Two modes, connected by swaps with a hotter rung, by minibatches: the distribution of exact energies."""
 
     X = np.random.default_rng(1).uniform(0.5, 1.5, 60)
     NOISE = np.sqrt((X**2).sum() / 12.0)
     POSTERIOR = iv.Posterior(
         iv.Prior(t=iv.Normal(0.2, 1.0)),
-        iv.with_jacobian(lambda theta: TestLaw.X * theta**2, lambda theta: (2.0 * TestLaw.X * theta)[:, :, None]),
+        iv.with_jacobian(lambda theta: TestTarget.X * theta**2, lambda theta: (2.0 * TestTarget.X * theta)[:, :, None]),
         data=X + 0.3 * NOISE * np.random.default_rng(2).standard_normal(60),
         noise=iv.GaussianNoise(NOISE),
     )

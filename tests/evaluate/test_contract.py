@@ -135,7 +135,7 @@ class TestOwn:
 
     @pytest.mark.parametrize(("knows", "transforms"), [(True, {}), (False, {}), (True, {"x": "logit"})])
     def test_matrices_may_be_left_out(self, knows, transforms):
-        """Descents within bounds ask for them, walls or logits; without, steps are by gradients alone."""
+        """Bounded optimizations use them, with bounds or logits; unbounded ones use gradients only."""
         model = iv.with_jacobian(lambda x: 2.0 * x, lambda x: np.tile(2.0 * np.eye(2), (len(x), 1, 1)), ["x"])
         prior = iv.Prior(x=iv.Uniform([-1.0, -1.0], [1.0, 1.0]))
         posterior = iv.Posterior(prior, model, [1.0, 3.0], iv.GaussianNoise(0.5), transforms=transforms)
@@ -186,7 +186,7 @@ class TestOwn:
             )
             iv.sample(POSTERIOR, sampler, executor=GradientMistake(), check_gradient=False, **LENGTH)
 
-    def test_what_writes_into_its_requests_harms_nobody(self):
+    def test_writing_into_requests_has_no_effect_elsewhere(self):
         class Writing(Own):
             def evaluate(self, requests):
                 found = super().evaluate(requests)
@@ -258,7 +258,7 @@ class TestOwn:
         class Hanging(self.Dying):
             def end(self):
                 signal.raise_signal(signal.SIGINT)
-                raise AssertionError("nobody was there to wait for it")
+                raise AssertionError("nothing waited for it")
 
         with pytest.warns(UserWarning, match=r"interrupted: the run holds the \d+ draws that were made, of 500"):
             run = iv.sample(POSTERIOR, iv.mala(), executor=Hanging(), **LENGTH | {"draws": 500})
@@ -278,6 +278,6 @@ class TestOwn:
 
 
 def _by_fidelity(requests, found):
-    """As of somebody who thinks that there is one of each fidelity."""
+    """A potential that assumes one of each fidelity."""
     by_fidelity = {request.fidelity: estimate for request, estimate in zip(requests, found, strict=True)}
     return [by_fidelity[request.fidelity] for request in requests]

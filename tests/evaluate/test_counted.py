@@ -147,7 +147,7 @@ class TestFunctionCalls:
         assert together.report["function_calls"] == kept.report["function_calls"] == here
         assert f"({here['model']:,} function calls, " in repr(run) and f"{here['model']:,}" in page(run)
 
-    def test_a_model_elsewhere_tells_of_its_own(self):
+    def test_a_remote_model_reports_its_counts(self):
         assert describe(iv.finite_differences(Simulator()))["function_calls"] == (1, 1, 2)
         assert describe(iv.with_jacobian(square, square))["function_calls"] == (1, 1, 0)
 

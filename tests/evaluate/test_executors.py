@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws a
 
 
 class Pickling(ThreadPoolExecutor):
-    """Threads that are told what processes would be told."""
+    """Threads that get the arguments of processes."""
 
     def submit(self, function, /, *arguments):
         return super().submit(
@@ -192,7 +192,7 @@ class TestThatBreak:
 
 
 class Stuck:
-    """A potential whose solves wait, from some call on, for somebody to let them go."""
+    """A potential whose solves, from some call on, wait until they are released."""
 
     dimension = 2
 

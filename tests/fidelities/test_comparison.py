@@ -156,7 +156,7 @@ class TestReweighting:
                 temperature, abs=4.5 * temperature * math.sqrt(2 / n)
             )
 
-    def test_states_of_no_law(self):
+    def test_states_of_no_target(self):
         energy = np.array([0.0, np.inf, 1.0])
         mixture = log_mixture(energy[None], [3])
         np.testing.assert_allclose(weights(energy, mixture), [0.5, 0.0, 0.5])
@@ -190,7 +190,7 @@ class TestAdvice:
         assert any("Hotter needs a rung between" in sentence for sentence in found.advice)
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_draws_of_the_cold_rung_do_not_tell_about_hot_ones(self, seed):
+    def test_draws_of_the_cold_rung_do_not_inform_hot_ones(self, seed):
         """Weights exp((1 - 1/T) U) have no finite variance from T = 2 on, and no mean at infinite T."""
         found = compare(target(), normals(4000, seed))
         # with 120 seeds 2.05 to 4.99
@@ -212,7 +212,7 @@ def test_prints_and_plots(levels):
     figure.savefig(io.BytesIO(), format="png", dpi=40)
 
 
-def test_plots_one_parameter_and_states_that_tell_nothing():
+def test_plots_one_parameter_and_uninformative_states():
     def function(x):
         return 50.0 * (x[:, 0] - 3.0) ** 2, 100.0 * (x - 3.0)
 

@@ -94,7 +94,7 @@ class TestRidge:
         assert np.abs(found.factor - np.eye(6)).max() < 0.1
         np.testing.assert_allclose(found.offset, SHIFT, atol=0.15)
 
-    def test_what_a_coarse_model_sees_of_the_data_tells_of_all(self) -> None:
+    def test_outputs_that_a_coarse_model_has_inform_all(self) -> None:
         seen = np.array([1, 0, 1, 1, 0, 0], dtype=bool)
         y = RNG.normal(size=(40, 3)) @ RNG.normal(size=(3, 6))
         found = ridge(y[:, seen], y, seen)

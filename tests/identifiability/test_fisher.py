@@ -1,4 +1,4 @@
-"""Fisher information: closed forms for some noises; directions that are not told; points that will not do."""
+"""Fisher information: closed forms for some noises; directions without information; invalid points."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_closed_forms(name, agrees):
-    """Means over 64 independent estimates; a wrong noise is told."""
+    """Means over 64 independent estimates; a wrong noise is rejected."""
     forward, data, noise, exact = CASES[name]
     posterior = iv.Posterior(PRIOR, forward, data, noise)
     rng, root = np.random.default_rng(5), np.linalg.inv(np.linalg.cholesky(exact))
@@ -54,7 +54,7 @@ def test_closed_forms(name, agrees):
 
 
 def product():
-    """y = a b with noise of unknown size: data tell the product and the size."""
+    """y = a b with noise of unknown size: data identify the product and the size."""
     prior = iv.Prior(a=iv.LogNormal(0.0, 1.0), b=iv.LogNormal(0.0, 1.0), sigma=iv.LogNormal(-2.0, 1.0))
     model = iv.with_jacobian(
         lambda t: np.repeat(t[:, :1] * t[:, 1:], 40, axis=1),

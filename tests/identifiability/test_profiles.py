@@ -1,4 +1,4 @@
-"""Profile likelihoods: intervals in closed form, walls, parameters that data do not tell apart, fits that fail."""
+"""Profile likelihoods: intervals in closed form, bounds, parameters that are not identifiable, fits that fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def linear(prior):
 
 
 def product(upper, failing=np.inf, **settings):
-    """y = a b: data tell the product alone. Solves fail where a is above ``failing``."""
+    """y = a b: data identify only the product. Solves fail if a is above ``failing``."""
 
     def function(t):
         y = t[:, :1] * t[:, 1:]
@@ -84,16 +84,16 @@ class TestIntervals:
 
 
 class TestWhatDataDoNotTell:
-    def test_walls_end_the_walks(self):
+    def test_profiles_end_at_bounds(self):
         found = iv.profile(product(4.0), ["a"], seed=1)
         (interval,) = found.intervals()["a"]
-        assert interval[2:] == ("wall", "wall")
+        assert interval[2:] == ("bound", "bound")
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
         assert "(below at a bound, above at a bound)" in str(found)
 
-    def test_points_are_near_each_other_where_the_best_is_at_a_wall(self):
-        """There is no Gaussian there that tells how long a first step may be."""
+    def test_points_are_close_if_the_best_is_at_a_bound(self):
+        """No Gaussian there gives the length of a first step."""
         model = iv.with_jacobian(lambda t: t.copy(), lambda t: np.tile(np.eye(2), (len(t), 1, 1)))
         prior = iv.Prior(a=iv.Uniform(0.0, 1.0), b=iv.Uniform(-1000.0, 1000.0))
         posterior = iv.Posterior(prior, model, [-0.1, 3.0], iv.GaussianNoise(0.1))
@@ -104,10 +104,10 @@ class TestWhatDataDoNotTell:
         assert interval.low == pytest.approx(3.0 - half, abs=0.02 * half)
         assert interval.high == pytest.approx(3.0 + half, abs=0.02 * half)
 
-    def test_logits_are_walls_again(self):
+    def test_logits_are_bounded_again(self):
         found = iv.profile(product(4.0, transforms={"a": "logit"}), ["a"], seed=1)
         (interval,) = found.intervals()["a"]
-        assert interval[2:] == ("wall", "wall")
+        assert interval[2:] == ("bound", "bound")
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
 
@@ -210,11 +210,11 @@ class TestSeveralModes:
         np.testing.assert_allclose(found.energies - found.energies.min(), 0.5 * (apart / 0.4) ** 2, atol=0.05)
         np.testing.assert_allclose(np.abs(found.theta[:, 0]), 5.0, atol=0.1)
 
-    def test_a_wall_beyond_another_mode(self):
+    def test_a_bound_beyond_another_mode(self):
         prior = iv.Prior(x=iv.Uniform(-5.05, 9.0), b=iv.Normal(0.0, 1.0))
         found = iv.profile(well([square], [25.0], [1.0], prior), ["x"], seed=1)
         low, high = found.intervals()["x"]
-        assert low[2:] == ("wall", "reached") and high[2:] == ("reached", "reached")
+        assert low[2:] == ("bound", "reached") and high[2:] == ("reached", "reached")
         assert low.low == pytest.approx(-5.05, abs=0.01)
         assert "(below at a bound) and from" in str(found)
 

@@ -83,7 +83,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.filterwarnings("ignore:The version of the compiled model:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Loading a shared object:UserWarning")
 def test_through_the_package_itself(library: Path, within) -> None:
-    """`bridgestan.StanModel`, which checks types and shapes of arrays, takes what is handed to it, and raises."""
+    """`bridgestan.StanModel`, which checks types and shapes of arrays, and raises."""
     bridgestan = pytest.importorskip("bridgestan")
     problem = iv.from_bridgestan(bridgestan.StanModel(str(library)))
     assert problem.shapes == {"mu": (), "sd": ()}

@@ -1,4 +1,4 @@
-"""Adjusted moves with momentum: the exact law at any step size, where refusals and walls turn the momentum."""
+"""Adjusted moves with momentum: exact at any step size, with rejections and reflections of the momentum."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def even_moments(run):
     return np.stack([(run.theta[..., 0] ** p).mean(axis=1) for p in (2, 4)], axis=1)
 
 
-class TestLaw:
+class TestTarget:
     """A wrong kernel shows where refusals are common: at long steps."""
 
     step, friction = 0.8, 0.2
@@ -96,8 +96,8 @@ class TestLimits:
         assert rates[0] == pytest.approx(rates[1], abs=0.02)
 
 
-class TestWalls:
-    """A Gaussian cut by an oblique wall, with momentum that the wall turns."""
+class TestBounds:
+    """A Gaussian truncated by an oblique bound that reflects momentum."""
 
     def moments(self, draw, half_space):
         def function(position):
@@ -114,7 +114,7 @@ class TestWalls:
     def test_turn_the_momentum(self, draw, agrees):
         assert agrees(self.moments(draw, HalfSpaces([[0.6, 0.8]], [0.0])), self.truth)
 
-    def test_momentum_that_goes_on_into_the_wall_is_rejected(self, draw, agrees):
+    def test_momentum_that_is_not_reflected_is_rejected(self, draw, agrees):
         class Forgetful(HalfSpaces):
             def reflect(self, position, move, metric=None):
                 return super().reflect(position, move, metric)._replace(move=np.array(move))
@@ -184,7 +184,7 @@ class TestThresholds:
     rng = np.random.default_rng(0)
 
     def exchanged(self, decide):
-        """States and levels after some steps that try to exchange two states of densities 1 and q, from their law."""
+        """States and levels after steps that try to exchange two states of densities 1 and q, from equilibrium."""
         state = self.rng.random(self.size) < self.q / (1.0 + self.q)
         level = self.rng.uniform(-1.0, 1.0, self.size)
         for _ in range(5):
@@ -195,7 +195,7 @@ class TestThresholds:
     size, q = 200_000, 0.3
 
     def score(self, state, level):
-        """Whether states have their law and levels, given the states, are uniform: small if so, far above 1 if not."""
+        """Statistic of the states' distribution and the uniform levels given states: large if either is wrong."""
         # chi-squared with 38 degrees of freedom and one squared normal: 95 is passed once in a million times
         score = (state.mean() * (1.0 + self.q) - self.q) ** 2 * self.size / self.q
         for part in (level[state], level[~state]):

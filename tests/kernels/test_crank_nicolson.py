@@ -1,4 +1,4 @@
-"""Preconditioned Crank-Nicolson: its law with any prior, in any number of dimensions, without a gradient."""
+"""Preconditioned Crank-Nicolson: its distribution with any prior, in any number of dimensions, without a gradient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def moments(run):
     return np.concatenate([(theta**k).mean(axis=1) for k in (1, 2)], axis=1)
 
 
-class TestLaw:
+class TestTarget:
     def run(self, draw, problem, sampler=None, **settings):
         return draw(problem, sampler or iv.pcn(), draws=500, thin=4, warmup=500, **settings)
 
@@ -35,7 +35,7 @@ class TestLaw:
         assert not agrees(LINE.shares(self.run(draw, posterior)), truth)
 
     def test_where_it_is_not(self, draw, agrees):
-        """Gamma in logarithms, and a normal one in a domain: the reference is not the prior's law, the draws are."""
+        """Gamma in logarithms, and normal in a domain: the reference is not the prior, the draws are."""
 
         class Product:
             def __call__(self, theta):
@@ -165,8 +165,8 @@ class TestNoisyEnergies:
     def test_they_are_drawn_afresh_and_paid_for(self, draw, agrees):
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
 
-        def shares(**told):
-            rung = iv.ladder.Rung(estimator=iv.estimators.noisy(self.spread), kernel=CrankNicolson(), **told)
+        def shares(**options):
+            rung = iv.ladder.Rung(estimator=iv.estimators.noisy(self.spread), kernel=CrankNicolson(), **options)
             return LINE.shares(draw(posterior, iv.ladder.Sampler((rung,)), draws=150, thin=3, warmup=200))
 
         truth = LINE.truth(posterior.potential(), [iv.tempering.tempered(1.0)])
@@ -192,14 +192,14 @@ class TestLadder:
         return iv.ladder.Sampler(rungs, iv.ladder.Swap(rule, fraction=0.5), "dense")
 
     @pytest.mark.parametrize("rule", [None, iv.swaps.product_target(), iv.swaps.delayed_acceptance()], ids=str)
-    def test_every_rung_has_its_law(self, draw, agrees, rule):
+    def test_every_rung_samples_its_target(self, draw, agrees, rule):
         sampler = self.sampler(iv.kernels.Langevin(adjusted=True), CrankNicolson(), CrankNicolson(), rule=rule)
         run = draw(self.posterior, sampler, draws=400, thin=2, warmup=600, start=np.array([1.5]))
         assert run.report["kernels"] == ["mala", "pcn", "pcn"]
         assert agrees(LINE.shares(run), LINE.truth(self.posterior.potential(), self.targets))
 
     def test_at_a_temperature_the_reference_is_as_wide(self, draw, agrees):
-        """The prior, too, is tempered: a proposal from its law at that temperature."""
+        """The prior, too, is tempered: a proposal from its distribution at that temperature."""
         rungs = [iv.ladder.Rung(t, kernel=CrankNicolson()) for t in (1.0, 4.0)]
         run = draw(
             self.posterior, iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5)), draws=400, thin=2, warmup=600

@@ -1,4 +1,4 @@
-"""Delayed acceptance within a move: its law, what it asks for, and that it goes on to the bit."""
+"""Delayed acceptance within a move: its distribution, its requests, and bit-identical resuming."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def moments(run):
 TRUTH = np.r_[np.zeros(3), np.ones(3)]
 
 
-class TestLaw:
+class TestTarget:
     @pytest.mark.parametrize(
         ("kernel", "steps"),
         [(MALA, 1), (MALA, 4), (iv.kernels.Hamiltonian(), 3), (iv.kernels.Microcanonical(), 1)],
@@ -84,7 +84,7 @@ class TestSolves:
         start = exact()[0] - np.array([0.1, 0.0, 0.0])
         run = iv.sample(posed(**models), iv.samplers.two_stage(), start=start, **QUICK)
         assert run.report["failed_solves"][failing] > 0 and np.isfinite(run.theta).all()
-        # the law is the fine one's: nowhere where that fails, and not kept away from where the other does
+        # the fine posterior: no mass where its model fails, but mass where the coarse one does
         assert (run.theta[..., 0] > edge).any() == (failing == "coarse")
 
 
@@ -97,7 +97,7 @@ def test_goes_on_to_the_bit(tmp_path, quiet):
 
 
 class TestBadInput:
-    def test_is_told_by_name(self):
+    def test_is_named(self):
         for kernel in (iv.kernels.Momentum(0.1, True), iv.kernels.Langevin(), iv.kernels.prior_draws()):
             with pytest.raises(ValueError, match="kernel must be an adjusted kernel whose steps are reversible"):
                 DelayedAcceptance(kernel)

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: exact at long steps, at walls and where solves fail; paths of every length."""
+"""Hamiltonian Monte Carlo: exact at long steps, at bounds and with failed solves; paths of every length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def even_moments(run):
     return np.stack([(run.theta[..., 0] ** k).mean(axis=1) for k in (2, 4)], axis=1)
 
 
-class TestLaw:
+class TestTarget:
     def run(self, draw, function=quartic, dimension=1, domain=None, step_size=0.4, **settings):
         problem = FunctionPotential(function, dimension)
         target = Target(problem) if domain is None else Target(problem, domain, np.zeros(dimension))
@@ -41,8 +41,8 @@ class TestLaw:
         assert agrees(refused_none, 1.25)
         assert not agrees(refused_none, 1.0)
 
-    def test_walls_and_failed_solves(self, draw, agrees):
-        """Uniform on (-1, 0.4): a wall at -1, nothing solvable beyond 0.4. Paths cross what fails, and are refused."""
+    def test_bounds_and_failed_solves(self, draw, agrees):
+        """Uniform on (-1, 0.4): a bound at -1, failed solves beyond 0.4. Paths through these are rejected."""
 
         def flat(position):
             energy = np.where(position[:, 0] > 0.4, np.nan, 0.0)
@@ -54,7 +54,7 @@ class TestLaw:
         moments = np.stack([run.theta[..., 0].mean(axis=1), (run.theta[..., 0] ** 2).mean(axis=1)], axis=1)
         assert agrees(moments, [-0.3, (0.4**3 + 1.0) / (3.0 * 1.4)])
 
-    def test_momenta_that_go_on_into_the_wall_are_rejected(self, draw, agrees, monkeypatch):
+    def test_momenta_that_are_not_reflected_are_rejected(self, draw, agrees, monkeypatch):
         class Forgetful(HalfSpaces):
             def reflect(self, position, move, metric=None):
                 return super().reflect(position, move, metric)._replace(move=np.array(move))

@@ -1,4 +1,4 @@
-"""The microcanonical sampler: kicks keep volume and energy, draws are exact at long steps, at walls and on ladders."""
+"""The microcanonical sampler: kicks keep volume and energy, draws are exact at long steps, at bounds and on ladders."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TestKicks:
             assert np.isfinite(turned).all() and np.isfinite(work).all()
 
 
-class TestLaw:
+class TestTarget:
     def run(self, draw, function=quartic, domain=None, step_size=0.3, **settings):
         potential = FunctionPotential(function, 3)
         target = Target(potential) if domain is None else Target(potential, domain, np.zeros(3))
@@ -83,7 +83,7 @@ class TestLaw:
         monkeypatch.setattr(Microcanonical, "kick", lambda *given: (kick(*given)[0], np.zeros(len(given[1]))))
         assert not agrees(even_moments(self.run(draw)), QUARTIC)
 
-    def test_walls_turn_the_velocity(self, draw, agrees):
+    def test_bounds_reflect_the_velocity(self, draw, agrees):
         """Density exp(-2 x) on (-1, 1) times a normal one of two unknowns."""
 
         def tilted(position):

@@ -1,4 +1,4 @@
-"""Jumps between modes: exact whatever the modes that they know are worth, within walls too, and never where none is."""
+"""Jumps between modes: exact for any known modes, within bounds too, and never without modes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(draw, domain=None, factors=FACTORS, **settings):
     return draw(target, Sampler((Rung(kernel=kernel, step_size=0.1),)), draws=400, warmup=20, start=start, **settings)
 
 
-def told(found):
+def estimates(found):
     """Of each chain: how much is on the right, and the first and second moment of y."""
     x, y = found.theta[..., 0], found.theta[..., 1]
     return np.column_stack([(x > 0.0).mean(axis=1), y.mean(axis=1), (y**2).mean(axis=1)])
@@ -49,27 +49,27 @@ def told(found):
 TRUTH = (0.6, 0.0, 0.4 + 0.6 * 0.09)
 
 
-class TestLaw:
+class TestTarget:
     def test_is_exact_whatever_is_known(self, draw, agrees):
         found = run(draw)
         assert 0.1 < found.data.sample_stats["jumped"].values.mean() < 0.9
-        assert agrees(told(found), TRUTH)
+        assert agrees(estimates(found), TRUTH)
 
     def test_jumps_whose_volume_does_not_count_are_rejected(self, draw, agrees, monkeypatch):
         monkeypatch.setattr(ModeJumps, "_volumes", np.zeros(2))
-        assert not agrees(told(run(draw)), TRUTH)
+        assert not agrees(estimates(run(draw)), TRUTH)
 
     def test_jumps_that_are_never_refused_are_rejected(self, draw, agrees, monkeypatch):
         monkeypatch.setattr("invsamp.kernels.mode_jumps.decided", lambda accept, there, here: there)
-        assert not agrees(told(run(draw)), TRUTH)
+        assert not agrees(estimates(run(draw)), TRUTH)
 
-    def test_within_walls(self, draw, agrees):
+    def test_within_bounds(self, draw, agrees):
         """Of the left mode a half is cut off."""
         found = run(draw, HalfSpaces([[-1.0, 0.0]], [4.0]))
         left, right = 0.4 * 0.5, 0.6 * norm.cdf(8.0 / 0.3)
         weights = np.array([left, right]) / (left + right)
         assert found.theta[..., 0].min() >= -4.0
-        assert agrees(told(found), (weights[1], 0.0, weights @ [1.0, 0.09]))
+        assert agrees(estimates(found), (weights[1], 0.0, weights @ [1.0, 0.09]))
 
 
 def test_of_gaussians_that_are_known_every_jump_passes(draw):

@@ -1,4 +1,4 @@
-"""The law of unadjusted moves with momentum, in closed form on Gaussians, exactly uniform on flat energies."""
+"""The distribution of unadjusted moves with momentum: closed form for Gaussians, uniform for flat energies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TestGaussian:
 
 
 class TestNoiseBudget:
-    """With the gradient's noise taken out of the injected noise, the law is that of exact gradients."""
+    """With the gradient's noise subtracted from the injected noise, the distribution is that of exact gradients."""
 
     step, friction, sd = 0.4, 0.3, 0.9
 
@@ -118,13 +118,13 @@ def flat(position):
 
 
 class Forgetful(HalfSpaces):
-    """Wrong on purpose: the walls turn the move, but not the momentum."""
+    """Wrong on purpose: the boundary reflects the move, but not the momentum."""
 
     def reflect(self, position, move, metric=None):
         return super().reflect(position, move, metric)._replace(move=np.array(move))
 
 
-class TestWalls:
+class TestBounds:
     """A flat energy stays uniform exactly: the path keeps volume, and friction keeps the momenta's Gaussian."""
 
     def moments(self, draw, domain, function=flat):
@@ -150,7 +150,7 @@ class TestWalls:
         assert run.report["reflections"][0] > 10_000
         assert agrees(moments, self.truth)
 
-    def test_momentum_that_goes_on_into_the_wall_is_rejected(self, draw, agrees):
+    def test_momentum_that_is_not_reflected_is_rejected(self, draw, agrees):
         _, moments = self.moments(draw, Forgetful(TRIANGLE.normals, TRIANGLE.offsets))
         assert not agrees(moments, self.truth)
 
@@ -194,11 +194,11 @@ class TestLadder:
         assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
         return [(run.rung_theta(k) ** 2).mean(axis=(1, 2)) / t for k, t in enumerate((1.0, 3.0))]
 
-    #: Swaps pull towards 1, steps towards their own law: in between.
+    #: Swaps pull towards 1, steps towards their own distribution: in between.
     low, high = 1.0, variance(0.05, 0.05)
     truth = (low + high) / 2.0, (high - low) / (2.0 * 4.8)
 
-    def test_both_rungs_keep_their_laws(self, draw, agrees):
+    def test_both_rungs_keep_their_targets(self, draw, agrees):
         for moments in self.moments(draw):
             assert agrees(moments, *self.truth)
 

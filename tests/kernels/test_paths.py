@@ -1,4 +1,4 @@
-"""Paths that meet a cliff of the energy, which no step is short enough for, tell of the step size what came before."""
+"""Paths that end at a discontinuity of the energy inform the step size by their part before it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_steps_are_not_shortened_at_a_cliff(draw, agrees, monkeypatch, sampler, 
     assert held.report["step_sizes"][0] < 0.5 * run.report["step_sizes"][0]
 
 
-def test_what_a_path_tells():
+def test_acceptance_statistic_of_a_path():
     """Four paths of three steps: smooth, over a cliff at its second step, at its first one, and where a solve fails."""
     steps = [0.0] * 4, [0.1, 0.1, 40.0, 0.2], [0.1, 40.0, 40.0, np.inf], [3.0, 40.0, 40.0, np.inf]
     works = [np.array([-0.1, 0.1, 0.0, 0.0])] + 2 * [np.zeros(4)]

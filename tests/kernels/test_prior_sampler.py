@@ -1,4 +1,4 @@
-"""Draws from the prior as moves of the last rung: their law, and what they bring to a posterior with two modes."""
+"""Draws from the prior as moves of the last rung: their distribution, and their use for two modes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tempering import LINE, Square, two_modes_posterior
 
 import invsamp as iv
 
-LAWS = [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
+TARGETS = [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
 
 
 def ladder(last, **settings):
-    rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in LAWS[:-1]] + [
-        iv.ladder.Rung(LAWS[-1], kernel=last)
+    rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in TARGETS[:-1]] + [
+        iv.ladder.Rung(TARGETS[-1], kernel=last)
     ]
     return iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.5), "dense", **settings)
 
 
-class TestLaw:
+class TestTarget:
     def test_is_the_prior_in_its_domain_and_draws_are_independent(self, draw, within):
         prior = iv.Prior(a=iv.Gamma(2.0, 1.0), b=iv.Normal(0.0, 1.0))
 
@@ -32,7 +32,7 @@ class TestLaw:
                 return self(theta), lambda cotangent: np.repeat(cotangent, 2, axis=1)
 
         posterior = iv.Posterior(prior, Sum(), [9.0], iv.GaussianNoise(0.5), iv.constraint("b > 0"))
-        rungs = [iv.ladder.Rung(LAWS[0]), iv.ladder.Rung(LAWS[-1], kernel=iv.kernels.prior_draws())]
+        rungs = [iv.ladder.Rung(TARGETS[0]), iv.ladder.Rung(TARGETS[-1], kernel=iv.kernels.prior_draws())]
         # hardly a swap: what is left of a rung's own draws
         sampler = iv.ladder.Sampler(rungs, iv.ladder.Swap(fraction=0.001))
         run = draw(posterior, sampler, draws=2000, warmup=200, chains=4, start=np.array([4.0, 4.0]))
@@ -50,10 +50,10 @@ class TestLaw:
         posterior = two_modes_posterior()
         settings = {"draws": 400, "thin": 2, "warmup": 600, "start": np.array([1.5])}
         run = draw(posterior, ladder(iv.kernels.prior_draws()), **settings)
-        assert agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
+        assert agrees(LINE.shares(run), LINE.truth(posterior.potential(), TARGETS))
         # by itself the cold rung stays where it began
         alone = draw(posterior, iv.mala(), **settings)
-        left = LINE.truth(posterior.potential(), LAWS[:1])[:2].sum()
+        left = LINE.truth(posterior.potential(), TARGETS[:1])[:2].sum()
         assert not within(LINE.shares(alone)[:, :2].sum(axis=1).mean() - left, 0.1)
 
     def test_of_another_prior_is_rejected(self, draw, agrees, monkeypatch):
@@ -62,13 +62,13 @@ class TestLaw:
         sample = iv.Prior.sample
         monkeypatch.setattr(iv.Prior, "sample", lambda prior, rng, n: sample(prior, rng, n) - 0.2)
         run = draw(posterior, ladder(iv.kernels.prior_draws()), draws=400, thin=2, warmup=600, start=np.array([1.5]))
-        assert not agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
+        assert not agrees(LINE.shares(run), LINE.truth(posterior.potential(), TARGETS))
 
 
 class TestRefused:
-    def test_another_law(self):
+    def test_another_distribution_is_rejected(self):
         with pytest.raises(ValueError, match=r"prior_draws\(\) is for the prior.* got beta = 0.3"):
-            iv.ladder.Rung(LAWS[1], kernel=iv.kernels.prior_draws())
+            iv.ladder.Rung(TARGETS[1], kernel=iv.kernels.prior_draws())
 
     def test_a_problem_without_a_prior(self):
         class Split:

@@ -73,7 +73,7 @@ def test_overspent_directions_get_nothing_and_are_counted():
     assert propose(zeros, zeros, STEP, isotropic)[1] == 1
 
 
-def test_log_acceptance_is_mala_without_walls():
+def test_log_acceptance_is_mala_without_bounds():
     rng = np.random.default_rng(0)
     here, gradient, end_gradient, noise = rng.standard_normal((4, 1, 3))
     energies = np.array([1.3]), np.array([0.8])

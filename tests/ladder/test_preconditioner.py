@@ -39,8 +39,8 @@ def test_a_metric_of_low_rank_is_the_dense_one(dense):
     np.testing.assert_allclose(metric.uncolor(metric.color(moves)), moves, atol=1e-10)
     np.testing.assert_allclose(metric.whiten(moves), moves @ root, atol=1e-12)
     for covariance in (np.ones(2), np.full((2, 7), 2.0), np.stack([np.eye(7), np.diag(np.arange(7.0))])):
-        told = DenseMetric(root).whiten_covariance(covariance)
-        np.testing.assert_allclose(metric.whiten_covariance(covariance), told, atol=1e-10)
+        expected = DenseMetric(root).whiten_covariance(covariance)
+        np.testing.assert_allclose(metric.whiten_covariance(covariance), expected, atol=1e-10)
 
 
 def test_warm_up_finds_the_step_size_alone(problem, modes, draw):

@@ -29,7 +29,7 @@ def test_neighbors_reject_equally_often(barrier, rungs):
     assert np.ptp(rejections(AutoLadder(first=rungs).start(), barrier)) > 0.3 * found.mean()
 
 
-def test_equal_laws_leave_the_rungs_where_they_are_in_order():
+def test_equal_distributions_leave_the_rungs_unchanged():
     betas = respaced((1.0, 0.3, 0.1, 0.0), distances([0.0, 0.0, 0.0]), 4)
     assert (np.diff(betas) < 0.0).all()
 

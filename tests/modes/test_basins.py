@@ -70,7 +70,7 @@ def test_the_same_minima_by_fewer_evaluations(function):
     assert few < 0.95 * many
 
 
-def test_a_basin_holds_what_its_gaussian_tells():
+def test_a_basin_has_the_mass_of_its_gaussian():
     """Neither what lies too high, nor what has that energy by chance and another gradient, nor what is bent."""
     basins = Basins(10.0)
     basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.diag([1.0, 100.0]), False, None))
@@ -96,11 +96,11 @@ def test_ends_far_above_their_minimum_are_polished():
 
 def test_no_basin_without_a_gaussian():
     """A Hessian that is none, or beside a cliff, is not asked for again."""
-    for precision, walled in ((np.diag([1.0, -1.0]), False), (np.eye(2), True)):
+    for precision, bounded in ((np.diag([1.0, -1.0]), False), (np.eye(2), True)):
         basins = Basins(10.0)
-        assert basins.worth(2, 16, 0.0)
-        assert basins.basin(np.zeros(2), 0.0, np.zeros(2), precision, walled, None) is None
-        assert not basins.worth(2, 16, 0.0)
+        assert basins.pays(2, 16, 0.0)
+        assert basins.basin(np.zeros(2), 0.0, np.zeros(2), precision, bounded, None) is None
+        assert not basins.pays(2, 16, 0.0)
         assert basins.within(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2))) == [None]
 
 
@@ -109,7 +109,7 @@ def test_a_basin_at_a_bound_holds_what_lies_above_it():
     basins = Basins(10.0)
     gradient, at = np.array([3.0, 0.0]), np.array([[0.5, 1.0], [4.0, 0.0], [0.5, 1.0]])
     basins.add(basins.basin(np.zeros(2), 0.0, gradient, np.eye(2), True, np.diag([0.1, 1.0])))
-    assert basins.worth(2, 16, 5.0)
+    assert basins.pays(2, 16, 5.0)
     energy, slope = at @ gradient + 0.5 * (at**2).sum(axis=1), gradient + at
     energy[2] += 1.0
     assert [basin is not None for basin in basins.within(at, energy, slope)] == [True, False, False]
@@ -120,18 +120,18 @@ def test_an_end_without_a_gaussian_says_nothing_of_lower_ones():
     """Below a minimum at a bound, of no weight, there may be modes with a Gaussian."""
     basins = Basins(20.0)
     assert basins.basin(np.zeros(2), 12.0, np.zeros(2), np.eye(2), True, None) is None
-    assert not basins.worth(2, 16, 13.0)
-    assert basins.worth(2, 16, 0.0)
+    assert not basins.pays(2, 16, 13.0)
+    assert basins.pays(2, 16, 0.0)
     assert basins.basin(np.zeros(2), 0.0, np.zeros(2), np.eye(2), False, None) is not None
 
 
 def test_no_hessian_far_above_the_lowest_minimum():
     basins = Basins(10.0)
-    assert basins.worth(2, 16, 1e6)
+    assert basins.pays(2, 16, 1e6)
     basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.eye(2), False, None))
-    assert basins.worth(2, 16, 9.0)
-    assert not basins.worth(2, 16, 11.0)
-    assert not basins.worth(100, 16, 9.0)  # dearer than what it spares
+    assert basins.pays(2, 16, 9.0)
+    assert not basins.pays(2, 16, 11.0)
+    assert not basins.pays(100, 16, 9.0)  # more expensive than what it saves
 
 
 def test_points_that_begin_together_are_led_once():

@@ -1,4 +1,4 @@
-"""Widths of a minimum's Gaussian, held against the energy."""
+"""Widths of a minimum's Gaussian, compared with the energy."""
 
 from __future__ import annotations
 

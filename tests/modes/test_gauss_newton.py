@@ -1,4 +1,4 @@
-"""Descents by Gauss-Newton matrices within walls: steps, optima on walls, data that are not met."""
+"""Optimization by Gauss-Newton matrices within bounds: steps, optima at bounds, data that are not fitted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def squares(residuals, jacobian, curved=True):
 
 
 def decay(curved=True):
-    """a exp(-b t) + c seen at twelve times without noise, in logarithms; c lies below what its wall allows."""
+    """a exp(-b t) + c observed at twelve times without noise, in logarithms; c is below its bound."""
     t = np.linspace(0.0, 3.0, 12)
     data = 2.0 * np.exp(-1.5 * t) + 0.01
 
@@ -62,7 +62,7 @@ def test_steps_within_bounds_satisfy_the_conditions_of_a_minimum():
     matrix = roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(d)
     slope = 30.0 * rng.standard_normal((n, d))
     low, high = -rng.exponential(size=(n, d)), rng.exponential(size=(n, d))
-    low[:, 0] = high[:, 1] = 0.0  # on a wall
+    low[:, 0] = high[:, 1] = 0.0  # at a bound
     step = gauss_newton.within(matrix, slope, low, high)
     rest = slope + np.einsum("nij,nj->ni", matrix, step)
     size = np.abs(slope).max(axis=1, keepdims=True)
@@ -73,7 +73,7 @@ def test_steps_within_bounds_satisfy_the_conditions_of_a_minimum():
     assert 0.2 < ((step == low) | (step == high)).mean() < 0.9  # the bounds matter
 
 
-def test_an_optimum_on_a_wall_is_found_from_afar():
+def test_an_optimum_at_a_bound_is_found_from_afar():
     evaluate, residuals, jacobian = decay()
     starts = np.random.default_rng(1).uniform(BOX.lower, BOX.upper, (40, 3))
     best = least_squares(
@@ -84,7 +84,7 @@ def test_an_optimum_on_a_wall_is_found_from_afar():
     assert end.converged.all()
     assert end.energy.min() > best.cost - 1e-3
     assert close[0] > 20
-    assert close[0] > close[1] + 5  # where walls turn steps
+    assert close[0] > close[1] + 5  # where bounds truncate steps
     assert np.abs(end.position[np.argmin(end.energy), 2] - BOX.lower[2]) < 1e-5
 
 
@@ -133,7 +133,7 @@ def test_a_quadratic_takes_few_steps():
 
 
 def test_an_optimum_at_the_end_of_a_flat_valley():
-    """Between parameters of which the data tell the sum, and next to nothing of each."""
+    """Between parameters of which the data identify the sum, and hardly each one."""
     slopes, data = np.array([[10.0, 10.0], [1e-3, 0.0]]), np.array([0.0, 1e-2])
     evaluate = squares(lambda at: at @ slopes.T - data, lambda at: np.broadcast_to(slopes, (len(at), 2, 2)))
     end = led(evaluate, np.array([[-2.0, 1.5]]), Box([-3.0, -3.0], [3.0, 3.0]), tolerance=1e-8)

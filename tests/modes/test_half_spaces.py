@@ -10,10 +10,10 @@ from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Unbounded
 from invsamp.modes.half_spaces import cut_gaussian
 
 
-def mass(precision, gradient, domain, *, scale=1.0, walled=True) -> float:
+def mass(precision, gradient, domain, *, scale=1.0, bounded=True) -> float:
     """Of exp(-g u - u H u / 2) around the origin."""
     d = len(gradient)
-    found = cut_gaussian(precision, np.array(gradient), np.zeros(d), np.full(d, scale), domain, walled=walled)
+    found = cut_gaussian(precision, np.array(gradient), np.zeros(d), np.full(d, scale), domain, bounded=bounded)
     return np.nan if found is None else float(np.sqrt(np.linalg.det(2.0 * np.pi * found)))
 
 
@@ -105,17 +105,17 @@ def test_numbers_in_order():
     assert mass(np.eye(3), np.zeros(3), ordered) == pytest.approx((2.0 * np.pi) ** 1.5 / 6.0, rel=0.6)
 
 
-def test_what_has_no_end_is_not_known():
-    assert np.isnan(mass(np.zeros((1, 1)), [0.0], Unbounded(), walled=False))
+def test_unbounded_minima_are_unknown():
+    assert np.isnan(mass(np.zeros((1, 1)), [0.0], Unbounded(), bounded=False))
     assert np.isnan(mass(np.diag([1.0, -1.0]), [0.0, 0.0], Box([0.0, -np.inf], [np.inf, np.inf])))
     assert np.isnan(mass(-np.eye(1), [1.0], Box([0.0], [np.inf])))
     assert np.isnan(mass(-np.eye(1), [0.0], Box([-3.0], [3.0])))  # a saddle, with its minima at the bounds
-    # beside a cliff, which no domain tells of
+    # beside a discontinuity that is not in the domain
     assert np.isnan(mass(np.eye(1), [0.0], Unbounded()))
 
 
 def test_without_bounds_it_is_the_gaussian():
     precision = np.array([[2.0, 0.3], [0.3, 1.0]])
     for domain in (Unbounded(), Box([-50.0, -50.0], [50.0, 50.0])):
-        found = cut_gaussian(precision, np.zeros(2), np.zeros(2), np.ones(2), domain, walled=False)
+        found = cut_gaussian(precision, np.zeros(2), np.zeros(2), np.ones(2), domain, bounded=False)
         np.testing.assert_allclose(found, np.linalg.inv(precision), rtol=1e-12)

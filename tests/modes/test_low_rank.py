@@ -125,10 +125,10 @@ class TestOneMinimum:
         assert len(found.metric.values) == 4
         assert found.remainder == pytest.approx(-0.5 * 36.0, rel=0.5)
 
-    def test_none_at_walls_and_saddles(self):
+    def test_none_at_bounds_and_saddles(self):
         function, _ = bent(20)
-        walls = Box(np.zeros(20), np.ones(20))
-        assert gaussian(function, np.zeros(20), walls) is None
+        bounds = Box(np.zeros(20), np.ones(20))
+        assert gaussian(function, np.zeros(20), bounds) is None
         saddle = np.where(np.arange(20) == 3, -1.0, 1.0)
         assert gaussian(lambda x: (0.5 * (saddle * x**2).sum(axis=1), saddle * x), np.zeros(20)) is None
 

@@ -1,4 +1,4 @@
-"""Modes and their Gaussians: found from anywhere, within walls, with the evidence that is known in closed form."""
+"""Modes and their Gaussians: found from anywhere, within bounds, with the evidence known in closed form."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class TestMinima:
 
         at = np.zeros(2)
         asking = hessian(Objective(self.evaluate(function), np.ones(2), Unbounded()), at, 0.0, at)
-        matrix, walled = answered(asking, None)
+        matrix, bounded = answered(asking, None)
         np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
-        assert walled
+        assert bounded
 
     @pytest.mark.parametrize("far", [1e13, 1e14, 1e15])
     def test_steps_are_longer_than_numbers_are_apart(self, far):
@@ -99,7 +99,7 @@ class TestMinima:
         np.testing.assert_allclose(found.position, [[0.0, 0.0], [9.0, 0.0]], atol=0.1)
         assert found.counts.tolist() == [2, 1]
 
-    def test_weights_against_walls(self):
+    def test_weights_with_bounds(self):
         """The mass of exp(-g u) on [0, w] is 1 / g, and that of a flat one w: their product beside a Gaussian's."""
         low, high = np.array([0.0, -9.0]), np.array([20.0, 9.0])
 
@@ -182,7 +182,7 @@ class TestDescent:
         assert end.energy.max() < 1e-4
         assert (end.position >= 0.0).all()
 
-    def test_what_has_no_end(self):
+    def test_unbounded_densities(self):
         end = led(lambda x: (-x.sum(axis=1), -np.ones_like(x)), np.eye(3, 2), most=50)
         assert not end.converged.any()
         assert (end.evaluations == 50).all()
@@ -230,7 +230,7 @@ class TestModes:
         assert list(modes.evaluations) == ["coarse", "fine"]
         assert modes.evaluations["fine"] < alone
 
-    def test_a_mode_against_a_wall_has_a_gaussian_that_it_cuts(self):
+    def test_a_mode_at_a_bound_has_a_truncated_gaussian(self):
         modes = iv.maximize(iv.Target(gaussian(np.eye(2), 2.0), Box([-1.0, -1.0], [1.0, 9.0])), seed=1)
         np.testing.assert_allclose(modes.theta, [[1.0, 2.0]], atol=0.02)
         assert modes.on_wall.all()
@@ -246,37 +246,37 @@ class TestModes:
         with pytest.raises(ValueError, match="draws needs a mode with a weight, got none"):
             modes.draws(4)
 
-    def test_a_density_that_grows_without_end_is_reported(self):
+    def test_an_unbounded_density_is_reported(self):
         def falls(x):
             return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
 
         target = iv.Target(iv.extending.FunctionPotential(falls, 2), names=("level", "slope"))
-        told = r"none of 3 optimizations converged within 100 evaluations, .* went farthest are slope\. "
-        with pytest.raises(RuntimeError, match=told):
+        message = r"none of 3 optimizations converged within 100 evaluations, .* went farthest are slope\. "
+        with pytest.raises(RuntimeError, match=message):
             iv.maximize(target, 3, seed=1, max_evaluations=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_reported(self):
-        told = r"gradient of fidelity 'target' .*Optimizations follow gradients"
+        message = r"gradient of fidelity 'target' .*Optimizations follow gradients"
         uphill = iv.Target(iv.extending.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
-        with pytest.warns(UserWarning, match=told):
+        with pytest.warns(UserWarning, match=message):
             assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
         falls = iv.Target(iv.extending.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
-        with pytest.raises(iv.ModelError, match=told):
+        with pytest.raises(iv.ModelError, match=message):
             iv.maximize(falls, 3, seed=1, max_evaluations=100)
 
-    def test_an_end_that_looks_like_a_minimum_is_told_too(self):
+    def test_an_end_that_looks_like_a_minimum_is_reported_too(self):
         """A gradient of the prior alone led to its mode, whose Gaussian looked like any other's."""
         for slope, wrong in ((0.0, True), (1.2, True), (1.0, False)):
             model = iv.with_jacobian(lambda x: x, lambda x, slope=slope: np.tile(slope * np.eye(2), (len(x), 1, 1)))
             prior = iv.Prior(x=iv.Normal(np.zeros(2), 1.0))
             posterior = iv.Posterior(prior, model, [0.5, -2.0], iv.GaussianNoise(0.3))
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as message:
                 warnings.simplefilter("always")
                 modes = iv.maximize(posterior, 4, seed=1)
             assert np.isfinite(modes.log_evidence).all()
-            assert [("Optimizations follow gradients" in str(one.message)) for one in told] == [True] * wrong
+            assert [("Optimizations follow gradients" in str(one.message)) for one in message] == [True] * wrong
 
-    def test_starts_that_cannot_be_solved_are_told_apart(self):
+    def test_starts_that_cannot_be_solved_are_distinguished(self):
         def model(x):
             return np.where(x > 0.5, np.nan, x)
 
@@ -291,7 +291,7 @@ class TestModes:
         assert "2 more starts could not be solved: narrow the prior" in str(modes)
         assert "did not converge" not in str(modes)
 
-    def test_a_gradient_that_is_not_finite_is_told_as_that(self):
+    def test_a_gradient_that_is_not_finite_is_reported(self):
         target = iv.Target(iv.extending.FunctionPotential(lambda x: ((x**2).sum(axis=1), np.full(x.shape, np.nan)), 2))
         with pytest.raises(RuntimeError, match=r"the gradient of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
@@ -306,8 +306,8 @@ class TestModes:
 
         model = iv.with_jacobian(fails, fails)
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 1.0)), model, [0.0], iv.GaussianNoise(1.0))
-        told = r"raised ArithmeticError wherever it was called.*no convergence after 50"
-        with pytest.raises(iv.ModelError, match=told):
+        message = r"raised ArithmeticError wherever it was called.*no convergence after 50"
+        with pytest.raises(iv.ModelError, match=message):
             iv.maximize(posterior, seed=1)
 
     @pytest.mark.parametrize("of", ["posterior", "likelihood"])
@@ -328,7 +328,7 @@ class TestModes:
         profiles = iv.profile(posterior, ["x[0]"], seed=1) if of == "posterior" else None
         assert profiles is None or f"({profiles.function_calls:,} function calls)" in str(profiles)
 
-    def test_begins_where_it_is_told_to(self):
+    def test_begins_at_the_given_starts(self):
         posterior = iv.Posterior(
             iv.Prior(a=iv.Normal(0.0, 3.0), b=iv.Normal(0.0, 3.0)),
             log_likelihood=iv.LogDensity(lambda x: -two_modes(x)[0], lambda x: -two_modes(x)[1]),
@@ -358,7 +358,7 @@ class TestModes:
     @pytest.mark.parametrize(
         ("scale", "said"), [(0.5, "as it should be"), (0.1, "more than noise"), (9.0, "less than")]
     )
-    def test_tells_how_well_data_are_met(self, scale, said):
+    def test_reports_how_well_data_are_fitted(self, scale, said):
         rng = np.random.default_rng(3)
         slopes = rng.standard_normal((60, 2))
         y = slopes @ [1.0, -1.0] + 0.5 * rng.standard_normal(60)
@@ -427,9 +427,9 @@ class TestLikelihood:
         assert modes.log_likelihood[0] == pytest.approx(wanted, abs=1e-4)
         assert modes.energies[0] == pytest.approx(-wanted, abs=1e-4)
         assert (modes.of, modes.at_bounds, modes.counts.tolist()) == ("likelihood", (("slope",),), [16])
-        told = str(modes).splitlines()
-        assert told[0].startswith("1 maximum of the likelihood from 16 starts; evaluations: ")
-        assert told[1].startswith(f"log-likelihood {wanted:.5g}"[:-1]) and "at a bound (slope)" in told[1]
+        message = str(modes).splitlines()
+        assert message[0].startswith("1 maximum of the likelihood from 16 starts; evaluations: ")
+        assert message[1].startswith(f"log-likelihood {wanted:.5g}"[:-1]) and "at a bound (slope)" in message[1]
         posterior_modes = iv.maximize(posterior, seed=1)
         assert posterior_modes.theta[0, 0] < level - 0.3  # its prior is strong
         assert posterior_modes.of == "posterior"
@@ -444,7 +444,7 @@ class TestLikelihood:
         with pytest.raises(ValueError, match="preconditioner must be modes of the posterior, got maxima"):
             iv.mala(preconditioner=modes)
 
-    def test_two_are_told_apart(self):
+    def test_two_are_distinguished(self):
         model = iv.with_jacobian(lambda t: t**2, lambda t: 2.0 * t[:, :, None])
         posterior = iv.Posterior(iv.Prior(t=iv.Normal(0.5, 2.0)), model, [4.0], iv.GaussianNoise(0.1))
         modes = iv.maximize(posterior, of="likelihood", seed=1)

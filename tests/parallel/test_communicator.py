@@ -43,7 +43,7 @@ class TestLaunched:
         assert found.returncode != 0
         assert re.search(r"RuntimeError: the launcher started 2 processes, but they cannot communicate", found.stderr)
 
-    def test_a_launcher_that_tells_nothing(self):
+    def test_a_launcher_without_information(self):
         """Some set no variable that is known here; `python -m mpi4py` is enough of a sign."""
         code = """
             import os

@@ -64,11 +64,11 @@ def test_solves_that_fail_on_one_process_do_not_differ():
 def test_who_waits_for_ever_says_so(monkeypatch, capsys):
     """A script in which only one process samples."""
     monkeypatch.setattr(consistency_check, "NOTICE", 0.0)
-    told = []
+    messages = []
 
     def seen():
-        told.append(capsys.readouterr().err)
-        return "rank 0 of 2 waits for the others: all of them have to sample together" in "".join(told)
+        messages.append(capsys.readouterr().err)
+        return "rank 0 of 2 waits for the others: all of them have to sample together" in "".join(messages)
 
     def work(comm):
         if comm.rank == 1:

@@ -25,7 +25,7 @@ SCRIPT = """
 
     def seconds(groups, size, position):
         measured(groups, size, position)
-        return 1.0 / size**2  # as of meshes that are worth it: those here are solved sooner by one process
+        return 1.0 / size**2  # as of large meshes: those here are solved faster by one process
 
     Groups._seconds = seconds
 

@@ -34,7 +34,7 @@ def model():
         yield model
 
 
-def test_a_plain_function_has_no_derivatives_and_hands_over_rows_as_they_end():
+def test_a_plain_function_has_no_derivatives_and_returns_rows_as_they_end():
     with isolated(flaky.square_and_process, workers=2) as plain:
         assert plain.no_derivatives == "it is a function without derivatives"
         runs = list(plain.finished(THETA))
@@ -75,7 +75,7 @@ class TestNumbers:
         np.testing.assert_array_equal(y, row_by_row(flaky.observations)[row, indices])
         np.testing.assert_array_equal(matrix, row_by_row(flaky.derivatives)[row, indices])
 
-    def test_what_the_model_tells_about_itself_is_passed_on(self, model):
+    def test_attributes_of_the_model_are_passed_on(self, model):
         assert model.parameters == ("x", "y")
         assert model.n_observations == 3
         assert model.data_indices is None

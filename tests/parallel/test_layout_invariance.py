@@ -44,20 +44,20 @@ def alone(name):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """Short runs deserve warnings, which nobody needs here."""
+    """Short runs raise warnings, which are ignored here."""
     monkeypatch.setattr(Run, "warnings", lambda self: [])
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", RUNS)
 def test_draws_and_counts_do_not_depend_on_the_number_of_processes(ranks):
-    wanted = {name: alone(name) for name in RUNS[ranks]}  # first: each rank would compile what nobody has compiled
-    told = digests(launch.mpi(SCRIPT, ranks, *RUNS[ranks]).stdout)
-    assert told == [wanted] * ranks  # every rank has the whole run
+    wanted = {name: alone(name) for name in RUNS[ranks]}  # first: otherwise each rank compiles
+    printed = digests(launch.mpi(SCRIPT, ranks, *RUNS[ranks]).stdout)
+    assert printed == [wanted] * ranks  # every rank has the whole run
 
 
 def test_another_seed_and_another_number_of_chains_give_other_draws(monkeypatch):
-    """The digests can tell."""
+    """The digests distinguish runs."""
     first = alone("three fidelities")
     for setting, value in (("seed", 8), ("chains", 4)):
         with monkeypatch.context() as changed:
@@ -72,7 +72,7 @@ def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp
     def started(ranks, *more):
         return launch.mpi(SCRIPT, ranks, "--directory", directory, *more, name, check=False)
 
-    # whichever is told to stop within warm-up, all of them stop after that step; killed later, what was whole is kept.
+    # if one is stopped in warm-up, all of them stop after that step; complete segments survive a later kill.
     # The status of the first two is the launcher's: Open MPI 5 under load says 0 at times
     ended = started(3, "--signal", int(signal.SIGTERM), "--step", 60, "--rank", 2)
     assert "stopped in warm-up, step 60" in ended.stderr and "invsamp.resume" in ended.stderr

@@ -1,4 +1,4 @@
-"""Handing out requests: by rows where that changes no bit, dearest first, what comes back counted."""
+"""Distribution of requests: by rows if that changes no bit, the most expensive first, results counted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POSITION = np.random.default_rng(0).standard_normal((6, 2))
 
 
 class Clock:
-    """The seconds that solves say they took: what is handed out follows them, and a machine's load must not."""
+    """The reported seconds of solves, on which the distribution depends, not on the machine's load."""
 
     def __init__(self):
         self.now = 0.0
@@ -100,13 +100,13 @@ class TestHandingOut:
         """Once a kind's cost is known, and that its rows have bits of their own."""
         models = [Slow(clock, 0.002) for _ in range(2)]
         asked = [(Request("fine", POSITION),)] * 3
-        energies, counts, told = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0]
-        assert told["solved"] == {"fine": "by rows"}
+        energies, counts, report = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0]
+        assert report["solved"] == {"fine": "by rows"}
         # here: whether both are the same, to learn the cost, six pieces of the trial, and half of the rows twice
         assert models[0].rows[:2] == [1, 6] and models[0].rows[-2:] == [3, 3]
         assert models[1].rows[0] == 1 and models[1].rows[-2:] == [3, 3]
         assert sorted(models[0].rows[2:-2] + models[1].rows[1:-2]) == sorted([6, 3, 3, 2, 2, 2, *[1] * 6])
-        # trials are nobody's evaluations
+        # trials do not count as evaluations
         assert counts == {"fine": 18}
         for (energy,) in energies:
             np.testing.assert_array_equal(energy, energies[0][0])
@@ -114,8 +114,8 @@ class TestHandingOut:
     def test_not_where_that_would_change_a_bit(self, clock):
         models = [Slow(clock, 0.002, twist=1e-15) for _ in range(2)]
         asked = [(Request("fine", POSITION),)] * 3
-        energies, _, told = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0]
-        assert told["solved"] == {"fine": "whole"}
+        energies, _, report = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0]
+        assert report["solved"] == {"fine": "whole"}
         assert models[0].rows[-2:] == [6, 6]
         for (energy,) in energies:
             np.testing.assert_array_equal(energy, energies[0][0])
@@ -131,20 +131,20 @@ class TestHandingOut:
         models = [Large(clock, 0.01) for _ in range(2)]
         asked = [(Request("fine", POSITION[:2]),)] * 3 + [(Request("fine", POSITION),)] * 2
         run = lambda comm: answers(comm, asked, {"fine": models[comm.rank]}, chains=2)  # noqa: E731
-        energies, _, told = threads.run(2, run)[0]
-        assert told["solved"] == {"fine": "whole"}
+        energies, _, report = threads.run(2, run)[0]
+        assert report["solved"] == {"fine": "whole"}
         np.testing.assert_array_equal(energies[3][0], energies[4][0])
         assert not np.array_equal(energies[3][0][:2], energies[0][0])
 
     def test_what_is_cheap_is_not_sent(self, clock):
         models = [Slow(clock, 1e-6) for _ in range(2)]
         asked = [(Request("fine", POSITION),)] * 3
-        told = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0][2]
+        report = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0][2]
         assert models[0].rows == [1, 6, 6, 6]
         assert models[1].rows == [1]
-        assert told["waiting"][1] == pytest.approx(1.0)
+        assert report["waiting"][1] == pytest.approx(1.0)
 
-    def test_the_dear_request_is_one_processs_and_the_cheap_ones_the_others(self, clock):
+    def test_one_process_has_the_expensive_request_and_others_the_cheap_ones(self, clock):
         """One chain: nothing is to be split."""
         asked = [(Request("fine", POSITION[:1]), *[Request("coarse", POSITION[:1])] * 3)] * 4
         models = [{"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)} for _ in range(2)]
@@ -240,13 +240,13 @@ class TestWaitingForTheDearest:
     def test_not_where_others_have_as_far_to_go(self):
         assert not self.waits(0.0003, fine=0.001)
 
-    def test_not_where_this_process_shares_in_the_dearest(self):
+    def test_not_if_this_process_shares_the_most_expensive(self):
         assert not self.waits(0.0003, mine=("coarse", "fine"))
 
-    def test_not_where_nobody_else_asks(self):
+    def test_not_without_other_requests(self):
         assert not self.waits(0.0003, asked=(("fine",),))
 
-    def test_the_dearest_goes_on_first(self, clock):
+    def test_the_most_expensive_resumes_first(self, clock):
         """Of two whose answers came together."""
         order = []
 
@@ -294,7 +294,7 @@ class TestSeparable:
 
         assert not separable(Request("fine", POSITION), self.answer(function))
 
-    def test_equal_rows_do_not_tell(self):
+    def test_equal_rows_give_no_information(self):
         answer = self.answer(lambda x: (0.5 * (x**2).sum(axis=1), x))
         assert not separable(Request("fine", np.ones((4, 2))), answer)
 
@@ -312,12 +312,12 @@ class TestSeparable:
 
         models = [Common(clock, 0.01) for _ in range(2)]
         asked = [(Request("fine", np.ones((6, 2))),)] * 3
-        told = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0][2]
-        assert told["solved"] == {"fine": "whole"}
+        report = threads.run(2, lambda comm: answers(comm, asked, {"fine": models[comm.rank]}))[0][2]
+        assert report["solved"] == {"fine": "whole"}
 
 
 def test_nothing_is_answered_half():
-    """An interrupt while others are at work cannot be handed on: nobody would take what they send."""
+    """An interrupt while others are working cannot be passed on: no one would receive their results."""
 
     class Interrupted(Slow):
         def linearize(self, theta):

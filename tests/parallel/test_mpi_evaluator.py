@@ -51,9 +51,9 @@ QUICK = {
 
 
 @pytest.fixture(autouse=True)
-def cheap_models_are_handed_out(monkeypatch):
+def cheap_models_are_distributed(monkeypatch):
     monkeypatch.setattr(load_balancing, "MESSAGES", -1.0)
-    monkeypatch.setattr(surrogate_training, "STEPS", 20)  # of a coarse model alone: nobody judges its draws here
+    monkeypatch.setattr(surrogate_training, "STEPS", 20)  # of a coarse model only, whose draws are not tested here
     monkeypatch.setattr(surrogate_training, "MOST_ROUNDS", 1)
 
 
@@ -144,7 +144,7 @@ class TestInvariance:
             assert run.report["centering"]["x"]["centered"] == [True, True, False]
             assert digest(run) == wanted
 
-    def test_another_seed_is_told_apart(self):
+    def test_another_seed_is_distinguished(self):
         assert digest(make("three fidelities")) != digest(make("three fidelities", seed=6))
 
     def test_a_seed_of_the_systems_is_one_for_all(self):
@@ -196,7 +196,7 @@ class TestSignals:
 
         monkeypatch.setattr(mpi_evaluator, "Interrupts", Heard)
 
-    def test_draws_in_memory_are_handed_back_everywhere(self, monkeypatch):
+    def test_draws_in_memory_are_returned_everywhere(self, monkeypatch):
         self.hear(monkeypatch, signal.SIGINT, 50)
         monkeypatch.setattr(mpi_coordinator, "BETWEEN_LOOKS", 0.0)
         sampler = iv.mala(0.5, preconditioner=None)

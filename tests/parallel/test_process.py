@@ -50,7 +50,7 @@ def test_are_others_without_the_variables_of_a_launcher(monkeypatch):
 
 @pytest.mark.mpi
 def test_of_a_rank_are_no_ranks():
-    told = launch.mpi(
+    output = launch.mpi(
         f"""
         import sys
         sys.path.insert(0, {TOOLS!r})
@@ -65,13 +65,13 @@ def test_of_a_rank_are_no_ranks():
         """,
         2,
     ).stdout
-    assert sorted(told.splitlines()) == [f"{rank} {[[1.0, float(rank)]] * 3}" for rank in range(2)]
+    assert sorted(output.splitlines()) == [f"{rank} {[[1.0, float(rank)]] * 3}" for rank in range(2)]
 
 
 def test_end_with_the_script_that_used_them():
-    told = launch.python(SCRIPT, "exit").stdout.split()
-    assert len(told) == 2
-    assert not any(launch.alive(int(pid)) for pid in told)
+    output = launch.python(SCRIPT, "exit").stdout.split()
+    assert len(output) == 2
+    assert not any(launch.alive(int(pid)) for pid in output)
 
 
 @pytest.mark.parametrize("deed", ["hang", pytest.param("hang in C", marks=pytest.mark.slow)])

@@ -57,9 +57,9 @@ class TestPublished:
         problem = published(name, rtol=1e-9, atol=1e-10)
         posterior, rng = problem.posterior.with_bounds(), np.random.default_rng(1)  # some nominal values are bounds
         potential = posterior.potential()
-        base = np.clip(posterior.to_position(nominal(problem)), *walls(posterior))
+        base = np.clip(posterior.to_position(nominal(problem)), *bounds(posterior))
         position = base + 0.1 * rng.standard_normal(base.shape)
-        position = np.clip(position, *walls(posterior))
+        position = np.clip(position, *bounds(posterior))
         gradient = potential.energy_and_gradient(position)[1][0]
         for _ in range(3):
             direction = rng.standard_normal(gradient.shape)
@@ -76,9 +76,9 @@ class TestPublished:
         """Weber's cells rest for 24 hours: without control of sensitivities errors of gradients reached 1e20."""
         default, full = (published("Weber_BMC2015", **settings) for settings in ({}, {"error_control": "full"}))
         rng, theta = np.random.default_rng(0), nominal(default)
-        walled = default.posterior.with_bounds()
+        bounded = default.posterior.with_bounds()
         theta = theta * (1 + rng.uniform(0.05, 0.2, (20, theta.shape[1])) * rng.choice([-1, 1], (20, theta.shape[1])))
-        inside = walled.to_theta(np.clip(walled.to_position(theta), *walls(walled, 0.01)))
+        inside = bounded.to_theta(np.clip(bounded.to_position(theta), *bounds(bounded, 0.01)))
         positions = default.posterior.to_position(inside)
         ours, tight = (each.posterior.potential().energy_and_gradient(positions)[1] for each in (default, full))
         assert (np.linalg.norm(ours - tight, axis=1) < 1e-3 * np.linalg.norm(tight, axis=1)).all()
@@ -102,9 +102,9 @@ class TestPublished:
         assert posterior.prior.fixed.keys() == {"ratio", "specC17"}
         ends = zip(*posterior.prior.support, strict=True)
         assert posterior.coordinates.transforms == tuple(Logit(*each) for each in ends)
-        walled = posterior.with_bounds()
-        assert all(transform == Log() for transform in walled.coordinates.transforms)
-        np.testing.assert_allclose(walls(walled, 0.0)[0], np.log(1e-5))
+        bounded = posterior.with_bounds()
+        assert all(transform == Log() for transform in bounded.coordinates.transforms)
+        np.testing.assert_allclose(bounds(bounded, 0.0)[0], np.log(1e-5))
 
     def test_a_start_at_the_nominal_values(self):
         problem = published("Weber_BMC2015")
@@ -116,7 +116,7 @@ class TestPublished:
         assert np.isfinite(posterior.to_position(posterior.packed("start", problem.start))).all()
 
 
-def walls(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
+def bounds(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
     lower, upper = (posterior.to_position(end) for end in posterior.prior.support)
     return lower + inset, upper - inset
 

@@ -82,10 +82,10 @@ def test_a_notebook_shows_every_figure_once(monkeypatch: pytest.MonkeyPatch) -> 
     try:
 
         def pictures(cell: str) -> int:
-            told: list[dict[str, Any]] = []
-            reply = client.execute_interactive(cell, output_hook=told.append, timeout=120)
+            messages: list[dict[str, Any]] = []
+            reply = client.execute_interactive(cell, output_hook=messages.append, timeout=120)
             assert reply["content"]["status"] == "ok", reply["content"]
-            return sum("image/png" in message["content"].get("data", {}) for message in told)
+            return sum("image/png" in message["content"].get("data", {}) for message in messages)
 
         assert pictures(POSE) == 0
         for cell, count in (

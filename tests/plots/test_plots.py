@@ -157,12 +157,12 @@ def test_pairs_draw_holes_and_every_part_of_an_intersection():
     assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [1.0]
 
 
-def test_pairs_draw_the_walls_of_a_box_that_are_near():
+def test_pairs_draw_the_nearby_bounds_of_a_box():
     run = make(rungs=1, domain=Box([-1.0, -np.inf, -50.0], [1.1, np.inf, 50.0]))
     figure = plot_pairs(run)
     rendered(figure)
     assert sorted(line.get_xdata()[0] for line in figure.axes[0].lines) == [-1.0, 1.1]
-    assert not figure.axes[4].lines  # k[0] has no wall, and that of k[1] is far away
+    assert not figure.axes[4].lines  # k[0] has no bound, and that of k[1] is far away
     assert not figure.axes[8].lines
     low, high = figure.axes[0].get_xlim()
     assert low < -1.0

@@ -84,7 +84,7 @@ def test_cell_probabilities_against_a_fine_grid(name):
     wanted = mass.reshape(bins, fine, bins, fine).sum(axis=(1, 3)) / mass.sum()
     # the fine grid's own error: its cells on the boundary
     np.testing.assert_allclose(probabilities, wanted, atol=2e-4)
-    # and the wrong domain is told apart
+    # and the wrong domain is rejected
     other, _ = problem.cell_probabilities(problem.domain("octagon", 2.0), bins)
     assert np.abs(other - wanted).max() > 2e-3
 

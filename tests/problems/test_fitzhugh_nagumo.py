@@ -60,7 +60,7 @@ def test_a_run_recovers_the_truth_and_laplace(within, posterior, laplace, draw):
     position = posterior.to_position(run.theta.reshape(-1, 7))
     mean, sd = position.mean(axis=0), position.std(axis=0)
     assert within(mean - posterior.to_position(POINT)[0], 4 * sd)
-    # 800 draws are worth over 60 independent ones
+    # 800 draws have an ESS above 60
     assert within(mean - near.mode, 4 * near.sd / np.sqrt(60))
     assert within(sd / near.sd - 1, 4 / np.sqrt(120))
     # control: c = 3.2 would have been seen
@@ -72,11 +72,11 @@ def test_a_ladder_leads_all_chains_from_the_prior_past_the_false_modes(within, p
     near = laplace(posterior, POINT)
     ladder = parallel_tempering(temperatures=geometric(300.0, 8))
     found = {}
-    # a kernel with a given step is not led down before its first move
+    # a kernel with a given step is not optimized before its first move
     for name, sampler in (("ladder", ladder), ("single", mala(1e-4))):
         run = draw(posterior, sampler, draws=250, warmup=700, chains=4)
         found[name] = posterior.to_position(run.theta).mean(axis=1)
-    # each chain's mean over 250 draws, worth over 10 independent ones
+    # each chain's mean over 250 draws, with an ESS above 10
     assert within(found["ladder"] - near.mode, 4 * near.sd / np.sqrt(10))
     # control: with neither descents nor hot replicas some chain stays in another orbit
     assert not within(found["single"] - near.mode, 10 * near.sd)

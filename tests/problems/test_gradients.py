@@ -1,4 +1,4 @@
-"""The check at the start of runs raises no false alarm on any ready problem, and tells gradients that are off."""
+"""The check at the start of runs raises no false alarm on any ready problem, and reports gradients that are off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MORE = {
     "constrained_mixtures.flower": lambda: constrained_mixtures.target("flower"),
     "constrained_mixtures.heart": lambda: constrained_mixtures.target("heart"),
 }
-#: Of chaotic systems far from the data, and of loose tolerances, it cannot tell much, and must not try.
+#: For chaotic systems far from the data, and loose tolerances, the check is not informative.
 ROUGH = {"robertson.reactions", "lorenz.multiple_shooting", "lotka_volterra.multiple_shooting"}
 
 
@@ -36,7 +36,7 @@ def test_right_gradients_pass_and_wrong_ones_are_reported(name):
     made = (PROBLEMS | MORE)[name]()
     problem, seeds = getattr(made, "posterior", made), range(2 if name in ROUGH else 20)
     for fidelity in problem.fidelities:
-        potential, told = problem.potential(fidelity), 0
+        potential, reported = problem.potential(fidelity), 0
         for seed in seeds:
             starts = problem.sample_start(np.random.default_rng(seed), 20)
             starts = starts[np.isfinite(potential.energy(starts))][:4]
@@ -45,6 +45,6 @@ def test_right_gradients_pass_and_wrong_ones_are_reported(name):
             solves, mistake = check_one(problem, problem, fidelity, potential, starts, np.random.default_rng(seed))
             assert mistake is None and solves <= 120, mistake
             wrong = check_one(problem, problem, fidelity, TooLong(potential), starts, np.random.default_rng(seed))
-            told += wrong[1] is not None
+            reported += wrong[1] is not None
         if fidelity == problem.fidelities[-1] and name not in ROUGH:
-            assert told >= len(seeds) - 3
+            assert reported >= len(seeds) - 3

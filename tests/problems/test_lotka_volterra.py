@@ -130,7 +130,7 @@ def test_multiple_shooting_recovers_the_truth_from_noisy_states(draw):
     run = draw(posterior, mala(), draws=100, warmup=150, chains=4, start=fit.start(np.random.default_rng(0), 4))
     theta = run.theta[..., :4].reshape(-1, 4)
     assert (np.abs(theta.mean(axis=0) - RATES[0]) < 4 * theta.std(axis=0)).all()
-    # 400 draws are worth over 60 independent ones; the posterior is nearly Gaussian
+    # 400 draws have an ESS above 60; the posterior is nearly Gaussian
     assert (np.abs(theta.mean(axis=0) - fit.values) < 4 * fit.sd / np.sqrt(60)).all()
     assert (np.abs(theta.std(axis=0) / fit.sd - 1) < 4 / np.sqrt(120)).all()
     # control: a rate 10% off would have been seen

@@ -67,7 +67,7 @@ def test_a_run_from_the_prior_finds_the_rates(within, laplace, draw):
     logs = np.log(run.theta.reshape(-1, 3))
     mean, sd = logs.mean(axis=0), logs.std(axis=0)
     assert within(mean - np.log(POINT[0]), 4 * sd)
-    # 400 draws are worth over 60 independent ones: four standard errors of the mean and of the sd
+    # 400 draws have an ESS above 60: four standard errors of the mean and of the sd
     assert within(mean - near.mode, 4 * near.sd / np.sqrt(60))
     assert within(sd / near.sd - 1, 4 / np.sqrt(120))
     # control: had the third rate been taken to be 20% larger, that would have been seen

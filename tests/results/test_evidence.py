@@ -1,4 +1,4 @@
-"""The evidence that runs tell, in memory and stored, and those that do not."""
+"""The evidence that runs report, in memory and stored, and runs without one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_of_a_ladder_that_was_found(d, draw, within):
     assert not found.doubts
 
 
-def test_a_stored_run_tells_the_same(tmp_path, monkeypatch):
+def test_a_stored_run_reports_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(iv.Run, "warnings", lambda self: [])
     targets = [iv.tempering.tempered_likelihood(beta) for beta in (1.0, 0.3, 0.05, 0.0)]
     run = iv.sample(

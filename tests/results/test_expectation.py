@@ -16,7 +16,7 @@ KEPT, MEAN = 0.7, 0.4
 
 
 def paths(seed: int, steps: int = STEPS, accepted: float = 0.95) -> tuple[np.ndarray, ...]:
-    """Fine draws, coarse ones between them, and coarse ones at the same times, of an exchange of equal laws.
+    """Fine draws, coarse ones between them, and coarse ones at the same times, of an exchange of equal targets.
 
     Of shapes (replicates, chains, draws, 1) and, between, (replicates, chains, draws, steps, 1).
     """
@@ -62,7 +62,7 @@ def test_without_steps_between_the_draws_are_all():
 
 def test_weights_count():
     fine = np.random.default_rng(0).standard_normal((4, 500, 1))
-    weight = np.exp(fine[..., 0])  # which makes a normal law about 1
+    weight = np.exp(fine[..., 0])  # which gives a normal distribution about 1
     found = expectation(lambda x: x[:, 0], fine, weight)
     assert abs(found.mean - 1.0) < 5.0 * found.standard_error < 0.5
 

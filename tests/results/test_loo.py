@@ -30,17 +30,17 @@ CHAINS, DRAWS = 4, 1000
 def each(target):
     """Of independent data: log density of all (points,), and of each given the others (points, 7)."""
 
-    def told(a, s):
+    def wrong(a, s):
         terms = target(a * FACTORS, s)
         return terms.sum(axis=1), terms
 
-    return told
+    return wrong
 
 
 def together(density):
     """Of dependent data, the same, by ``density(residuals, s, which of the data)``."""
 
-    def told(a, s):
+    def wrong(a, s):
         whole, terms = np.empty(len(a)), np.empty((len(a), 7))
         for value in np.unique(s):
             rows = s[:, 0] == value
@@ -51,7 +51,7 @@ def together(density):
                 terms[rows, i] = whole[rows] - density(residuals[:, others], value, others)
         return whole, terms
 
-    return told
+    return wrong
 
 
 def normal(covariance):
@@ -161,13 +161,13 @@ def test_each_noise(name, within) -> None:
     assert found.se == pytest.approx(theirs.se)
 
     left_out = special.logsumexp(whole) - special.logsumexp(whole[:, None] - terms, axis=0)
-    told = special.logsumexp(whole[:, None] + terms, axis=0) - special.logsumexp(whole)
+    wrong = special.logsumexp(whole[:, None] + terms, axis=0) - special.logsumexp(whole)
     # of the mean of 1 / p over independent draws, of which the density found is the log
     weight, ratio = special.softmax(whole)[:, None], np.exp(-terms)
     mean = (weight * ratio).sum(axis=0)
     error = np.sqrt((weight * (ratio - mean) ** 2).sum(axis=0) / (CHAINS * DRAWS)) / mean
     assert within((each_found - left_out) / error, 5.0)
-    assert not within((each_found - told) / error, 5.0)
+    assert not within((each_found - wrong) / error, 5.0)
 
 
 def test_what_is_missing_is_no_datum() -> None:

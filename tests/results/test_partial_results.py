@@ -68,10 +68,10 @@ def test_the_draws_come_back(whole, monkeypatch, stage, error):
     monkeypatch.setattr(where, name, fail)
     run, said = sampled()
     assert calls
-    (told,) = (message for message in said if "after the last step" in message)
-    assert told.startswith(f"IV-INCOMPLETE: after the last step {stage} failed ({error.__name__}: on purpose)")
+    (warning,) = (message for message in said if "after the last step" in message)
+    assert warning.startswith(f"IV-INCOMPLETE: after the last step {stage} failed ({error.__name__}: on purpose)")
     if name != "warnings":
-        assert told in run.report["warnings"]
+        assert warning in run.report["warnings"]
     if name == "to_theta":
         assert list(run.shapes) == ["position"]
         theta = whole.theta.copy()
@@ -169,7 +169,7 @@ def test_an_interrupted_run_comes_back_where_warnings_are_errors(monkeypatch, ca
 
 
 def test_the_first_step_waits_for_what_the_last_one_needs(monkeypatch):
-    """An ArviZ that cannot be imported is told before anything is solved."""
+    """An ArviZ that cannot be imported is reported before any solve."""
 
     def no():
         raise ImportError("no arviz")

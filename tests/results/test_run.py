@@ -171,18 +171,18 @@ def test_warnings_of_stuck_and_broken_draws_come_from_the_draws():
     assert good.warnings() == []
 
 
-@pytest.mark.parametrize("tell", ["warnings", "summary", "__repr__"])
-def test_what_is_told_of_many_parameters_is_told_of_them_together(tell):
+@pytest.mark.parametrize("method", ["warnings", "summary", "__repr__"])
+def test_many_parameters_are_summarized_together(method):
     """By calls of functions, which no other work on the machine changes: one by one there were thousands for each."""
 
     def calls(parameters):
         theta = np.random.default_rng(0).standard_normal((1, 4, 100, parameters))
         run = Run.from_arrays(None, {"theta": (parameters,)}, theta, {}, {"chains": 4, "draws": 100})
-        getattr(run, tell)()  # what is imported on the way
+        getattr(run, method)()  # what is imported on the way
         counted = []
         sys.setprofile(lambda frame, event, argument: counted.append(1) if event.endswith("call") else None)
         try:
-            getattr(run, tell)()
+            getattr(run, method)()
         finally:
             sys.setprofile(None)
         return len(counted)
@@ -273,7 +273,7 @@ def test_load_names_a_damaged_file(tmp_path):
 
 
 def test_load_names_any_change_of_a_file(tmp_path):
-    """A digit of a draw, of the report, or of what nobody reads: HDF5 has no checksums of its own."""
+    """A digit of a draw, of the report, or of unused data: HDF5 has no checksums of its own."""
     theta, path = np.random.default_rng(1).standard_normal((1, 4, 50, 1)), tmp_path / "run.nc"
     Run.from_arrays(None, {"x": ()}, theta, {}, {"warnings": ["as it was written"]}).save(path)
     whole = path.read_bytes()

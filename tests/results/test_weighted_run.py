@@ -1,4 +1,4 @@
-"""A run whose draws have weights: all that it tells, draws and predicts is of the law that these stand for."""
+"""A run with weighted draws: all reports, figures and predictions are of the distribution that they represent."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def equal(rungs=2):
     return Run.from_arrays(**given, log_weight=np.full(theta.shape[:3], 2.5)), Run.from_arrays(**given)
 
 
-def test_the_summary_is_of_the_law_that_is_meant(within):
+def test_the_summary_is_of_the_weighted_distribution(within):
     summary = weighted(mean=0.7).summary()
     assert within((summary["mean"] - 0.7) / summary["mcse_mean"], 5.0)
     assert within((summary["sd"] - 1.0) / summary["mcse_sd"], 5.0)
     for at, name in ((0.05, "5%"), (0.5, "50%"), (0.95, "95%")):
-        # by the density of a normal law and the smaller effective size
+        # by the density of a normal distribution and the smaller effective size
         error = np.sqrt(at * (1 - at) / summary[["ess_bulk", "ess_tail"]].min(axis=1)) / norm.pdf(norm.ppf(at))
         assert within((summary[name] - 0.7 - norm.ppf(at)) / error, 5.0)
     plain = weighted(mean=0.7, keep=False).summary()
@@ -142,7 +142,7 @@ def moments(edges, heights):
     return mean, np.sqrt(shares @ (centers - mean) ** 2)
 
 
-def test_figures_show_the_law_that_is_meant():
+def test_figures_show_the_weighted_distribution():
     run = weighted(mean=0.7)
     summary = run.summary()
     marginal = run.plot_marginals(names=["a[0]"]).axes[0]
@@ -162,7 +162,7 @@ def test_figures_show_the_law_that_is_meant():
     np.testing.assert_allclose(found.mean(axis=0), summary.iloc[0][["mean", "sd"]], atol=0.05)
 
 
-def test_predictions_are_of_the_law_that_is_meant(within):
+def test_predictions_are_of_the_weighted_distribution(within):
     run, model = weighted(mean=0.7), posed()
     predicted = run.posterior_predictive(model, draws=800)
     assert predicted["data"].shape == (4, 200, 2)
@@ -186,7 +186,7 @@ def test_a_draw_that_counts_for_many_is_solved_once():
     assert sum(rows) == len(np.unique(found, axis=0)) < 400
 
 
-def test_leave_one_out_is_that_of_the_law_that_is_meant(within):
+def test_leave_one_out_is_that_of_the_weighted_distribution(within):
     r"""Data :math:`y_i \sim N(\mu, 1)` with a flat prior: without one of n, :math:`\mu \sim N(\bar y, 1 / (n - 1))`."""
     rng = np.random.default_rng(3)
     y = np.linspace(-1.5, 1.5, 12)

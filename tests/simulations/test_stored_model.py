@@ -157,7 +157,7 @@ class TestMistakes:
         with pytest.raises(WrongShapeError, match="must have as many outputs as those before in"):
             model(np.array([[1.0, 0.0]]))
 
-    def test_a_function_of_one_theta_is_told_from_one_of_a_batch(self, tmp_path):
+    def test_a_function_of_one_theta_is_distinguished_from_one_of_a_batch(self, tmp_path):
         model = stored(lambda theta: np.ones(3), tmp_path / "runs", names=NAMES)
         with pytest.raises(WrongShapeError, match=r"must have shape \(1, m\), got \(3,\).*iv.scalar_function"):
             model(THETA)
@@ -176,7 +176,7 @@ class TestExecutors:
             np.testing.assert_array_equal(model(THETA)[:, :2], THETA)
         assert len(counted.calls) == 6
 
-    def test_a_model_that_runs_rows_at_the_same_time_hands_them_over_one_by_one(self, tmp_path):
+    def test_a_model_that_runs_rows_in_parallel_returns_them_one_by_one(self, tmp_path):
         class Backwards:
             def __call__(self, theta):
                 raise AssertionError

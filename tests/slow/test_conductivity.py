@@ -1,4 +1,4 @@
-"""Log conductivity on three meshes: the ladder's cold rung has the law of a sampler that shares nothing with it."""
+"""Log conductivity on three meshes: the ladder's cold rung agrees with an independent sampler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def moments(theta):
 
 
 @pytest.mark.slow
-def test_cold_rung_has_the_law_of_elliptical_slices(draw, agrees) -> None:
+def test_cold_rung_agrees_with_elliptical_slice_sampling(draw, agrees) -> None:
     posterior = problem.posterior(MESHES)
     kept = problem.reference(posterior, 75, CHAINS, 1)
     truth = moments(kept[:, 15:])
@@ -38,7 +38,7 @@ def test_cold_rung_has_the_law_of_elliptical_slices(draw, agrees) -> None:
     run = draw(posterior, sampler, draws=70, warmup=100, chains=CHAINS, start=kept[:, 0])
     assert agrees(moments(run.theta), center, error)
     assert min(np.divide(run.report["swap_accepts"], run.report["swap_attempts"])) > 0.01
-    # the wrong law: the hottest rung
+    # the wrong distribution: the hottest rung
     assert not agrees(moments(run.rung_theta(2)), center, error)
 
 
@@ -49,7 +49,7 @@ def test_example_on_smaller_meshes(within, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.setattr(sys, "argv", ["conductivity", "--draws", "200", "--seed", "1", "--out", str(tmp_path)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a short run is not settled
+        warnings.simplefilter("ignore", UserWarning)  # a short run has not converged
         summary = runpy.run_path(str(ROOT / "examples" / "conductivity.py"))["main"]()
     assert {path.stem for path in tmp_path.glob("*.png")} == {"maps", "coefficients", "swaps"}
     kept = problem.reference(posterior, 60, 24, 2)[:, 20:]

@@ -71,11 +71,11 @@ def test_as_printed_large_noise_never_lets_a_swap_pass(example):
     """Energies' noise of sd .8 at temperatures .08 and .5: equal energies swap once in 10^8 attempts."""
     posterior = ring(noise_sd=example["LIKELIHOOD_SD"] * np.sqrt(example["COLD"]))
     for label, sampler in example["printed"]().items():
-        told, run = example["noise"](sampler), example["sample"](posterior, sampler, 2000, seed=1)
+        noise, run = example["noise"](sampler), example["sample"](posterior, sampler, 2000, seed=1)
         rate = run.report["swap_accepts"][0] / run.report["swap_attempts"][0]
         assert np.isfinite(run.theta).all()
         if label == "s-reSGLD":
-            assert told["sd_of_log_ratio"] < 1.5 and 0.1 < rate < 0.4
+            assert noise["sd_of_log_ratio"] < 1.5 and 0.1 < rate < 0.4
         else:
             # the gradients' noise is so small beside what a step injects that taking it out hardly matters
-            assert told["log10_chance_of_equals"] < -8.0 and rate == 0.0 and told["share_of_injected_noise"] < 0.03
+            assert noise["log10_chance_of_equals"] < -8.0 and rate == 0.0 and noise["share_of_injected_noise"] < 0.03

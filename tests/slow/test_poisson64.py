@@ -54,7 +54,7 @@ def test_the_example_finds_the_inclusions(within, monkeypatch: pytest.MonkeyPatc
     posterior = poisson64.posterior((16,))  # a third of the time of the published 32 x 32 squares
     monkeypatch.setattr(poisson64, "posterior", lambda: posterior)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a short run is not settled
+        warnings.simplefilter("ignore", UserWarning)  # a short run has not converged
         run = runpy.run_path(str(ROOT / "examples" / "poisson64.py"))["main"]()
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert {path.stem for path in tmp_path.glob("*.png")} == {"maps", "marginals", "deflection", "trace"}
@@ -70,7 +70,7 @@ def test_the_example_finds_the_inclusions(within, monkeypatch: pytest.MonkeyPatc
     # control: so is the prior's mean not
     assert not within(poisson64.PRIOR_MEAN, 0.5)
 
-    # 28 and 64 scores with errors from few effective draws: a chain that had not settled would be tens off
+    # 28 and 64 scores with errors from few effective draws: a chain that has not converged would be off by tens
     assert within(summary["symmetry_z"]["largest"], 6.0)
     assert within(summary["stein"]["largest_z"], 6.0)
     # the noise explains the misfit, of which few of the 169 data are left to the 64 unknowns

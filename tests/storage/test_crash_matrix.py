@@ -1,7 +1,7 @@
-"""Every fault of a disk, a process or a file, injected: what comes of the run.
+"""Every fault of a disk, a process or a file, injected: what becomes of the run.
 
-A run is killed (SIGKILL, in a forked process) at every ninth of its file operations, slowly at each, and resumed: its
-draws are those of a run that nobody disturbed, bit for bit, and no file is left over.
+A run is killed (SIGKILL, in a forked process) at every ninth of its file operations, slowly at each, and resumed. Its
+draws are those of an uninterrupted run, bit for bit, and no file is left over.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ def test_constants_that_are_not_whole_are_left_out_and_named(tmp_path, reference
 
 
 def test_a_run_that_raises_can_be_resumed(tmp_path, reference):
-    """A mistake in the model ends the run at once, with its traceback; mended, it goes on from the last checkpoint."""
+    """An error in the model ends the run at once, with its traceback; corrected, it resumes at the last checkpoint."""
 
     def wrong(theta):
         if (tmp_path / "run" / "segment-000001.nc").exists():

@@ -1,4 +1,4 @@
-"""The directory of a run that somebody else has made: nothing beside it is read, written or removed for it."""
+"""The directory of another user's run: no file outside it is read, written or removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from invsamp.storage.state import read_state, write_state
 
 SETTINGS = {"draws": 4, "warmup": 4, "chains": 2, "seed": 5, "progress": False, "segment": 2}
 SAMPLER = iv.samplers.sgld(step_size=0.01, preconditioner=None)
-SECRET = b"somebody's own\n"
+SECRET = b"another user's\n"
 
 
 def posed():
@@ -172,7 +172,7 @@ class TestForged:
         assert (tmp_path / "x.nc").exists()
 
     @staticmethod
-    def told_anew(folder, name="segment-000000.nc"):
+    def resealed(folder, name="segment-000000.nc"):
         """The state knows the segment as it is now."""
         header, payload = read_state(folder)
         content = (folder / name).read_bytes()
@@ -199,7 +199,7 @@ class TestForged:
         with h5py.File(folder / "segment-000000.nc", "r+") as file:
             del file[where][name]
             file[where][name] = external if kind == "external" else h5py.SoftLink("/posterior/b")
-        self.told_anew(folder)
+        self.resealed(folder)
         self.refused(folder)
 
     def test_a_segment_whose_numbers_are_those_of_another_file(self, tmp_path, folder):
@@ -208,7 +208,7 @@ class TestForged:
             file["posterior"].create_dataset("a", (2, 1), "u1", external=[(str(tmp_path / "own"), 0, 2)])
         with h5py.File(folder / "segment-000000.nc") as file:  # control: it can be read this way
             assert bytes(file["posterior/a"][()].ravel()) == SECRET[:2]
-        self.told_anew(folder)
+        self.resealed(folder)
         self.refused(folder)
 
     @pytest.mark.parametrize("where", ["posterior", "posterior/a"])
@@ -220,7 +220,7 @@ class TestForged:
                 file.create_group(where)
             else:
                 file[where] = 3.0 if kind == "number" else "text"
-        self.told_anew(folder)
+        self.resealed(folder)
         with pytest.raises((ValueError, KeyError, IndexError)):
             iv.load(folder).draws("a")
         (folder / "state.bin").unlink()
@@ -230,7 +230,7 @@ class TestForged:
         with h5py.File(folder / "segment-000000.nc", "r+") as file:
             del file["posterior"]["a"]
             file["posterior"].create_dataset("a", (2, 2, 10**13), "f8", chunks=(2, 2, 1024))
-        self.told_anew(folder)
+        self.resealed(folder)
         self.refused(folder)
 
     def test_a_pickle_that_the_state_does_not_know_is_not_read(self, folder, monkeypatch):

@@ -95,7 +95,7 @@ def test_joined_draws_are_those_of_both(tmp_path):
             assert both[group][name].dtype == values.dtype
 
 
-def test_faults_are_told_apart_and_named(tmp_path):
+def test_faults_are_distinguished_and_named(tmp_path):
     _, _, entries = written(tmp_path, [3, 4])
     path = tmp_path / entries[1].name
     content = path.read_bytes()

@@ -27,7 +27,7 @@ def test_what_is_written_is_read(tmp_path):
     assert os.listdir(tmp_path) == [NAME]
 
 
-def test_a_missing_file_is_told_apart(tmp_path):
+def test_a_missing_file_is_distinguished(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no run at .*: the folder does not exist"):
         read_state(tmp_path / "no")
     (tmp_path / "file").touch()
@@ -65,7 +65,7 @@ def test_another_format_is_refused_in_words(tmp_path, version):
     ],
 )
 def test_what_a_state_says_of_segments_is_checked(tmp_path, changed, words):
-    """Its checksum is right: somebody has written it so."""
+    """Its checksum is valid: it was written like this."""
     write_state(tmp_path, replace(HEADER, segments=(replace(HEADER.segments[0], **changed),)), b"payload")
     with pytest.raises(ValueError, match=rf"state\.bin is damaged: {words}"):
         read_state(tmp_path)

@@ -55,7 +55,7 @@ class TestFit:
 
 class TestInARun:
     def test_it_is_judged_by_pairs_that_it_was_not_fitted_to(self):
-        """One that meets all its pairs, and knows nothing of others."""
+        """A residual that fits all its pairs, and has no information elsewhere."""
 
         class Remembering(Line):
             known = None
@@ -84,7 +84,7 @@ class TestInARun:
 
 
 class TestBadInput:
-    def test_is_told_by_name(self, make):
+    def test_is_named(self, make):
         with pytest.raises(ValueError, match="coarse must be a forward model"):
             make(3)
         with pytest.raises(ValueError, match="theta must hold at least 10 states, got 4"):

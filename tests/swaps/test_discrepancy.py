@@ -32,7 +32,7 @@ def test_predicts_where_it_learned_and_knows_how_well(within):
     errors, residuals = fits(200, 0.0, bent)
     spread = bent(positions(2000, seed=1)).std()
     assert within(errors.mean(), 0.05 * spread)
-    # told by a few states at the rim: of single models within a factor of five
+    # estimated from a few states at the edge: of single models within a factor of five
     assert within(np.log(residuals / errors).mean(), np.log(2.5))
     few, _ = fits(25, 0.0, bent)
     assert not within(few.mean(), 0.05 * spread)

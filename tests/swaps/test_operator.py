@@ -1,6 +1,6 @@
-"""Laws that the swap rules and the noise budget lead to, from the exact operator of two rungs in one dimension.
+"""Distributions under the swap rules and the noise budget, from the exact operator of two rungs in one dimension.
 
-Nothing here is Monte Carlo but `TestCode`, which shows that the package's chains have the operator's law.
+Only `TestCode` uses Monte Carlo: it compares the package's chains with the operator's distribution.
 """
 
 from __future__ import annotations
@@ -91,16 +91,16 @@ class TestOracle:
 
     @pytest.mark.parametrize("fine", [True, False])
     @pytest.mark.parametrize("rule", [product_target(), delayed_acceptance()], ids=["product", "delayed"])
-    def test_product_law_where_nothing_is_discretized(self, rule, fine):
-        """Adjusted kernels and an exact rule keep both tempered laws, with a strongly biased coarse model too."""
+    def test_product_distribution_without_discretization(self, rule, fine):
+        """Adjusted kernels and an exact rule keep both tempered targets, with a strongly biased coarse model too."""
         hot = MIXTURE if fine else SMEARED
         target = chain((Level(MIXTURE, adjusted=True), Level(hot, 10.0, adjusted=True)), rule).target
         np.testing.assert_allclose(target, np.outer(TRUTH, on_grid(hot, POINTS, 10.0)), atol=1e-10)
 
     @pytest.mark.parametrize("fine", [True, False])
     @pytest.mark.parametrize("rule", [product_target(), delayed_acceptance(Discrepancy())], ids=["product", "delayed"])
-    def test_product_law_where_the_likelihood_is_tempered(self, rule, fine):
-        """Prior and a tenth of the misfit on the hot rung; the cold one's prior makes no difference to its law."""
+    def test_product_distribution_with_a_tempered_likelihood(self, rule, fine):
+        """Prior and a tenth of the misfit on the hot rung; the cold one's prior does not change its distribution."""
         potential = MIXTURE if fine else SMEARED
         cold, hot = Level(MIXTURE, adjusted=True), Level(potential, 10.0, adjusted=True, prior=PRIOR)
         target = chain((cold, hot), rule, discrepancy=lambda position: np.sin(position[:, 0])).target
@@ -129,7 +129,7 @@ class TestOracle:
     @pytest.mark.parametrize("tempered", ["all", "misfit"])
     @pytest.mark.parametrize("rule", [product_target(), delayed_acceptance(), delayed_acceptance(Discrepancy())])
     def test_noisy_stages_keep_detailed_balance(self, rule, tempered):
-        """Product of the stages' mean acceptances against the product law; without its penalty it does not."""
+        """Product of the stages' mean acceptances against the product distribution; without its penalty it does not."""
         prior = PRIOR if tempered == "misfit" else None
         cold = Level(MIXTURE, energy_sd=1.5, prior=prior)
         hot = Level(SMEARED, 10.0, energy_sd=rising, prior=prior)
@@ -266,7 +266,7 @@ class TestDiscrepancy:
     rungs = COLD, Level(SMEARED, 10.0)
 
     def learned(self, states=150):
-        """From draws of the two tempered laws, as warm-up meets them."""
+        """From draws of the two tempered distributions, as in warm-up."""
         rng, rule = np.random.default_rng(0), Discrepancy()
         targets = TRUTH, on_grid(SMEARED, POINTS, 10.0)
         position = np.concatenate([rng.choice(POINTS, (states, 1), p=target) for target in targets])
@@ -285,7 +285,7 @@ class TestDiscrepancy:
         assert 0.95 * product < swapped < product
 
     @pytest.mark.parametrize("guess", ["learned", "wrong"])
-    def test_law_does_not_depend_on_it(self, guess):
+    def test_distribution_does_not_depend_on_it(self, guess):
         mean = self.learned() if guess == "learned" else lambda position: 3.0 * np.sin(position[:, 0])
         adjusted = tuple(replace(level, adjusted=True) for level in self.rungs)
         target = chain(adjusted, delayed_acceptance(Discrepancy()), discrepancy=mean).target
@@ -312,7 +312,7 @@ class TestBeyondTheBudget:
         assert clipped["right"] < 0.52 and clipped["sd"] > 0.6
         assert smaller["KL"] < 1e-5
 
-    def test_a_step_shrunk_state_by_state_is_another_law(self):
+    def test_a_step_shrunk_state_by_state_is_another_distribution(self):
         """It rests where its steps are short: where the noise is large."""
 
         def step_size(position):
@@ -336,12 +336,12 @@ class TestBeyondTheBudget:
 
 
 class TestCode:
-    """256 chains of the package have the operator's law: probabilities of five intervals of the cold rung."""
+    """256 chains of the package have the operator's distribution: probabilities of five intervals of the cold rung."""
 
     edges = np.array([-4.2, -3.0, 2.8, 3.3])
 
     def check(self, draw, agrees, right, wrong, draws=600):
-        """The law of the chains, and that another one is told from it."""
+        """The distribution of the chains, and a wrong one that is rejected."""
         cold, hot = levels = right.cold, right.hot
         names = ("fine", "fine") if cold.potential is hot.potential else ("fine", "coarse")
         rungs = tuple(
@@ -354,7 +354,7 @@ class TestCode:
             )
             for level, name in zip(levels, names, strict=True)
         )
-        # starting in the law of the cold rung, both rungs need a few relaxation times to that of the chain
+        # starting in the distribution of the cold rung, both rungs need a few relaxation times to that of the chain
         target = Target({names[1]: hot.potential, names[0]: cold.potential}, start=MIXTURE.sample)
         run = draw(target, Sampler(rungs, Swap(right.rule, fraction=1.0)), draws=draws, thin=2, warmup=500)
         within = np.searchsorted(self.edges, run.theta[..., 0])

@@ -67,7 +67,7 @@ def test_a_sweep_is_all_pairs_of_neighbors_in_turn():
     assert meetings(sweep(), 5, 2) == [[0, 1, 2, 3]] * 2
 
 
-def test_upwards_the_dearer_pairs_meet_the_less_often_and_all_beyond_in_turn():
+def test_upwards_expensive_pairs_swap_rarely_and_all_beyond_in_turn():
     found = meetings(Upwards(2, 3), 6, 9)
     assert [pairs[0] for pairs in found] == [2, 2, 1, 2, 2, 1, 2, 2, 0] and Upwards(2, 3).period == 9
     assert [pairs[1:] for pairs in found[:4]] == [[3], [4], [3], [4]]
@@ -86,10 +86,10 @@ class TestAnyTwoRungs:
     def test_rungs_that_are_no_neighbors_are_counted_apart(self, draw):
         run = draw(iv.Target(MODES), self.SAMPLER, draws=60, warmup=20)
         apart = run.report["swaps_apart"]
-        assert [told[:2] for told in apart] == [[0, 2], [0, 3], [1, 3]]
+        assert [attempt[:2] for attempt in apart] == [[0, 2], [0, 3], [1, 3]]
         assert all(met > accepted > 0 for _, _, met, accepted in apart)
         # one pair at each of the meetings after a step
-        met = sum(run.report["swap_attempts"]) + sum(told[2] for told in apart)
+        met = sum(run.report["swap_attempts"]) + sum(attempt[2] for attempt in apart)
         assert met == run.report["swap_parities"] * 60 * 256
 
     def test_of_two_fidelities(self, draw, agrees):

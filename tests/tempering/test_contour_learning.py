@@ -1,4 +1,4 @@
-"""How contour laws learn: the fixed points of every random field, gains, and the range of energies."""
+"""Learning of contour targets: the fixed points of every random field, gains, and the range of energies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BINS = np.arange(len(MASSES))
 
 
 def drift(learning, theta, zeta):
-    """The mean of one step's change where bins are visited as the law with these masses visits them."""
+    """The mean change of one step if bins are visited as by the target with these masses."""
     mode_occupancy = MASSES / theta**zeta
     mode_occupancy /= mode_occupancy.sum()
     log_psi, k = np.log(theta)[None], 1000
@@ -39,7 +39,7 @@ def test_fixed_points(field, zeta):
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_what_is_learned_goes_there(field, within):
-    """From equal masses to the fixed point, drawn from the law at each step; and increasing where it has to."""
+    """From equal masses to the fixed point, drawn from the target at each step; increasing where required."""
     rng, zeta = np.random.default_rng(5), 1.0
     learning = Learning(field, Gain(20.0, 40.0, 1.0) if field == "log" else Gain(100.0, 1000.0, 0.75))
     log_psi = learning.begun(6)
@@ -86,7 +86,7 @@ def test_shares_are_equal_at_one():
 
 
 class TestRange:
-    def test_of_a_gaussian_the_first_law_is_flat(self):
+    def test_of_a_gaussian_the_first_target_is_flat(self):
         """Energies of d / 2 squares: the density of states is known, and v is its log, up to the range's ends."""
         d, hottest = 10, 8.0
         rng, sums = np.random.default_rng(2), Range.begun()

@@ -1,4 +1,4 @@
-"""Contour laws: what they are, that rungs have them whatever was learned, and the weights of their draws."""
+"""Contour targets: their definition, rungs that sample them for any learned state, and the weights of their draws."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def at(energy):
     return Estimate(energy, np.ones((len(energy), 1)))
 
 
-class TestLaw:
+class TestTarget:
     @pytest.mark.parametrize(
         "target",
         [
@@ -50,7 +50,7 @@ class TestLaw:
         slope = (target.energy(at(u + h), memory) - target.energy(at(u - h), memory)) / (2.0 * h)
         np.testing.assert_allclose(target.gradient(at(u), memory)[:, 0], slope, rtol=1e-7, atol=1e-7)
 
-    def test_slopes_outside_are_those_of_the_posterior_and_of_the_hottest_law(self):
+    def test_slopes_outside_are_those_of_the_posterior_and_of_the_hottest_target(self):
         np.testing.assert_allclose(KNOWN.slope(at([0.0, 1.4, 18.1, np.inf]), KNOWN.init()), [1.0, 1.0, 0.125, 0.125])
         np.testing.assert_array_equal(PUBLISHED.slope(at([0.0, 30.0]), PUBLISHED.init()), 1.0)
 
@@ -96,13 +96,13 @@ class TestLaw:
         )
 
     def test_with_equal_masses_it_is_the_posterior(self, draw):
-        """Limit: the published law, nothing learned, makes the draws of SGLD, to the bit."""
+        """Limit: the published target, nothing learned, gives the draws of SGLD, to the bit."""
         flat = iv.samplers.csgld(0.1, ENDS, log_psi=np.zeros(len(ENDS) + 1))
         run, plain = (draw(TARGET, s, draws=20, warmup=0, chains=8) for s in (flat, iv.samplers.sgld(0.1)))
         np.testing.assert_array_equal(run.theta, plain.theta)
         assert run.weights is None
 
-    def test_laws_of_chains_apart_are_asked_row_for_row(self):
+    def test_targets_of_separate_chains_are_evaluated_row_by_row(self):
         target = iv.samplers.csgld(0.1, ENDS).rungs[0].target
         memory = target.updated(target.init(), at([2.0, 9.0, 14.0]), 1, True)
         assert memory["log_psi"].shape == (3, len(ENDS) + 1)
@@ -114,7 +114,7 @@ class TestLaw:
         with pytest.raises(ValueError, match="each of the 3 chains has its own target"):
             target.energy(at(u[:2]), memory)
 
-    def test_is_a_law_that_tells(self):
+    def test_is_a_target_that_reports(self):
         assert isinstance(KNOWN, LocallyScaledTarget) and isinstance(KNOWN, ReportingTarget)
         assert str(KNOWN) == "contour (4 knots from 1.5 to 18)"
         assert str(contour(12, zeta=0.5, max_temperature=3.0)) == "contour (12 knots up to T = 3, zeta 0.5)"
@@ -132,7 +132,7 @@ MODES = Modes()
 
 
 class TestRungs:
-    """A cold rung and a contour rung of known masses, or one that learns: both have their law, in one dimension."""
+    """A cold rung and a contour rung of known masses, or one that learns: both sample their target, in 1D."""
 
     def run(self, draw, target=KNOWN, kernel=None, **settings):
         mala = iv.kernels.Langevin(adjusted=True)
@@ -152,7 +152,7 @@ class TestRungs:
         ],
         ids=str,
     )
-    def test_both_have_their_law(self, draw, agrees, kernel):
+    def test_both_sample_their_targets(self, draw, agrees, kernel):
         run = self.run(draw, kernel=kernel)
         truth = MODES.truth(MIXTURE, (iv.tempering.tempered(1.0), KNOWN))
         assert agrees(MODES.shares(run), truth)
@@ -178,15 +178,15 @@ class TestRungs:
         length = {"thin": 4, "warmup": 1000, "chains": 128, "start": np.array([-4.0])}
         run = draw(TARGET, sampler, draws=400, **length)
         assert agrees(MODES.shares(run)[:, : MODES.intervals], truth)
-        told = run.report["learned_targets"]
-        assert told[0] is None and told[1]["least_over_most"] > 0.5 and told[1]["energy_round_trips"] > 500
-        assert np.isfinite(told[1]["knots"]).all()
+        learned = run.report["learned_targets"]
+        assert learned[0] is None and learned[1]["least_over_most"] > 0.5 and learned[1]["energy_round_trips"] > 500
+        assert np.isfinite(learned[1]["knots"]).all()
         monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         deaf = draw(TARGET, sampler, draws=100, **length)
         assert not agrees(MODES.shares(deaf)[:, : MODES.intervals], truth)
 
     def test_in_a_domain_and_on_the_coarsest_fidelity(self, draw, agrees):
-        """Walls at -1 and 1; the contour rung has a model of its own, of which the cold rung's law knows nothing."""
+        """Bounds at -1 and 1; the contour rung has its own model, which the cold rung's target does not depend on."""
         potentials = {"coarse": gaussian(3.0, 0.4), "fine": gaussian(1.0, 0.2)}
         target = iv.Target(potentials, domain=iv.Box([-1.0], [1.0]))
         sampler = iv.samplers.contour_exchange(4.0, (0.3, 0.3), energy_bins=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
@@ -203,7 +203,7 @@ class TestRungs:
 
 
 def stationary(target, step, points):
-    """Law (n,) of an unadjusted chain on a grid: by its transition matrix."""
+    """Distribution (n,) of an unadjusted chain on a grid: by its transition matrix."""
     position = points[:, None]
     energy, gradient = MIXTURE.energy_and_gradient(position)
     mean = points - step * target.temperature * target.gradient(Estimate(energy, gradient), target.init())[:, 0]
@@ -259,20 +259,20 @@ class TestPublished:
         """By quadrature, at the fixed point of the published field: the right mode's weight of .6 by either weights."""
         mixture, points = far_modes(), grid(-14.0, 12.0, 26_000)
         target = iv.samplers.csgld(0.1, np.arange(2.0, 52.0), weights="published").rungs[0].target
-        told, theta = at(mixture.energy(points[:, None])), np.full(target.bins, 1.0 / target.bins)
+        learned, theta = at(mixture.energy(points[:, None])), np.full(target.bins, 1.0 / target.bins)
         for _ in range(60):  # theta_i goes as E[theta_J^zeta 1(i = J)]
             known = target.frozen(np.log(theta))
-            value = known.energy(told, known.init())
-            density, bins = np.exp(value.min() - value), known.bin_of(told.energy, np.array(target.energy_bins))
+            value = known.energy(learned, known.init())
+            density, bins = np.exp(value.min() - value), known.bin_of(learned.energy, np.array(target.energy_bins))
             theta = np.bincount(bins, density * theta[bins] ** target.zeta, minlength=target.bins)
             theta = np.maximum(theta / theta.sum(), 1e-300)
         found = []
-        for log_weight in (known.log_weight(told, known.init()), value - told.energy):
+        for log_weight in (known.log_weight(learned, known.init()), value - learned.energy):
             share = density * np.exp(log_weight)
             found.append(share[points > -1.0].sum() / share.sum())
         np.testing.assert_allclose(found, [0.637, 0.600], atol=5e-4)
 
-    def test_weights_of_the_continuous_law_are_right_and_the_published_ones_are_not(self):
+    def test_weights_of_the_continuous_target_are_right_and_the_published_ones_are_not(self):
         """By the operator at a small step: .600, and what is published."""
         points = grid(-9.0, 8.0, 800)
         energy, right = MIXTURE.energy(points[:, None]), points > 0.0
@@ -300,15 +300,15 @@ class TestPublished:
         run = draw(TARGET, sampler, draws=50, thin=20, warmup=1000, chains=64, start=np.array([-4.0]))
         plain = draw(TARGET, iv.samplers.sgld(0.03), draws=50, thin=20, warmup=1000, chains=64, start=np.array([-4.0]))
         energy, usual = (r.data.sample_stats.energy.to_numpy().mean() for r in (run, plain))
-        told = run.report["learned_targets"][0]
+        learned = run.report["learned_targets"][0]
         if preset is iv.samplers.awsgld:  # which never climbs
-            assert (np.diff(told["log_psi"][0]) > 0).all()
+            assert (np.diff(learned["log_psi"][0]) > 0).all()
         else:
             assert energy > usual + 0.5
-        assert len(told["log_psi"]) == (64 if preset is iv.samplers.csgld else 1)
-        assert (told["least_over_most"] is None) == (preset is not iv.samplers.csgld)
+        assert len(learned["log_psi"]) == (64 if preset is iv.samplers.csgld else 1)
+        assert (learned["least_over_most"] is None) == (preset is not iv.samplers.csgld)
 
-    def test_learning_begins_where_it_is_told_to(self):
+    def test_learning_begins_at_the_given_state(self):
         masses = -0.5 * np.arange(len(ENDS) + 1)
         for preset in (iv.samplers.csgld, iv.samplers.icsgld):
             target = preset(0.1, ENDS, initial_log_psi=masses).rungs[0].target
@@ -369,11 +369,11 @@ class TestRefused:
         with pytest.raises(ValueError, match="gradient_noise must be None for a target that is not linear"):
             iv.ladder.Rung(KNOWN, estimator=iv.estimators.noisy(0.0, 0.1), gradient_noise=iv.ladder.GradientNoise())
 
-    def test_local_steps_of_a_law_that_is_the_same_everywhere(self):
+    def test_local_steps_of_a_constant_target(self):
         with pytest.raises(ValueError, match=r"local steps are for a target with a slope that changes.*T = 2"):
             iv.ladder.Rung(2.0, kernel=LocalLangevin())
 
-    def test_laws_of_chains_apart_on_a_ladder(self):
+    def test_targets_of_separate_chains_on_a_ladder(self):
         target = iv.samplers.csgld(0.1, ENDS).rungs[0].target
         for more in (
             {"preconditioner": "dense"},

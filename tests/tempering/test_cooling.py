@@ -1,4 +1,4 @@
-"""Laws that are not the posterior: cold ones, and temperatures that fall. They do what they say, and are labeled."""
+"""Targets that are not the posterior: cold ones, and decreasing temperatures. They are right, and are labeled."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_gradient_descent_with_momentum(draw):
 
 
 def test_contours_with_momentum(draw, agrees):
-    """Where Psi is flat the law is the posterior's, without weights, whatever the kernel."""
+    """If Psi is flat the target is the posterior, without weights, for any kernel."""
     sampler = iv.samplers.csgld(0.05, np.arange(1.0, 12.0), friction=0.3, log_psi=np.zeros(12))
     run = draw(NORMAL, sampler, draws=300, warmup=100)
     assert run.weights is None

@@ -1,4 +1,4 @@
-"""Laws of rungs: against quadrature on ladders, where solves fail, and one of a user's own that is not linear."""
+"""Targets of rungs: compared with quadrature on ladders, with failed solves, and a user's that is not linear."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class TestParts:
         np.testing.assert_allclose(target.gradient(estimate, {}), a * slopes[0] + b * slopes[1], rtol=1e-14)
 
     def test_the_prior_knows_nothing_of_a_failed_solve(self):
-        """0 times an infinite misfit is no NaN; with a misfit in it, the law is infinite there."""
+        """0 times an infinite misfit is no NaN; a target with a misfit is infinite there."""
         estimate = Estimate(np.array([np.inf, np.inf]), np.zeros((2, 1)), prior=np.array([0.7, np.inf]))
         for beta, wanted in ((0.0, [0.7, np.inf]), (0.2, [np.inf, np.inf]), (1.0, [np.inf, np.inf])):
             np.testing.assert_array_equal(iv.tempering.tempered_likelihood(beta).energy(estimate, {}), wanted)
 
-    def test_a_posterior_tells_its_parts(self):
+    def test_a_posterior_reports_its_parts(self):
         posterior = two_modes_posterior()
         potential, position = posterior.potential(), np.array([[0.3], [-1.2], [40.0]])
         assert isinstance(potential, SplitPotential)
@@ -90,7 +90,7 @@ class TestParts:
 
 
 class TestLadder:
-    """Two modes of different weight: every rung has its law, and chains that start in one mode find the other."""
+    """Two modes of different weight: every rung samples its target, and chains that start in one find the other."""
 
     posterior = two_modes_posterior()
 
@@ -103,13 +103,13 @@ class TestLadder:
     def truth(self, targets):
         return LINE.truth(self.posterior.potential(), targets)
 
-    def test_every_rung_has_its_law(self, draw, agrees):
+    def test_every_rung_samples_its_target(self, draw, agrees):
         targets = [iv.tempering.tempered_likelihood(b) for b in BETAS]
         run = self.run(draw)
         assert run.report["targets"] == ["beta = 1", "beta = 0.3", "beta = 0.05", "beta = 0"]
         assert run.report["temperatures"] is None
         assert agrees(LINE.shares(run), self.truth(targets))
-        # tempered as a whole, as the same numbers would be as temperatures, is another law
+        # the same numbers as temperatures of the whole density give another target
         others = [iv.tempering.tempered(1.0 / beta) for beta in BETAS[:-1]]
         assert not agrees(LINE.shares(run)[:, : 3 * LINE.intervals], self.truth(others))
 
@@ -150,7 +150,7 @@ class TestLadder:
 
 @dataclass(frozen=True)
 class Flattened:
-    """v = U + zeta log Psi(U), with log Psi given at knots: a contour law whose weights are known."""
+    """v = U + zeta log Psi(U), with log Psi given at knots: a contour target with known weights."""
 
     knots: tuple[float, ...]
     log_psi: tuple[float, ...]
@@ -193,7 +193,7 @@ class TestNotLinear:
         length = {"draws": 1000, "thin": 4, "warmup": 2000, "start": np.array([-4.0])}
         return draw(target, sampler, **length | settings)
 
-    def test_both_rungs_have_their_law(self, draw, agrees, monkeypatch):
+    def test_both_rungs_sample_their_targets(self, draw, agrees, monkeypatch):
         run = self.run(draw)
         assert run.report["swap_accepts"][0] > 0.1 * run.report["swap_attempts"][0]
         truth = LINE.truth(self.mixture, (iv.tempering.tempered(1.0), self.target))
@@ -205,11 +205,11 @@ class TestNotLinear:
         right = self.mixture.weights[1]
         assert agrees((weight * ((hot > 0.0) - right)).mean(axis=1), 0.0)
         assert not agrees(((hot > 0.0) - right).mean(axis=1), 0.0)
-        # swaps that take no notice of the law exchange all there is
+        # swaps that ignore the target accept everything
         monkeypatch.setattr(SwapAttempt, "_value", lambda attempt, weights, estimate: (0.0 * estimate.energy, 0.0))
         assert not agrees(LINE.shares(self.run(draw, draws=200)), truth)
 
-    def test_is_a_law(self):
+    def test_is_a_target_distribution(self):
         assert isinstance(self.target, TargetDistribution)
 
     def test_needs_exact_energies(self):
@@ -269,13 +269,13 @@ class TestRefused:
         with pytest.raises(ValueError, match=message):
             iv.samplers.parallel_tempering(targets)
 
-    def test_effective_temperature_of_a_law_that_has_none(self):
+    def test_effective_temperature_of_a_target_that_has_none(self):
         noise = iv.ladder.GradientNoise(on_noise_overflow="effective_temperature")
         with pytest.raises(ValueError, match=r"where the target has no temperature: beta = 0\.5"):
             iv.ladder.Rung(iv.tempering.tempered_likelihood(0.5), gradient_noise=noise, step_size=0.1)
 
 
-def test_temperatures_stand_for_laws():
+def test_temperatures_become_targets():
     assert (
         as_ladder((1.0, 4))
         == as_ladder([Tempered(1.0), 4.0])

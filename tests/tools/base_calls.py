@@ -49,7 +49,7 @@ INNER = _words(
     "accepts auxiliary locate log_cdf places quantile standardize cumulant intersection preconditioner_at described "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
     "init jacobian linearize log_data saturated members predict reflect outline profile rows source state_indices "
-    "step_numbers terms update value walls pullback contains scipy parameter_names scale "
+    "step_numbers terms update value vector_domain pullback contains scipy parameter_names scale "
     "log_likelihood replicate parts intersection cumulant take replaced centering_at"
 )
 

@@ -133,11 +133,11 @@ def build_in_turns(file, deeds):
 
 @dataclass(frozen=True)
 class ProcessNumber(Troubled):
-    """Tells which process answers, whether it has a launcher's variables, and how many threads it may use."""
+    """Returns the process's number, whether it has a launcher's variables, and its number of threads."""
 
     def __call__(self, theta):
-        told = [os.getpid(), float("OMPI_COMM_WORLD_SIZE" in os.environ), float(os.environ["OMP_NUM_THREADS"])]
-        return np.tile(np.array(told, dtype=float), (len(theta), 1))
+        values = [os.getpid(), float("OMPI_COMM_WORLD_SIZE" in os.environ), float(os.environ["OMP_NUM_THREADS"])]
+        return np.tile(np.array(values, dtype=float), (len(theta), 1))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Unreliable:
 
 @dataclass(frozen=True)
 class BeginsMPI(Troubled):
-    """Tells how many ranks the process that answers knows, and theta's first entry."""
+    """Returns the number of ranks that the process knows, and theta's first entry."""
 
     def __call__(self, theta):
         from mpi4py import MPI

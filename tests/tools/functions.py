@@ -6,7 +6,7 @@ import numpy as np
 
 
 def square(position):
-    """Energy of a standard normal law, and its gradient."""
+    """Energy of a standard normal distribution, and its gradient."""
     return 0.5 * (position**2).sum(axis=1), position.copy()
 
 

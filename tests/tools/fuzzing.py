@@ -1,7 +1,7 @@
 """Calls with wrong arguments: values that can be right for no argument of a kind, and what a call makes of them.
 
-A call is a valid one with one argument replaced. What an argument may be is read off its annotation, so that a value is
-put in its place only where it is wrong for certain: 2.7 for a count, "no" for a flag, a prior for a sampler.
+A call is a valid one with one argument replaced. Its annotation says what an argument may be. So a
+value is put in its place only if it is certainly wrong: 2.7 for a count, "no" for a flag, a prior for a sampler.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ VALUES: tuple[Junk, ...] = (
 
 @dataclass(frozen=True)
 class Call:
-    """A valid call of something public; ``kinds`` are those of arguments whose annotation does not tell."""
+    """A valid call of a public name; ``kinds`` are those of arguments without a clear annotation."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Outcome:
     call: str
     argument: str
     value: str
-    answer: str  # "told", "from inside", "accepted" or "hangs"
+    answer: str  # "named", "from inside", "accepted" or "hangs"
     message: str = ""
 
     def __str__(self) -> str:
@@ -201,8 +201,8 @@ def outcome(name: str, call: Call, argument: str, make: Callable[[], Any]) -> Ou
     except Hanging:
         return Outcome(name, argument, shown, "hangs")
     except Exception as error:
-        told = isinstance(error, ValueError | TypeError) and names(str(error), argument)
-        return Outcome(name, argument, shown, "told" if told else "from inside", f"{type(error).__name__}: {error}")
+        named = isinstance(error, ValueError | TypeError) and names(str(error), argument)
+        return Outcome(name, argument, shown, "named" if named else "from inside", f"{type(error).__name__}: {error}")
     return Outcome(name, argument, shown, "accepted")
 
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# what a launcher tells its ranks: a test process that has begun MPI by itself would pass it on to the next launcher
+# variables of a launcher for its ranks: a test process that has started MPI would pass them to the next launcher
 LAUNCHER_PREFIXES = ("OMPI_COMM_", "OMPI_UNIVERSE_", "PMIX_", "PMI_", "MPI_LOCAL", "HYDRA_")
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -1,4 +1,4 @@
-"""Runs whose draws must not depend on how many processes make them, and their digests, told by every rank.
+"""Runs whose draws must not depend on the number of processes, and their digests, printed by every rank.
 
 As a script: ``layout_runs.py NAME...`` makes the runs of these names on all ranks; rank 0 prints the digests of each.
 ``layout_runs.py --directory PATH --signal NUMBER --step STEP --rank RANK NAME`` makes one in a directory, or goes on
@@ -130,7 +130,7 @@ def hand_out():
 
 
 def quiet():
-    """Short runs deserve warnings, which nobody needs here."""
+    """Short runs raise warnings, which are ignored here."""
     warnings.filterwarnings("ignore", category=UserWarning)
     Run.warnings = lambda self: []
 
@@ -175,7 +175,7 @@ def run(name, **more):
     surrogate_training.STEPS, surrogate_training.MOST_ROUNDS = (
         20,
         1,
-    )  # of a coarse model alone: nobody judges its draws here
+    )  # of a coarse model only, whose draws are not tested here
     try:
         return iv.sample(bent_field() if "field" in name else POSTERIOR, (SAMPLERS | FOUND)[name], **length)
     finally:
@@ -183,7 +183,7 @@ def run(name, **more):
 
 
 def kept(name, directory):
-    """The run of that name in a directory: begun, or gone on with."""
+    """The run of that name in a directory: new, or resumed."""
     if os.path.exists(directory):
         return iv.resume(directory, POSTERIOR, progress=False)
     return run(name, directory=directory, segment=5)

@@ -4,9 +4,9 @@
     python tests/tools/margins.py [--shifts 20] [--first 0] [--lacking] [--processes 1] [--folder .make/margins]
         [pytest's arguments ...]
 
-A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
-the table has the least over the shifts and the cases of a test, which must be above 1. `sds` says how far the mean of
-score / bound, for a wrong law of its logarithm, is from where the verdict would turn, in its standard deviations over
+A verdict's margin is bound / score if the right distribution has to pass, score / bound if a wrong one is rejected.
+The table has the least over the shifts and the cases of a test, which must be above 1. `sds` says how far the mean of
+score / bound (of its logarithm, for a wrong one) is from the threshold of the verdict, in its standard deviations over
 the shifts. Reports stay in the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0`
 prints the table again. `--lacking` runs what has no report yet, those classes first whose verdicts cost least.
 
@@ -99,16 +99,16 @@ def lacking(nodes: dict[str, str], shifts: Sequence[int], folder: Path) -> Itera
     for name in nodes:
         classes[name.partition("::")[0]].append(name)
     cost = {name: sum(seconds.get(test, 1.0) for test in tests) for name, tests in classes.items()}
-    group, worth = [], 0.0
+    group, total = [], 0.0
     for name in [*sorted(classes, key=lambda name: cost[name] / len(classes[name])), None]:
         if name is not None:
             group += classes[name]
-            worth += cost[name]
-        if name is None or worth > WORTH_A_FORK:
+            total += cost[name]
+        if name is None or total > WORTH_A_FORK:
             for shift in shifts:
                 if tests := [nodes[test] for test in group if shift not in found.get(test, ())]:
                     yield shift, tests
-            group, worth = [], 0.0
+            group, total = [], 0.0
 
 
 def reports(folder: Path) -> Iterator[tuple[int, str, ET.Element]]:
@@ -141,7 +141,7 @@ def ratios(folder: Path) -> tuple[dict[str, dict[int, list[float]]], dict[str, l
 
 
 def verdicts(by_shift: dict[int, list[float]]) -> Iterator[tuple[str, float, float]]:
-    """Of each verdict of a test: the law that it is about, its least margin and its distance in sds."""
+    """For each verdict of a test: whether the distribution is right, the least margin and its distance in sds."""
     for place in range(max(map(len, by_shift.values()))):
         ratio = np.array([values[place] for values in by_shift.values() if len(values) > place])
         wrong = np.median(ratio) > 1

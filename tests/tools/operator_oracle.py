@@ -1,6 +1,6 @@
-r"""The exact law of a two-rung chain in one dimension, without Monte Carlo: the chain as a matrix on a grid.
+r"""The exact distribution of a two-rung chain in one dimension, without Monte Carlo: the chain as a matrix on a grid.
 
-The joint law P of (cold, hot) lives on a grid of n x n points. One step of both kernels is
+The joint distribution P of (cold, hot) lives on a grid of n x n points. One step of both kernels is
 
 .. math:: P \leftarrow K_c^T P K_h,
 
@@ -13,7 +13,7 @@ Gaussian noise: with the log ratio N(m, v),
 
 .. math:: E[\min(1, e^R)] = \Phi(m / \sqrt v) + e^{m + v / 2} \Phi(-(m + v) / \sqrt v).
 
-The leading eigenvectors are the invariant law and the relaxation time. Rules, budgets and learned discrepancies are
+The leading eigenvectors give the invariant distribution and the relaxation time. Rules, budgets, discrepancies are
 the objects of the package; what it does with them at a swap is written here a second time.
 
 On a uniform grid the error of the kernels' row sums falls like exp(-2 pi^2 r^2), r the sd of a step in cells: at one
@@ -55,15 +55,15 @@ class Level:
     energy_sd, gradient_sd : float, or function of (position, energy)
         True noise.
     energy_variance : optional
-        What swaps are told of the energy's variance, as a number or a function; the truth by default.
+        The energy's variance that swaps are given, as a number or a function; the truth by default.
     subtracted : optional
         What the kernel takes for the gradient's variance and out of the noise that it injects. None: nothing.
     swap_temperature : float, optional
         Temperature in the swap, where it is not that of the kernel.
     adjusted : bool
-        A Metropolis-adjusted kernel: the tempered law on the grid exactly, whatever the step size.
+        A Metropolis-adjusted kernel: the tempered distribution on the grid exactly, whatever the step size.
     prior : Potential, optional
-        Of the potential's energy the prior's: then the law is prior and misfit / temperature, of adjusted kernels only.
+        The prior's part of the potential's energy: the target is prior and misfit / temperature, for adjusted kernels.
     """
 
     potential: Potential
@@ -78,7 +78,7 @@ class Level:
     prior: Potential | None = None
 
     def value(self, position: Array, energy: Array) -> Array:
-        """What the law gives an energy (n,) at a position, as a swap takes it."""
+        """The target's value of an energy (n,) at a position, as used by a swap."""
         temperature = self.swap_temperature or self.temperature
         prior = 0.0 if self.prior is None else self.prior.energy(position)
         return np.asarray(prior + (energy - prior) / temperature)
@@ -118,7 +118,7 @@ class TwoRungs:
         return acceptance(self.rule, self.cold, self.hot, self.points, self.discrepancy)
 
     def step(self, target: Array) -> Array:
-        """Law (n, n) after one step and one round of swaps."""
+        """Distribution (n, n) after one step and one round of swaps."""
         cold, hot = self.kernels
         target = cold.T @ target @ hot
         swapped = self.fraction * self._accepted * target
@@ -146,7 +146,7 @@ class TwoRungs:
 
     @cached_property
     def target(self) -> Array:
-        """Invariant law (n cold, n hot) at the end of a step, its sum one."""
+        """Invariant distribution (n cold, n hot) at the end of a step, its sum one."""
         n = len(self.points)
         vector = self._leading[1][:, 0].reshape(n, n)
         # ARPACK's phase is arbitrary; a stochastic matrix has a positive vector at one
@@ -168,7 +168,7 @@ class TwoRungs:
         return self.target.sum(axis=1)
 
     def summary(self) -> dict[str, float]:
-        """Distances of the cold rung's law from its target, weight and sd of what lies right of 0, rates."""
+        """Distances of the cold rung's distribution from its target, weight and sd of what lies right of 0, rates."""
         truth = on_grid(self.cold.potential, self.points)
         right = self.points > 0.0
         weight = float(self.marginal[right].sum())
@@ -190,10 +190,10 @@ def transition(level: Level, points: Array) -> Array:
     energy, gradient = level.potential.energy_and_gradient(position)
     step = level.step_size(position) if callable(level.step_size) else np.full(len(points), level.step_size)
     noise = _values(level.gradient_sd, position, energy)
-    told = np.zeros_like(noise) if level.subtracted is None else _values(level.subtracted, position, energy)
+    reported = np.zeros_like(noise) if level.subtracted is None else _values(level.subtracted, position, energy)
     ones = np.ones_like(position)
     # of the reduced energy, whose steps are as many times as long
-    longer, reduced = step[:, None] * level.temperature, told / level.temperature**2
+    longer, reduced = step[:, None] * level.temperature, reported / level.temperature**2
     injected = propose(0.0 * ones, ones, longer, reduced)[0][:, 0]
     variance = injected**2 + (step * noise) ** 2
     away = points - (points - step * gradient[:, 0])[:, None]
@@ -218,12 +218,12 @@ def acceptance(
     Every stage draws its energies afresh, so that the stages are independent given the positions.
     """
     position = points[:, None]
-    terms: dict[str, tuple[Array, Array, Array]] = {}  # mean, true variance, variance told; each (n,)
+    terms: dict[str, tuple[Array, Array, Array]] = {}  # mean, true variance, reported variance; each (n,)
     for name, level in (("cold", cold), ("hot", hot)):
         energy = level.potential.energy(position)
         true = _values(level.energy_sd, position, energy) ** 2
-        told = true if level.energy_variance is None else _values(level.energy_variance, position, energy)
-        terms[name] = energy, true, told
+        reported = true if level.energy_variance is None else _values(level.energy_variance, position, energy)
+        terms[name] = energy, true, reported
     none = np.zeros(len(points))
     terms["learned"] = (none if discrepancy is None else discrepancy(position)), none, none
     return [_mean_acceptance(stage, terms, rule, (cold, hot), position) for stage in rule.stages()]
@@ -237,11 +237,11 @@ def _mean_acceptance(
     position: Array,
 ) -> Array:
     n = len(terms["cold"][0])
-    mean, true, told = (np.zeros((n, n)) for _ in range(3))
+    mean, true, reported = (np.zeros((n, n)) for _ in range(3))
     slopes = [1.0 / (level.swap_temperature or level.temperature) for level in levels]
     for name, weights in stage._asdict().items():
         rung, at = name.split("_at_")
-        energy, variance, variance_told = terms[rung]
+        energy, variance, reported_variance = terms[rung]
         if rung == "learned":
             coefficient, value = weights * slopes[0], weights * slopes[0] * energy
         else:
@@ -250,15 +250,15 @@ def _mean_acceptance(
         along = (slice(None), None) if at == "cold" else (None, slice(None))
         mean = mean + np.broadcast_to(value, (n,))[along]
         true = true + (coefficient**2 * variance)[along]
-        told = told + (coefficient**2 * variance_told)[along]
+        reported = reported + (coefficient**2 * reported_variance)[along]
     if rule.equalize:
-        added = np.maximum(told, told.T) - told
-        true, told = true + added, told + added
-    return mean_of_least(mean - told / (2.0 * rule.factor), true)
+        added = np.maximum(reported, reported.T) - reported
+        true, reported = true + added, reported + added
+    return mean_of_least(mean - reported / (2.0 * rule.factor), true)
 
 
 def mean_of_least(mean: Array, variance: Array) -> Array:
-    """E[min(1, exp(R))] for R of law N(mean, variance)."""
+    """E[min(1, exp(R))] for R ~ N(mean, variance)."""
     sd = np.sqrt(np.maximum(variance, 1e-300))
     low = np.exp(np.minimum(mean + 0.5 * variance + log_ndtr(-(mean + variance) / sd), 0.0))
     noisy = ndtr(mean / sd) + low
@@ -266,19 +266,19 @@ def mean_of_least(mean: Array, variance: Array) -> Array:
 
 
 def on_grid(potential: Potential, points: Array, temperature: float = 1.0, prior: Potential | None = None) -> Array:
-    """Probabilities (n,) of the grid's points under the potential's law, all of it tempered or all but a prior."""
+    """Probabilities (n,) of the grid's points under the potential, all of it tempered or all but a prior."""
     energy = Level(potential, temperature, prior=prior).value(points[:, None], potential.energy(points[:, None]))
     target = np.exp(energy.min() - energy)
     return np.asarray(target / target.sum())
 
 
 def wasserstein(points: Array, target: Array, truth: Array) -> float:
-    """Wasserstein-1 distance between two laws on the grid."""
+    """Wasserstein-1 distance between two distributions on the grid."""
     return float((points[1] - points[0]) * np.abs(np.cumsum(target - truth)).sum())
 
 
 def divergence(target: Array, truth: Array) -> float:
-    """Kullback-Leibler divergence (nats) of a law on the grid from the truth."""
+    """Kullback-Leibler divergence (nats) of a distribution on the grid from the truth."""
     seen = truth > 1e-15
     return float((truth[seen] * np.log(truth[seen] / np.maximum(target[seen], 1e-300))).sum())
 

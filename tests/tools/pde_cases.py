@@ -100,8 +100,8 @@ def channel(comm: Any, cells: int = 4, source: bool = False) -> StationaryProble
         residual += (s * q - ufl.inner(g, v)) * ufl.dx
     inflow = fem.Function(space.sub(0).collapse()[0])
     inflow.interpolate(lambda x: np.stack([x[1] * (1 - x[1]), 0 * x[0]]))
-    walls = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[0] * x[1] * (1 - x[1]), 0.0))
-    dofs = fem.locate_dofs_topological((space.sub(0), inflow.function_space), 1, walls)
+    bounds = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[0] * x[1] * (1 - x[1]), 0.0))
+    dofs = fem.locate_dofs_topological((space.sub(0), inflow.function_space), 1, bounds)
     fixed = fem.dirichletbc(inflow, dofs, space.sub(0))
     return StationaryProblem(residual, w, unknown, boundary_conditions=[fixed])
 

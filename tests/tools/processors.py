@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the tests as they would run on other processors, as far as numba, numpy and OpenBLAS let themselves be told.
+"""Run the tests as they would run on other processors, as far as numba, numpy and OpenBLAS can be configured.
 
     python tests/tools/processors.py [--settings 'oldest,AVX2'] [pytest's arguments: files, -n 2, -m "not slow" ...]
 

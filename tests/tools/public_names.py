@@ -1,4 +1,4 @@
-"""What a user of the package meets."""
+"""Names that a user of the package needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMESPACES = tuple(
         *("parallel", "results", "samplers", "surrogates", "swaps", "tempering", "variances", "extending"),
     )
 )
-#: Packages whose ``__all__`` is what a user meets; of the ready problems it is the modules.
+#: Packages whose ``__all__`` is public; of the ready problems it is the modules.
 PACKAGES = (
     *("invsamp", *NAMESPACES, "invsamp.calibration", "invsamp.emulation", "invsamp.identifiability", "invsamp.modes"),
     *("invsamp.solvers.gradient_matching", "invsamp.solvers.fields", "invsamp.solvers.heat", "invsamp.solvers.ode"),

@@ -21,7 +21,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 class NoFigure:
-    """What is saved in place of a figure, where nobody looks."""
+    """A placeholder that is saved in place of a figure."""
 
     def savefig(self, *_: object, **__: object) -> None:
         """Nothing."""

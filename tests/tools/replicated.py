@@ -1,6 +1,6 @@
 """Many replicates of a posterior as the chains of one run: each chain has data of its own.
 
-The posterior holds the data of all replicates, and an estimator tells each chain the energy of its own: prior and the
+The posterior holds the data of all replicates, and an estimator gives each chain the energy of its own: prior and the
 terms of its data, by the package's own noise and coordinates. It remembers which they are, and that stays with the
 chain at swaps. So one run of 256 chains is a calibration of 256 replicates, which share a warm-up.
 """

@@ -156,7 +156,7 @@ def check_ranks(comm):
     check_failures(space, comm)
 
     if comm.size > 1:
-        # what depends on the sparsity alone is used again when nobody holds it
+        # results that depend only on the sparsity are reused when no one holds them
         again = DolfinxSpace(unit_square(5), comm)
         fixed = again.on_boundary()
         for scale in (1.0, 2.0, 3.0):

@@ -1,4 +1,4 @@
-"""Targets whose laws are known, and the moments of a run to hold against them."""
+"""Targets with known distributions, and the moments of a run to compare with them."""
 
 from __future__ import annotations
 

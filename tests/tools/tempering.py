@@ -1,4 +1,4 @@
-"""Posteriors in one dimension whose laws are known by quadrature, for likelihoods that are tempered."""
+"""Posteriors in one dimension, known by quadrature, for tempered likelihoods."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Line:
     intervals = 4
 
     def truth(self, potential, targets):
-        """Probabilities of the intervals under some laws, one after the other."""
+        """Probabilities of the intervals under several distributions, one after the other."""
         return np.concatenate([self._probabilities(potential, target) for target in targets])
 
     def shares(self, run):

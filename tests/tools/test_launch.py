@@ -24,10 +24,10 @@ def test_a_rank_that_raises_fails_the_test_with_its_words():
     script = """
         from mpi4py import MPI
         if MPI.COMM_WORLD.rank == 1:
-            raise RuntimeError("told by rank 1")
+            raise RuntimeError("raised by rank 1")
         MPI.COMM_WORLD.barrier()
         """
-    with pytest.raises(AssertionError, match="told by rank 1"):
+    with pytest.raises(AssertionError, match="raised by rank 1"):
         launch.mpi(script, 2)
     assert launch.mpi(script, 2, check=False).returncode != 0
 

@@ -19,7 +19,7 @@ def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
     for name, by_shift in found.items():
         assert sorted(by_shift) == [0, 1]
         assert by_shift[0] != by_shift[1], name
-        assert [ratio > 1 for ratio in by_shift[0]] in ([False], [False, True])  # a wrong law after the right one
+        assert [ratio > 1 for ratio in by_shift[0]] in ([False], [False, True])  # the wrong one after the right one
     assert any(len(by_shift[0]) == 2 for by_shift in found.values())
     assert all(line in printed for line in margins.table(found))
     # what one shift lacks is run; one shift twice is the same draws
@@ -33,7 +33,7 @@ def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
     assert margins.ratios(tmp_path)[0] == found
 
 
-def test_verdicts_tell_right_laws_from_wrong_ones():
+def test_verdicts_distinguish_right_from_wrong_distributions():
     by_shift = {0: [0.25, 4.0], 1: [0.5, math.e], 2: [0.75, math.e**2]}
     (right, least, sds), wrong = margins.verdicts(by_shift)
     assert (right, least, sds) == ("right", 1 / 0.75, 2.0)

@@ -7,7 +7,7 @@ import pytest
 
 NODES = [
     *("tests/slow/test_ring.py::test_a", "tests/slow/test_ring.py::test_b", "tests/test_examples.py::test_one"),
-    *(f"tests/test_presets.py::TestLaw::test_{name}[{case}]" for name in ("cold", "hot", "walls") for case in "xyz"),
+    *(f"tests/test_presets.py::TestAll::test_{name}[{case}]" for name in ("cold", "hot", "bounds") for case in "xyz"),
 ]
 
 

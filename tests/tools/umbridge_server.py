@@ -23,8 +23,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         assert self.path == "/prefix/Info"
-        told = {"protocolVersion": self.server.protocol, "models": list(MODELS)}
-        self.reply(self.server.instead.get("Info", told))
+        info = {"protocolVersion": self.server.protocol, "models": list(MODELS)}
+        self.reply(self.server.instead.get("Info", info))
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

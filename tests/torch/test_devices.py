@@ -17,7 +17,7 @@ X, LABELS, TARGETS = RNG.random((40, 1, 8, 8)), RNG.integers(3, size=40), RNG.st
 INDICES = RNG.integers(40, size=(3, 10))
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
 #: How near energies and gradients come to those in double precision, relative to the largest. On a GPU convolutions in
-#: single precision are rounded to ten bits unless torch is told otherwise.
+#: single precision are rounded to ten bits by default.
 NEAR = {torch.float64: 1e-11, torch.float32: 5e-3}
 
 

@@ -133,7 +133,7 @@ class TestEnergies:
         start = posterior.sample_start(np.random.default_rng(0), 2)
         assert posterior.outputs((X, shift))(start).shape == (2, 30, 2)
 
-    def test_shared_parameters_are_one_block_and_told(self):
+    def test_shared_parameters_are_one_block_and_reported(self):
         class Tied(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -150,8 +150,8 @@ class TestEnergies:
         assert posterior.check_gradient().passed
         theta = RNG.standard_normal(posterior.dimension)
         weight = theta[:9].reshape(3, 3)
-        told = np.tanh(X @ weight.T + theta[9:12]) @ weight.T + theta[12:]
-        np.testing.assert_allclose(posterior.outputs(X)(theta[None])[0], told)
+        expected = np.tanh(X @ weight.T + theta[9:12]) @ weight.T + theta[12:]
+        np.testing.assert_allclose(posterior.outputs(X)(theta[None])[0], expected)
 
     def test_pickled(self):
         posterior = module_posterior(network(), (X, LABELS), categorical())
@@ -221,7 +221,7 @@ class TestBatches:
 
     def test_positions_are_left_alone(self):
         theta = self.theta.copy()
-        theta.flags.writeable = False  # as a run hands them over
+        theta.flags.writeable = False  # as a run passes them
         for posterior in (self.posterior, module_posterior(network(), (X, LABELS), categorical(), dtype=torch.float32)):
             posterior.potential().batch_terms(theta, self.indices, True, 1.0)
         np.testing.assert_array_equal(theta, self.theta)
@@ -280,7 +280,7 @@ class TestStarts:
         np.testing.assert_allclose(found[:, :20].std(), 3.0, rtol=0.1)
         np.testing.assert_allclose(found[:, 20:-1].std(), 0.1, rtol=0.1)
         theta = posterior.sample_prior(np.random.default_rng(1), 400)
-        np.testing.assert_allclose(np.median(theta[:, -1]), 0.674, rtol=0.2)  # of a half normal law
+        np.testing.assert_allclose(np.median(theta[:, -1]), 0.674, rtol=0.2)  # of a half-normal distribution
 
     def test_a_box_holds_weights_and_draws(self, draw):
         posterior = module_posterior(network(2), (X, TARGETS), gaussian("noise"), domain=iv.Box(-0.4, 0.4))

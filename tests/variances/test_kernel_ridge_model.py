@@ -185,7 +185,7 @@ def test_a_pilot_grows_until_it_covers_what_is_visited(within) -> None:
     # the first states alone know nothing of the second mode, and say so
     assert not within(np.log(sizes[1] / first_only.predict(stuck, modes)[1]), 2.0)
     assert first_only.covers(stuck, modes).tolist() == [True, False]
-    # it stops by itself: of the 400 later states only those that told something new were probed
+    # it stops by itself: of the 400 later states only informative ones were probed
     assert 110 <= len(grown.degrees_of_freedom) < 250
     assert model.covers(grown, position).mean() > 0.9
     assert not model.wants_samples(grown, modes).any()
@@ -221,7 +221,7 @@ def test_a_pilot_ends_at_most_there() -> None:
     assert len(state.degrees_of_freedom) == state.fitted == 40
 
 
-def test_thousands_of_states_are_cheap_and_tell_more(within) -> None:
+def test_thousands_of_states_are_cheap_and_more_informative(within) -> None:
     rng = np.random.default_rng(16)
     grid = np.linspace(-3.5, 3.5, 50)[:, None]
     errors = []

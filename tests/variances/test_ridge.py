@@ -35,7 +35,7 @@ def test_logs_are_unbiased_and_without_correction_are_not(within) -> None:
 
 
 @pytest.mark.parametrize("degrees_of_freedom", [1, 2, 9, 40])
-def test_log_correction_is_that_of_the_chi_square_law(within, degrees_of_freedom: int) -> None:
+def test_log_correction_is_that_of_the_chi_square_distribution(within, degrees_of_freedom: int) -> None:
     rng = np.random.default_rng(3)
     n = 200_000
     logs = unbiased_log(

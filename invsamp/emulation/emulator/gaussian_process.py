@@ -104,7 +104,7 @@ class GaussianProcess:
         precision = np.square(self._inverse_factor).sum(axis=0)
         return self._weights / precision[:, None], 1.0 / precision
 
-    @np.errstate(over="ignore", invalid="ignore")  # beyond where anybody samples
+    @np.errstate(over="ignore", invalid="ignore")  # far from all draws
     def predict(self, x: Array) -> Prediction:
         """Mean and variance at inputs (batch, p), with their derivatives."""
         h = self.hyperparameters

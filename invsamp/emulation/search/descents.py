@@ -2,7 +2,7 @@
 
 Each descent is a Gauss-Newton method within a trust region. Its model is a regression on the simulations of all
 descents, and later an emulator of the nearest ones. One wave of simulations is one step of all descents. A descent ends
-where its model promises no more, or where it meets a mode that another one knows. Compare DFO-LS, which takes one
+where its model promises no more, or at a mode that another one has found. Compare DFO-LS, which takes one
 descent at a time, with simulations of its own: Cartis, Fiala, Marteau and Roberts (2019), ACM Transactions on
 Mathematical Software 45, article 32.
 """

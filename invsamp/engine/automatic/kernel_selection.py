@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from invsamp.diagnostics.draws import ess, rhat
-from invsamp.diagnostics.limits import WORTH
+from invsamp.diagnostics.limits import LEAST_ESS_PER_DRAW
 from invsamp.diagnostics.report import Pilot
 from invsamp.engine.adaptation.metric_estimation import far
 from invsamp.engine.automatic.field_selection import FieldSelection, field_sampler
@@ -77,7 +77,7 @@ class KernelSelection(
         self.decisions: list[str] = []
         #: What the pilot run promised that passed.
         self.pilot: Pilot | None = None
-        #: Whether what is judged is settled: the draws that come are those of the run.
+        #: Whether the judgment is final: further draws are those of the run.
         self.over = False
         self._every = max(1, -(-dimension // JUDGED))
         self._positions: list[Array] = []
@@ -185,21 +185,26 @@ class KernelSelection(
 
         ``affords`` says whether there may be a trial of paths so many times as long.
         """
-        (worst, worth), steps = self._measured(), self.steps
+        (worst, per_draw), steps = self._measured(), self.steps
         above = float(np.median(self._energies)) - self._lowest
-        if worth >= WORTH:
+        if per_draw >= LEAST_ESS_PER_DRAW:
             if self.pilot is None:
-                self.pilot = {"steps": steps, "r_hat": worst, "promised": min(worth, 1.0), "asked": WORTH}
+                self.pilot = {
+                    "steps": steps,
+                    "r_hat": worst,
+                    "promised": min(per_draw, 1.0),
+                    "asked": LEAST_ESS_PER_DRAW,
+                }
                 self.decisions.append(
-                    f"a pilot run of {steps} steps passed: R-hat {worst:.3f}, ESS per draw {min(worth, 1.0):.2g}"
+                    f"a pilot run of {steps} steps passed: R-hat {worst:.3f}, ESS per draw {min(per_draw, 1.0):.2g}"
                 )
             if not any(steps < look <= self._draws // 2 for look in LOOKS):
                 self._settle()
             return True
-        failed = f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+        failed = f"a pilot run of {steps} steps failed: R-hat {worst:.3f}, ESS per draw {per_draw:.2g}"
         if self.pilot is not None:
             failed = (
-                f"the first {steps} draws were worse than the pilot run: R-hat {worst:.3f}, ESS per draw {worth:.2g}"
+                f"the first {steps} draws were worse than the pilot run: R-hat {worst:.3f}, ESS per draw {per_draw:.2g}"
             )
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above

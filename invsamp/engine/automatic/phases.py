@@ -40,7 +40,7 @@ from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.preconditioner import LearnedMap, Preconditioner
-from invsamp.modes.gauss_newton import walled
+from invsamp.modes.gauss_newton import has_bounds
 from invsamp.protocols import Array
 from invsamp.tempering.contours import Contour
 
@@ -266,7 +266,7 @@ class Phases(
         before, few = budget.total, bound.dimension <= MOST_GAUSSIAN
         names = tuple(bound.potentials) if chosen else (ensemble.rungs[0].fidelity,)
         potentials = [bound.potentials[name] for name in names]
-        curved = walled(domain) or all(potential.bounded for potential in potentials)
+        curved = has_bounds(domain) or all(potential.bounded for potential in potentials)
 
         def drawn(share: float) -> Array:
             """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
@@ -363,7 +363,7 @@ class Phases(
         if metric is None or self.search is not None:
             self._warm_up.begin(lead=led and metric is None)
             return
-        # not optimized: where something is centered the density may grow without end as a scale goes to 0
+        # not optimized: where something is centered the density may be unbounded as a scale goes to 0
         rungs = self.ensemble.rungs
         for rung in rungs:
             rung.metric = metric

@@ -15,7 +15,7 @@ from invsamp.modes.minima import Minima
 from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array, DrawablePrior, MayGuessStarts, Problem
 
-#: The share of what comes farthest in descents without end from which on other parameters are named with it.
+#: Share of the largest change in divergent optimizations from which on other parameters are named.
 SHARE_AWAY = 0.1
 #: Parameters whose ends of a box are shown.
 SHOWN = 4

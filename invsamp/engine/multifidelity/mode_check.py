@@ -8,7 +8,7 @@ from invsamp.engine.mode_search.mode_occupancy import nearest
 from invsamp.engine.mode_search.multistart import MOST_GAUSSIAN, search_modes, starts_of
 from invsamp.engine.rungs.bound_problem import BoundProblem
 from invsamp.evaluate.requests import EvaluationRequests
-from invsamp.modes.gauss_newton import walled
+from invsamp.modes.gauss_newton import has_bounds
 from invsamp.posing.expressions.variable_names import labels_of
 from invsamp.protocols import Array
 
@@ -32,7 +32,7 @@ def missed_mode(
     starts, scale = starts_of(problem, rng, states, STARTS)
     own = states[rng.integers(len(states), size=2)]
     potential = bound.potentials[fine]
-    curved = potential.curved and (walled(domain) or potential.bounded)
+    curved = potential.curved and (has_bounds(domain) or potential.bounded)
     found = yield from search_modes((fine,), starts, scale, domain, first=len(starts), curved=curved, known=own)
     minima = found.minima
     if len(minima.gaussian) < 2:

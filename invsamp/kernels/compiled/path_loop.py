@@ -164,7 +164,7 @@ def look_for_cliffs(
 def before_cliffs(log_ratio: Array, first: npt.NDArray[np.intp], smooth: Array, out: Array) -> int:
     """Log ratios into ``out``, those of a path's part before a cliff where it met one after its first step; how many.
 
-    A path that meets one at once shows as much as one that is refused: its step may be too long. -1: no path was bad
+    A path that hits one at once counts as a rejected one: its step may be too long. -1: no path was bad
     enough to ask.
     """
     worst = np.inf

@@ -56,12 +56,12 @@ class SwapPlan(NamedTuple):
 
 def no_swaps(rungs: int, steps: int) -> SwapPlan:
     """No attempts at all."""
-    empty, nobody = np.empty(0, dtype=np.intp), np.empty((rungs, 0), dtype=np.intp)
+    empty, no_chains = np.empty(0, dtype=np.intp), np.empty((rungs, 0), dtype=np.intp)
     return SwapPlan(
         np.zeros(steps + 1, dtype=np.intp),
         np.empty((0, 2), dtype=np.intp),
         *(empty, empty, np.empty((0, 0)), np.empty((rungs, 2)), np.empty((0, 0)), np.empty((0, 0)), empty),
-        *(nobody, nobody, nobody, np.empty((rungs, steps, 0), dtype=np.intp)),
+        *(no_chains, no_chains, no_chains, np.empty((rungs, steps, 0), dtype=np.intp)),
     )
 
 

@@ -4,9 +4,9 @@ Along a direction v the gradient claims the slope :math:`g \cdot v`. It is compa
 
 .. math:: D(h) = \frac{U(x + h v) - U(x - h v)}{2 h}
 
-over many lengths h. An honest gradient meets them at some h at least, whatever curvature and rounding do at the others.
-A mistake is reported only where it shows beyond doubt: where the differences have settled on another slope over three
-decades of h. Noise, jumps and kinks settle on nothing.
+over many lengths h. A right gradient agrees with them for some h, whatever curvature and rounding do for the others. A
+mistake is reported only if it is certain: if the differences converge to another slope over three decades of h. Noise,
+jumps and kinks do not converge.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LARGEST_MISS = 5e-3
 FIRST = (1e-3, 1e-5)
 #: All lengths, for energies of other scales than were thought.
 DECADES = tuple(10.0**-k for k in range(1, 12))
-#: Differences have settled where three of them agree to this part of what the gradient misses.
-SETTLED = 0.1
+#: Differences have converged if three of them agree to this part of the gradient's error.
+AGREEMENT = 0.1
 #: Far out, approximate derivatives may be so many times worse than they admit.
 SLACK = 3.0
 #: An energy whose derivatives are approximate is as rough at shorter lengths: an adaptive solver changes its steps.
@@ -122,7 +122,7 @@ class Probe:
             return result
         if self._reproducible(direction):
             order = order[lengths[order] > (SMOOTH if admitted else self._resolved(direction))]
-            return result._replace(mistake=self._settled(lengths[order], found[order], slopes[order], claimed, parts))
+            return result._replace(mistake=self._limit(lengths[order], found[order], slopes[order], claimed, parts))
         near = found[lengths <= NOISE_ALONE].ravel()
         self.noise = float(np.std(near[np.isfinite(near)])) if np.isfinite(near).sum() > 1 else 0.0
         return result
@@ -145,7 +145,7 @@ class Probe:
         """The length above which moves along a direction (d,) are resolved in single precision too."""
         return SINGLE * max(1.0, float(np.linalg.norm(self.position) / np.linalg.norm(direction)))
 
-    def _settled(self, lengths: Array, found: Array, slopes: Array, claimed: float, parts: float) -> Mistake | None:
+    def _limit(self, lengths: Array, found: Array, slopes: Array, claimed: float, parts: float) -> Mistake | None:
         """The slope on which three lengths in a row agree, the best such; None if there are none."""
         # an energy that does not change at all is below its own resolution, unless it changes nowhere
         still = (found == self.energy).all(axis=1)
@@ -157,7 +157,7 @@ class Probe:
             three = slopes[k - 1 : k + 2]
             spread, missed = float(np.ptp(three)), float(np.abs(three - claimed).min())
             decades = lengths[k - 1] / lengths[k + 1] >= 99.0
-            conclusive = spread <= SETTLED * missed and missed > rounding[k + 1]
+            conclusive = spread <= AGREEMENT * missed and missed > rounding[k + 1]
             if decades and conclusive and (best is None or spread < best[0]):
                 best = spread, k
         if best is None or self._kinked(lengths, found, best[1], claimed):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from invsamp.posing.checks.directional_derivative_test import LARGEST_MISS, SETTLED, Comparison, Probe
+from invsamp.posing.checks.directional_derivative_test import AGREEMENT, LARGEST_MISS, Comparison, Probe
 from invsamp.protocols import Array, Potential, derivative_error
 
 #: Relative error up to which a slope is exact: rounding in a solve may leave that much.
@@ -40,8 +40,8 @@ class GradientCheck:
     admitted : float
         The relative error that the derivatives admit, by ``derivative_error`` of the model; 0: exact, to rounding.
     passed : bool
-        Whether a difference meets the slope to 1e-6 and a few times what is admitted. Where the energy's noise or kinks
-        hide more: whether one meets it to 0.005.
+        Whether a difference agrees with the slope to 1e-6 and a few times what is admitted. Where the energy's noise or
+        kinks hide more: whether one agrees to 0.005.
     message : str
         The verdict in words.
     """
@@ -90,8 +90,8 @@ def _verdict(found: Comparison, admitted: float, probe: Probe, direction: Array)
     if math.isinf(found.error):
         return False, "the energy is not finite next to the point, on both sides"
     if found.mistake is not None:
-        settled = f"differences of the energy converge to another slope, {found.mistake.measured:.6g}"
-        return False, f"{settled}; {error}{claims or CLAIM}"
+        converged = f"differences of the energy converge to another slope, {found.mistake.measured:.6g}"
+        return False, f"{converged}; {error}{claims or CLAIM}"
     noise = _noise(probe, direction)
     if noise > SINGLE_NOISE * max(abs(probe.energy), 1.0):
         hidden = f"noise of {noise:.1e} (single precision? double shows more)"
@@ -107,7 +107,7 @@ def _contradicted(found: Comparison, energy: float) -> bool:
     missed = float(np.nanmin(np.abs(found.slopes - found.claimed)))
     resolved = found.lengths > 10.0 * np.finfo(float).eps * abs(energy) / missed
     changes = np.abs(np.diff(found.slopes[resolved]))
-    return bool(changes[np.isfinite(changes)].min(initial=np.inf) < SETTLED * missed)
+    return bool(changes[np.isfinite(changes)].min(initial=np.inf) < AGREEMENT * missed)
 
 
 def _noise(probe: Probe, direction: Array) -> float:

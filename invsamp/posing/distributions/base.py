@@ -99,7 +99,7 @@ class Distribution(ABC):
         return None
 
     @property
-    def walls(self) -> Domain:
+    def vector_domain(self) -> Domain:
         """Where such a vector lies, in addition to its support, if it is sampled as itself: no bounds by default."""
         return Unbounded()
 

@@ -98,7 +98,7 @@ class Ordered(Distribution):
         return Increasing(lower, upper)
 
     @property
-    def walls(self) -> Domain:
+    def vector_domain(self) -> Domain:
         """In increasing order."""
         size = self.shape[0]
         return HalfSpaces(np.eye(size)[:-1] - np.eye(size)[1:], np.zeros(size - 1))
@@ -164,7 +164,7 @@ class Dirichlet(Distribution):
         return Shares()
 
     @property
-    def walls(self) -> Domain:
+    def vector_domain(self) -> Domain:
         """Up to a sum of 1."""
         return HalfSpaces(np.ones((1, *self.shape)), [1.0])
 

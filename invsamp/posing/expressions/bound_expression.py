@@ -44,7 +44,7 @@ class Formula:
     shape : tuple of int
     names : Names
     given : iterable of str
-        Names in a formula that are none of the prior's: their values are handed over at each evaluation.
+        Names in a formula that are none of the prior's: their values are passed at each evaluation.
     whose : str
         What the shape is called in messages.
 

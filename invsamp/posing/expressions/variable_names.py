@@ -206,7 +206,7 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
 
 def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
-    if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
+    if not isinstance(posterior, Predicts) or _posed_by_likelihood(posterior):
         said = ""
         if callable(posterior):
             said = ". A forward model of other times or conditions is predicted by posterior.for_prediction(model)"
@@ -214,7 +214,7 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
     check_shapes(posterior.shapes, shapes)
 
 
-def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_gives_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something gives the likelihood of each datum, and has the parameters of a run."""
     if not isinstance(posterior, PointwiseLikelihood):
         raise ValueError(
@@ -224,10 +224,10 @@ def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ..
 
 
 def _kind(posterior: object) -> str:
-    return "one posed by its log likelihood" if _told_by_likelihood(posterior) else type(posterior).__name__
+    return "one posed by its log likelihood" if _posed_by_likelihood(posterior) else type(posterior).__name__
 
 
-def _told_by_likelihood(posterior: object) -> bool:
+def _posed_by_likelihood(posterior: object) -> bool:
     return isinstance(posterior, PointwiseLikelihood) and not isinstance(posterior, Observed)
 
 

@@ -1,6 +1,6 @@
-"""Adapters: forward models out of what a person has.
+"""Adapters: forward models from simpler functions.
 
-A model maps theta (batch, p) to observations (batch, m), and linearizes. What a person has is often less: a function
+A model maps theta (batch, p) to observations (batch, m), and linearizes. Users often have less: a function
 and its Jacobian, a function for one theta, a torch function, or a function alone.
 """
 

@@ -31,7 +31,7 @@ def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[
     stated = {
         "data": columns_of(data),
         "noise": tuple(noise.noises) if isinstance(noise, Outputs) and noise.labels is None else None,
-        "forward": _told_by(model),
+        "forward": _declared_by(model),
     }
     _check_width(stated["data"], stated["forward"], shape)
     found = {who: names for who, names in stated.items() if names is not None}
@@ -113,7 +113,7 @@ def _check_width(columns: tuple[str, ...] | None, series: tuple[str, ...] | None
     )
 
 
-def _told_by(model: object) -> tuple[str, ...] | None:
+def _declared_by(model: object) -> tuple[str, ...] | None:
     names = getattr(model, "series", None)
     return None if names is None else (names,) if isinstance(names, str) else tuple(map(str, names))
 

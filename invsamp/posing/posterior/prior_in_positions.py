@@ -42,9 +42,9 @@ class PriorInPositions:
         instance("prior", prior, Prior, "a Prior")
         self.prior, self.dimension, self.names, self.shapes = prior, prior.dimension, prior.names, prior.shapes
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
-        walls = _flat_walls(prior)
-        if not isinstance(walls, Unbounded):
-            self.domain = self.domain & walls
+        bounds = _flat_bounds(prior)
+        if not isinstance(bounds, Unbounded):
+            self.domain = self.domain & bounds
         constrained = self.domain.constrains(prior.dimension)
         self._sampled = Sampled.of(prior, [name for name in self.names if constrained[prior.slices[name]].any()])
         base = self._sampled.base
@@ -110,7 +110,7 @@ class PriorInPositions:
     def without_domain(self) -> Self:
         """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
         free = copy.copy(self)
-        free.domain = _flat_walls(self.prior)
+        free.domain = _flat_bounds(self.prior)
         free.sampling_domain = with_support(self._sampled.base, self.coordinates, free.domain)
         return free
 
@@ -121,11 +121,11 @@ class PriorInPositions:
         """
         default = choose_coordinates(self._sampled.base, self.domain, {}).bounded.transforms
         pairs = zip(self.coordinates.transforms, default, strict=True)
-        transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
-        walled = copy.copy(self)
-        walled.coordinates = Coordinates(transforms, self.coordinates.vectors)
-        walled.sampling_domain = with_support(self._sampled.base, walled.coordinates, self.domain)
-        return walled
+        transforms = [bounded_transform if isinstance(own, Logit) else own for own, bounded_transform in pairs]
+        bounded = copy.copy(self)
+        bounded.coordinates = Coordinates(transforms, self.coordinates.vectors)
+        bounded.sampling_domain = with_support(self._sampled.base, bounded.coordinates, self.domain)
+        return bounded
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
@@ -267,14 +267,14 @@ class PriorInPositions:
         return points
 
 
-def _flat_walls(prior: Prior) -> Domain:
+def _flat_bounds(prior: Prior) -> Domain:
     """The domains on which parameters are uniform."""
-    walls: Domain = Unbounded()
+    bounds: Domain = Unbounded()
     for name, distribution in prior.distributions.items():
         if isinstance(distribution, Flat):
             own = bound_domain(Product({name: distribution.domain}), named_columns(prior.shapes), prior.dimension)
-            walls = own if isinstance(walls, Unbounded) else walls & own
-    return walls
+            bounds = own if isinstance(bounds, Unbounded) else bounds & own
+    return bounds
 
 
 def with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
@@ -287,8 +287,8 @@ def with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Doma
         lower[columns], upper[columns] = -np.inf, np.inf
     own = [columns for columns, _ in coordinates.vectors]
     for name, distribution in prior.distributions.items():
-        if prior.slices[name] not in own and not isinstance(walls := distribution.walls, Unbounded):
-            domain = domain & bound_domain(Product({name: walls}), named_columns(prior.shapes), prior.dimension)
+        if prior.slices[name] not in own and not isinstance(vector_domain := distribution.vector_domain, Unbounded):
+            domain = domain & bound_domain(Product({name: vector_domain}), named_columns(prior.shapes), prior.dimension)
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         return domain & Box(lower, upper)
     return domain

@@ -48,7 +48,7 @@ class Conditional:
     Parameters
     ----------
     name : str
-    law : ScalarFamily
+    distribution : ScalarFamily
         With names among its parameters.
     columns : slice
         Of theta.

@@ -200,7 +200,7 @@ def _march_rows(
                     status = NON_FINITE
                     break
                 if _EVENTFUL:
-                    steps += int(len(events.roots) > 0)  # events without end come to the bound on steps
+                    steps += int(len(events.roots) > 0)  # endless events reach the bound on steps
                     before = side
                     side = value(stop, t, y, p, one)
                     if crosses(before, side):

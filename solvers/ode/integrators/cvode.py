@@ -32,7 +32,7 @@ from invsamp.solvers.ode.integrators.trajectories import Array
 
 #: Bands up to so wide are factorized faster than SuperLU factorizes (measured at 60 and 120).
 _WIDEST = 80
-#: Components up to which the matrix may be banded: scikit-SUNDAE hands out a whole one, of which few pages are touched.
+#: Components up to which the matrix may be banded: scikit-SUNDAE gives a full one, of which few pages are touched.
 _MOST_BANDED = 10_000
 #: A step that is shorter than so many times the rounding of time does not get anywhere.
 _LEAST_STEP = 16.0 * float(np.finfo(float).eps)

@@ -163,7 +163,7 @@ class RestartedTrajectory(ABC):
         )
 
     def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
-        """The right-hand side as the package wants it; leaves it when it goes on without end or without numbers."""
+        """The right-hand side as the package needs it; leaves it if it does not end or is not finite."""
         rhs, p, out = self.rhs, self.p, np.empty((1, m))
         followed = m if m == self.control.n_states else 0  # with sensitivities, tolerances are known
         rtol, trail = self.control.rtol, self.trail

@@ -15,4 +15,4 @@ class Status(enum.IntEnum):
     STOPPED = 4  # by the model's `stop`: what comes before is good
     NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
     STIFF = 6  # an explicit method does not get there because of stiffness: Rodas5P and LSODA are for that
-    TOO_MANY_EVENTS = 7  # they follow ever faster, or each other without end
+    TOO_MANY_EVENTS = 7  # they accelerate, or trigger each other endlessly

@@ -21,10 +21,12 @@ Array = npt.NDArray[np.float64]
 #: change of a parameter by the tolerance does.
 MOST = 1e3
 
-_told: WeakSet[Rhs] = WeakSet()
+_warned: WeakSet[Rhs] = WeakSet()
 
 
-def tell_disagreement(rhs: Rhs, states: Array, sensitive: Array, quantities: Array, rtol: float, atol: float) -> None:
+def warn_of_disagreement(
+    rhs: Rhs, states: Array, sensitive: Array, quantities: Array, rtol: float, atol: float
+) -> None:
     """Warn, once for a right-hand side, if integrations of the same rows differ by far more than tolerances explain.
 
     Parameters
@@ -36,11 +38,11 @@ def tell_disagreement(rhs: Rhs, states: Array, sensitive: Array, quantities: Arr
         What the states are differentiated by.
     rtol, atol : float
     """
-    if rhs in _told:
+    if rhs in _warned:
         return
     row, worst = _largest_difference(states, sensitive, quantities, rtol, atol)
     if worst > MOST:
-        _told.add(rhs)
+        _warned.add(rhs)
         warnings.warn(
             f"two integrations of one trajectory, with and without sensitivities, differ by {worst:.2g} "
             f"tolerances (row {row} of the batch). One of them stepped over a short event, or errors grow "

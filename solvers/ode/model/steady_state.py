@@ -221,19 +221,19 @@ class SteadyStart:
 
     def _linear(self, x: Array, p: Array, begin: Array) -> bool:
         """Whether what is conserved next to x is conserved from ``begin`` on: linear, not the tangent of a curve."""
-        laws, slope = self._bordered(x, p)[1], self._slope(begin, p)
-        return bool((np.abs(laws @ slope) <= 1e-8 * (np.abs(laws) @ np.abs(slope))).all())
+        conserved, slope = self._bordered(x, p)[1], self._slope(begin, p)
+        return bool((np.abs(conserved @ slope) <= 1e-8 * (np.abs(conserved) @ np.abs(slope))).all())
 
     def _newton(self, x: Array, p: Array, begin: Array) -> Array | None:
         """Steady state next to x, if there is one that is stable and keeps what is conserved since ``begin``."""
         size = np.abs(x) + self.model.atol / self.model.rtol
         last = math.inf
         for iteration in range(_MOST_ITERATIONS):
-            matrix, laws = self._bordered(x, p)
+            matrix, conserved = self._bordered(x, p)
             slope = self._slope(x, p)
             if not (np.isfinite(matrix).all() and np.isfinite(slope).all()):
                 return None
-            step = np.linalg.lstsq(matrix, np.concatenate([-slope, laws @ (begin - x)]), rcond=None)[0]
+            step = np.linalg.lstsq(matrix, np.concatenate([-slope, conserved @ (begin - x)]), rcond=None)[0]
             change = float(np.max(np.abs(step) / size))
             if not change < (_NEAR if iteration == 0 else 1.0):
                 return None
@@ -261,12 +261,12 @@ class SteadyStart:
             times = np.array([[end]]), np.zeros(1)
             found = self.model.solve_from(p[None], begin[None], of_begin.T[None], p[None], *times)
             return np.asarray(found.sensitivities[0, 0])
-        matrix, laws = self._bordered(x, p)
+        matrix, conserved = self._bordered(x, p)
         rhs = prepare_sensitivities(self.model.rhs, self.model.jacobian, n, q, 0).compiled.address
         y, out = np.concatenate([x, np.zeros(n * q)]), np.empty((1, n * (1 + q)))
         evaluate(rhs, 0.0, -math.inf, math.inf, y, p, np.zeros(len(y)), out)
         by_p = out[0, n:].reshape(q, n).T
-        return np.asarray(np.linalg.lstsq(matrix, np.concatenate([-by_p, laws @ of_begin]), rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(matrix, np.concatenate([-by_p, conserved @ of_begin]), rcond=None)[0])
 
     def _bordered(self, x: Array, p: Array) -> tuple[Array, Array]:
         """J with W^T below it, and W^T."""
@@ -275,9 +275,9 @@ class SteadyStart:
         scale = np.abs(jacobian).max(axis=1, initial=0.0)
         scale[scale == 0.0] = 1.0
         left, values, _ = np.linalg.svd(jacobian / scale[:, None])
-        laws = (left / scale[:, None])[:, values <= _RANK * values.max(initial=0.0)].T
-        laws = laws / np.linalg.norm(laws, axis=1, keepdims=True) if len(laws) else laws
-        return np.concatenate([jacobian, laws]), laws
+        conserved = (left / scale[:, None])[:, values <= _RANK * values.max(initial=0.0)].T
+        conserved = conserved / np.linalg.norm(conserved, axis=1, keepdims=True) if len(conserved) else conserved
+        return np.concatenate([jacobian, conserved]), conserved
 
     def _jacobian(self, x: Array, p: Array) -> Array:
         n, q = len(x), len(p)

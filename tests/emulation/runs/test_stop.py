@@ -35,12 +35,12 @@ def test_a_request_to_end_keeps_what_was_finished(tmp_path: Path, capsys: pytest
     assert caught.value.code == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == before
     last, folder = capsys.readouterr().err.strip().splitlines()[-1], tmp_path / "simulations"
-    assert last == f"stopped: {FINISHED} finished simulations are in {folder}. The same call goes on from there"
+    assert last == f"stopped: {FINISHED} finished simulations are in {folder}. The same call resumes from there"
     assert len(iv.simulations.SimulationDatabase.open(folder)) == FINISHED
 
 
 def test_control_c_is_the_one_exception_that_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt, match="The same call goes on") as caught:
+    with pytest.raises(KeyboardInterrupt, match="The same call resumes") as caught:
         iv.emulate(posed(signal.SIGINT), 40, seed=1, directory=tmp_path, progress=False)
     assert caught.value.__suppress_context__
 

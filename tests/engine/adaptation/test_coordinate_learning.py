@@ -140,8 +140,8 @@ def test_a_map_that_does_not_fit_is_a_warning(bend, fits):
     settings = {"draws": 200, "warmup": 500, "chains": 8, "seed": 1, "progress": False}
     run = iv.sample(target, iv.mams(preconditioner=MAPPED), **settings)
     assert mapped_last(run) != "linear"
-    told = [text for text in run.warnings() if "the transport map (" in text]
-    assert bool(told) == (not fits)
+    messages = [text for text in run.warnings() if "the transport map (" in text]
+    assert bool(messages) == (not fits)
     unfit = run.report["coordinates"][0]["unfit"]
     assert unfit == 0.0 if fits else unfit > 0.01 and f"does not fit at {unfit:.2%} of the draws" in str(run)
 
@@ -152,9 +152,9 @@ class TestRefused:
             iv.sample(FUNNEL, iv.samplers.sgld(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
 
     def test_bounds(self):
-        walls = Target(FunctionPotential(funnel, 3), domain=iv.domains.Box([-5.0] * 3, [5.0] * 3))
+        bounds = Target(FunctionPotential(funnel, 3), domain=iv.domains.Box([-5.0] * 3, [5.0] * 3))
         with pytest.raises(ValueError, match=r"transport_map\(\) where moves are reflected at bounds"):
-            iv.sample(walls, iv.mams(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
+            iv.sample(bounds, iv.mams(preconditioner=MAPPED), draws=10, warmup=100, progress=False)
 
     def test_many_unknowns(self):
         many = Target(FunctionPotential(lambda x: (0.5 * np.square(x).sum(axis=1), x), 51))

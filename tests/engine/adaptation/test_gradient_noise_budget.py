@@ -1,4 +1,4 @@
-"""Beyond the noise budget: which law each answer leaves, on the exact operator of one rung and in the code."""
+"""Beyond the noise budget: the invariant distribution of each option, by the operator of one rung and the code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def constant(position, energy):
 
 
 def target(gradient_sd, step_size, clip=False):
-    """Invariant law on the grid of x' = x - h x + noise, the step a number or one for each state.
+    """Invariant distribution on the grid of x' = x - h x + noise, the step a number or one for each state.
 
     The noise has variance 2 h in all, or that of the gradient alone where it exceeds that and is clipped.
     """
@@ -53,7 +53,7 @@ def target(gradient_sd, step_size, clip=False):
     matrix = np.exp(-(away**2) / (2.0 * variance[:, None]))
     matrix /= matrix.sum(axis=1, keepdims=True)
     system = matrix.T - np.eye(len(GRID))
-    system[-1] = 1.0  # one equation is redundant: the law sums to one instead
+    system[-1] = 1.0  # one equation is redundant: probabilities sum to one instead
     return np.linalg.solve(system, np.eye(len(GRID))[-1])
 
 
@@ -71,7 +71,7 @@ class TestOperator:
         assert divergence(TARGET, target(constant, STEP, clip=True)) > 0.03
         assert divergence(TARGET, target(constant, largest)) < 1e-4
 
-    def test_shrunk_state_by_state_the_law_is_that_over_the_step(self):
+    def test_shrunk_state_by_state_the_distribution_is_that_over_the_step(self):
         """The reason for one step size for the whole rung."""
         by_state = np.minimum(STEP, 2.0 / loud(GRID[:, None], None) ** 2)
         rested = TARGET / by_state
@@ -106,7 +106,7 @@ class TestCodeIsTheOperator:
         assert not agrees(statistics, moments(target(gradient_sd, STEP, clip=True)))
 
     def test_clip(self, draw, agrees, gradient_sd):
-        """No warm-up, nothing is refused: a control whose law is wrong in the way that it should be."""
+        """No warm-up, nothing is rejected: a control whose distribution is wrong as predicted."""
         run = self.run(draw, gradient_sd, "clip", 0)
         assert run.report["step_sizes"] == [STEP]
         statistics = self.statistics(run)[:, 1]
@@ -206,7 +206,7 @@ class TestEffectiveTemperature:
         cold, hot = ((run.rung_theta(k)[..., 0] ** 2).mean(axis=1) for k in (0, 1))
         assert agrees(cold, 1.0)
         assert agrees(hot, self.TAKEN / (1.0 - self.HOT_STEP / 2.0))
-        # as hot, but swapped as if it were not: the cold rung's law goes wrong
+        # as hot, but swapped as if it were not: the cold rung's distribution is wrong
         clipped = self.run(draw, "clip", 0)
         assert not agrees((clipped.theta[..., 0] ** 2).mean(axis=1), 1.0)
 

@@ -22,7 +22,7 @@ def linear(columns, data, prior, noise, domain=None):
 
 
 def uncentered():
-    """A thousand data, four regressors that nobody centered, a noise that nobody knows."""
+    """A thousand data, four regressors that are not centered, unknown noise."""
     rng = np.random.default_rng(1)
     columns = np.column_stack([np.ones(1000), 100.0 + rng.standard_normal((1000, 4))])
     data = columns @ [1.0, 2.0, 3.0, -1.0, 0.5] + 0.9 * rng.standard_normal(1000)
@@ -47,7 +47,7 @@ def scaled():
 
 
 def slab(width=1e-6):
-    """Between two walls that are close together, across all axes; and along and across it."""
+    """Between two close bounds, oblique to all axes; and along and across it."""
     across = np.ones(3) / np.sqrt(3.0)
     domain = HalfSpaces(np.stack([across, -across]), [width / 2, width / 2])
     posterior = linear(np.eye(3), np.zeros(3), iv.Prior(b=iv.Normal(np.zeros(3), 1.0)), iv.GaussianNoise(1.0), domain)
@@ -64,7 +64,7 @@ class TestNoChainStrands:
         assert within((sigma - 0.9) / 0.02, 4.5)
         assert run.report["descents"][0]["unfinished"] == 0
 
-    def test_they_do_where_nobody_leads_them(self, draw, within, monkeypatch):
+    def test_they_do_without_initial_optimization(self, draw, within, monkeypatch):
         monkeypatch.setattr("invsamp.engine.adaptation.step_size_and_metric.starts_by_descent", lambda rung: False)
         runs = [draw(uncentered(), iv.samplers.ghmc(), draws=300, chains=4, seed=seed) for seed in SEEDS]
         sigma = np.concatenate([run.draws("sigma").mean(axis=1) for run in runs])
@@ -85,7 +85,7 @@ class TestNoChainStrands:
             np.concatenate([whitened.mean(axis=1), (whitened**2).mean(axis=1)], axis=1), [0.0] * d + [1.0] * d
         )
 
-    def test_between_walls_that_are_close(self, draw, agrees):
+    def test_between_close_bounds(self, draw, agrees):
         posterior, across = slab()
         run = draw(posterior, iv.mams(), draws=100, warmup=300, chains=64)
         along = np.array([1.0, -1.0, 0.0]) / np.sqrt(2.0)

@@ -21,7 +21,7 @@ SPREAD = 20.0
 
 
 def metric_estimator(kind, draws, wide=1.0, energies=(0.0,) * 8):
-    """Of eight chains on a normal law far from the origin, whose draws are so many times too wide."""
+    """Eight chains on a normal distribution far from the origin, with draws that are too wide by a factor."""
     rng = np.random.default_rng(3)
     found, d = kind(draws, 8, 5), 5
     for x in wide * rng.standard_normal((draws, 8, d)):
@@ -30,7 +30,7 @@ def metric_estimator(kind, draws, wide=1.0, energies=(0.0,) * 8):
 
 
 def narrow():
-    """A correlated normal law whose starts are far wider than it is."""
+    """A correlated normal distribution with much wider starting points."""
 
     def function(position):
         pull = position @ PRECISION
@@ -45,13 +45,13 @@ def exact(chains):
 
 
 def width_errors(matrix):
-    """Logs of the widths of a metric over those of the law, along all axes."""
+    """Logs of the widths of a metric over those of the distribution, along all axes."""
     return 0.5 * np.log(np.linalg.eigvals(np.linalg.solve(COVARIANCE, np.array(matrix))).real)
 
 
 class TestUnsettled:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_settled_chains_are_not(self, kind):
+    def test_converged_chains_are_not(self, kind):
         found = metric_estimator(kind, 100).stationarity()
         assert found.virial == pytest.approx(1.0, abs=0.15)
         assert found.stray == 0.0 and not found.disturbed
@@ -78,14 +78,14 @@ class TestUnsettled:
         assert found.arrived_chains().sum() == 2
         assert 4 <= len(found.lower()) < 8 and set(found.lower()) >= {0, 1}
 
-    def test_both_kinds_tell_the_same_also_when_they_are_restored(self):
-        told = []
+    def test_both_kinds_agree_also_when_they_are_restored(self):
+        virials = []
         for kind in KINDS:
             found, again = metric_estimator(kind, 50), kind(50, 8, 5)
             again.restore(found.state())
             assert again.stationarity() == found.stationarity()
-            told.append(found.stationarity().virial)
-        assert told[0] == pytest.approx(told[1], rel=1e-9)
+            virials.append(found.stationarity().virial)
+        assert virials[0] == pytest.approx(virials[1], rel=1e-9)
 
 
 class TestStepsThatWereGiven:
@@ -111,7 +111,7 @@ class TestStepsThatWereGiven:
             assert run.report["step_sizes"] == [rung.step_size for rung in make().rungs]
 
     def test_of_noisy_energies(self, draw):
-        """They are held back where the first metric is that of the starts: nobody leaves."""
+        """They are held back if the first metric is that of the starts: no chain leaves."""
         sampler = sgld(0.02, estimator=noisy(0.0, 1.0), preconditioner="dense")
         run = draw(narrow(), sampler, draws=10, warmup=200, chains=16, start=exact(16))
         assert np.abs(width_errors(run.report["preconditioner_matrices"][0])).max() < 0.05
@@ -121,7 +121,7 @@ class TestStepsThatWereGiven:
 
 @pytest.mark.filterwarnings("ignore:R-hat|ess_")
 class TestItIsSaid:
-    def test_steps_too_long_for_the_law(self):
+    def test_steps_too_long_for_the_target(self):
         """Of step h in whitened coordinates a variance is 1 / (1 - h / 2) of the right one: 5 times."""
         with pytest.warns(UserWarning, match="Steps are too long"):
             sampler = sgld(1.6, preconditioner="dense")

@@ -1,4 +1,4 @@
-"""Ladders that warm-up finds: their laws, what they begin with, and that they go on from any state."""
+"""Ladders that warm-up finds: their targets, their start, and that they resume from any state."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_stored_run_is_resumed(tmp_path, monkeypatch):
     assert run.report["ladder"] == whole.report["ladder"]
 
 
-class TestLaws:
+class TestTargets:
     def run(self, draw, **settings):
         return draw(
             two_modes_posterior(),
@@ -113,7 +113,7 @@ def test_noise_of_energies_makes_more_rungs(draw):
 
 
 class TestBeginning:
-    def test_each_rung_where_it_is_told_to(self):
+    def test_each_rung_at_its_given_start(self):
         sampler = iv.samplers.parallel_tempering(ladder="auto", step_size=0.01)
         rungs = len(sampler.rungs)
         start = np.linspace(-0.5, 0.5, rungs * 6).reshape(rungs, 3, 2)

@@ -88,7 +88,7 @@ class TestStability:
         assert run.report["step_sizes"][-1] == pytest.approx(2.0 * STABILITY_FRACTION, rel=0.15)
 
     @pytest.mark.parametrize("friction", [1.0, 0.3])
-    def test_chains_of_noisy_gradients_stay_where_they_were_told_to_start(self, draw, friction):
+    def test_chains_of_noisy_gradients_stay_at_their_given_starts(self, draw, friction):
         """A posterior much narrower than its prior: a first step by the prior's width would leave it for good."""
         problem = reactions.slow_or_fast()
         estimator = minibatch(8, reactions.GROUPS)
@@ -169,13 +169,13 @@ class TestMetric:
 
 
 class TestFlatEnergy:
-    """A parameter that nothing informs: uniform between walls, with a step that is not endless."""
+    """A parameter without data: uniform between bounds, with a finite step."""
 
     domains = (Box(-1.0, 1.0), HalfSpaces(np.vstack([np.eye(2), -np.eye(2)]), np.ones(4)))
 
     @pytest.mark.parametrize("domain", domains, ids=["box", "half-spaces"])
     @pytest.mark.parametrize("make", [mala, sgld])
-    def test_uniform_law(self, draw, agrees, domain, make):
+    def test_uniform_distribution(self, draw, agrees, domain, make):
         run = draw(Target(FunctionPotential(flat, 2), domain), make(), draws=200, warmup=300, chains=128)
         assert agrees(np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], 1), [0, 0, 1 / 3, 1 / 3])
         assert run.report["reflection_fallbacks"][0] < 1e-3 * run.theta.size
@@ -319,8 +319,8 @@ class TestManyParameters:
         """In units of the right ones, of each hundred parameters."""
         return ((run.theta / self.SDS) ** 2).mean(axis=(0, 1)).reshape(12, 100).mean(axis=1)
 
-    def test_between_walls(self, draw):
-        """A probe moves all parameters at once, and some chain is near some wall."""
+    def test_between_bounds(self, draw):
+        """A probe moves all parameters at once, and some chain is near some bound."""
         target = self.target(lambda rng, n: rng.uniform(-self.SDS, self.SDS, (n, 1200)), Box(-self.SDS, self.SDS))
         run = draw(target, mala(), draws=10, warmup=100, chains=4)
         np.testing.assert_allclose(run.report["preconditioner_matrices"][0], self.SDS**2, rtol=1e-6)
@@ -358,7 +358,7 @@ class TestManyParameters:
             draw(Target(FunctionPotential(never, 200_000)), mala(preconditioner="dense"), chains=1)
 
 
-class TestDiagonalLaw:
+class TestDiagonalTarget:
     """Correlated neighbors with a diagonal preconditioner: slower, but as exact."""
 
     SDS, CORRELATION = np.geomspace(1e-2, 1.0, 30), 0.7
@@ -436,13 +436,13 @@ class TestWhenItStops:
     def test_chains_that_are_apart_disagree(self):
         rng = np.random.default_rng(1)
         for kind in (DenseMetricEstimator, DiagonalMetricEstimator):
-            told = []
+            disagreements = []
             for apart in (0.0, 3.0):
                 metric_estimator, centers = kind(100, 4, 2), apart * np.arange(4.0)[:, None]
                 for x in rng.standard_normal((100, 4, 2)):
                     metric_estimator.add(centers + x, x, np.zeros(4))
-                told.append(metric_estimator.disagreement())
-            assert told[0] < 1.1 and told[1] > 2.0
+                disagreements.append(metric_estimator.disagreement())
+            assert disagreements[0] < 1.1 and disagreements[1] > 2.0
         alone = DiagonalMetricEstimator(100, 1, 2)
         for x in rng.standard_normal((100, 1, 2)):
             alone.add(x, x, np.zeros(1))

@@ -14,7 +14,7 @@ from invsamp.engine.automatic.evaluation_budget import ALLOWED, EvaluationBudget
 from invsamp.engine.ensemble.run_settings import Plan
 
 D = 5
-#: Evaluations beyond a limit, at the most: of paths of 64 steps, which warm-up may take, of four chains.
+#: Largest number of evaluations beyond a limit: paths of 64 steps in warm-up, of four chains.
 STEP = 4 * 64
 
 
@@ -37,12 +37,12 @@ def evaluations(run):
 
 def test_the_default_is_for_the_steps_of_the_plan(caplog):
     with caplog.at_level(logging.INFO, "invsamp"):
-        run, told = sampled()
+        run, messages = sampled()
     assert run.report["budget"] == {"evaluations": ALLOWED * 4 * (1500 + 400), "given": False, "stopped": None}
     assert "budget of 243,200 evaluations" in caplog.text
     assert "of a budget of 243,200" in repr(run)
     assert evaluations(run) < 0.1 * 243_200
-    assert not any("budget" in text for text in told)
+    assert not any("budget" in text for text in messages)
     two_rungs = sampled(iv.samplers.parallel_tempering((1.0, 3.0)), warmup=200)[0].report["budget"]
     assert two_rungs["evaluations"] == ALLOWED * 4 * 2 * (200 + 400)
 
@@ -50,9 +50,9 @@ def test_the_default_is_for_the_steps_of_the_plan(caplog):
 def test_what_is_slow_is_reported_once_half_is_spent(monkeypatch):
     """Also without a bar; the draws are made all the same."""
     monkeypatch.setattr(evaluation_budget, "ALLOWED", 1)
-    run, told = sampled(iv.mams(length=4.0), warmup=200)
+    run, messages = sampled(iv.mams(length=4.0), warmup=200)
     (notice,) = [
-        text for text in told if text.startswith("IV-BUDGET: half of the budget of 2,400 evaluations is spent at step")
+        one for one in messages if one.startswith("IV-BUDGET: half of the budget of 2,400 evaluations is spent at step")
     ]
     assert "most of it on warm-up" in notice and "evaluations= sets a limit" in notice
     assert run.report["budget"]["stopped"] is None  # the settings of a named sampler say what its warm-up costs
@@ -69,9 +69,9 @@ def test_the_default_budget_ends_the_warm_up_of_runs_without_a_chosen_sampler(mo
 def test_a_run_within_its_budget_gives_no_notice(caplog):
     needed = evaluations(sampled(iv.mams())[0])
     with caplog.at_level(logging.INFO, "invsamp"):
-        run, told = sampled(iv.mams(), evaluations=int(1.5 * needed))
+        run, messages = sampled(iv.mams(), evaluations=int(1.5 * needed))
     assert evaluations(run) == needed
-    assert not any("budget" in text for text in told)
+    assert not any("budget" in text for text in messages)
     assert "half of the budget" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_a_search_for_modes_keeps_to_a_quarter_of_it():
     assert (account.descents_most, account.points_most) == (1000, 500)
 
 
-def test_where_warm_up_learns_the_law_it_is_made_whole():
+def test_a_warm_up_that_learns_the_target_is_completed():
     run, _ = sampled(iv.samplers.sgld(0.1), warmup=200, draws=400, evaluations=800)
     assert run.report["warmup"] == 200 and run.report["budget"]["stopped"] is None
     assert run.report["draws"] == 1

@@ -86,15 +86,15 @@ def of_two_modes():
     return sampled(bimodal(), chains=8)
 
 
-LED_ASTRAY = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_gradient": False}
+SPIKE = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_gradient": False}
 
 
 @pytest.fixture(scope="module")
-def led_astray():
-    """A run in Neal's funnel that begins where it is highest and has no mass, and what it warned of."""
+def started_at_the_spike():
+    """A run in Neal's funnel from its highest density, which has no mass, and its warnings."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Phases, "_heavier_starts", lambda *_: False)
-        return sampled(iv.Target(iv.extending.FunctionPotential(funnel, 10)), **LED_ASTRAY)
+        return sampled(iv.Target(iv.extending.FunctionPotential(funnel, 10)), **SPIKE)
 
 
 def move_once(choice):
@@ -104,15 +104,15 @@ def move_once(choice):
 
 class TestWhatIsChosen:
     def test_one_kernel_where_there_is_one_mode(self):
-        run, told = sampled(linear())
-        assert told == []
+        run, messages = sampled(linear())
+        assert messages == []
         assert run.report["kernels"] == ["mams"]
         assert "found one mode: one kernel, Metropolis-adjusted" in run.report["decisions"][0]
         assert run.report["decisions"][1].startswith(f"a pilot run of {LOOKS[0]} steps passed")
         assert all(line in repr(run) for line in run.report["decisions"])
         assert run.report["modes"]["mode_occupancy"] == [2000]
 
-    def test_what_it_spends_is_told_and_bounded(self):
+    def test_its_evaluations_are_reported_and_bounded(self):
         run, _ = sampled(linear())
         spent, total = run.report["spent"], sum(run.report["evaluations"].values())
         parts = ("descents", "looks", "failed", "warm-up", "draws")
@@ -225,7 +225,7 @@ class TestWhatIsChosen:
             assert choice.judged(3, lambda times: True) == passes
         assert choice.stage == 1 and "were worse than the pilot run" in choice.decisions[-1]
 
-    def test_chains_that_disagree_are_worth_too_little(self):
+    def test_chains_that_disagree_have_too_low_an_ess(self):
         """No limit of R-hat is needed for that: means that are 30% of an sd apart do."""
         for shift, passes in ((0.0, True), (0.3, False)):
             choice, rng = KernelSelection(Automatic().stages(3, 1), 3, True, draws=2000), np.random.default_rng(2)
@@ -235,14 +235,14 @@ class TestWhatIsChosen:
             assert (choice.stage == 0) == passes
 
     def test_what_the_pilot_run_promised_is_kept_and_checked(self, monkeypatch):
-        """A bent ridge, on which a draw is worth next to nothing, and a pilot run that saw nothing of it."""
+        """A curved ridge, with a very low ESS per draw, and a pilot run that missed it."""
 
         def ridge(z):
             x, away = z[:, 0], z[:, 1] - z[:, 0] ** 2
             gradient = np.column_stack([(x - 1.0) / 10.0 - 20.0 * x * away, 10.0 * away])
             return (x - 1.0) ** 2 / 20.0 + 5.0 * away**2, gradient
 
-        easy, told = sampled(linear())
+        easy, messages = sampled(linear())
         assert 0.12 <= easy.report["pilot"]["promised"] <= 1.0 and easy.report["pilot"]["steps"] == LOOKS[0]
         monkeypatch.setattr("invsamp.ladder.automatic.MOST_MAPPED", 1)
         monkeypatch.setattr(KernelSelection, "_measured", lambda self, *chains: (1.01, 0.5))
@@ -250,7 +250,7 @@ class TestWhatIsChosen:
         promise = "the pilot run of 200 steps promised an effective sample size (ESS) per draw of 0.5"
         assert any(promise in text for text in bent)
         assert promise in repr(run)
-        assert not any("pilot run" in text for text in told)
+        assert not any("pilot run" in text for text in messages)
 
     def test_in_one_dimension_a_kernel_that_can_be(self):
         assert sampled(linear(1))[0].report["kernels"] == ["hmc"]
@@ -281,10 +281,10 @@ class TestWhatIsChosen:
         posterior = iv.Posterior(
             iv.Prior(x=iv.Normal(0.0, 5.0, shape=2)), log_likelihood=iv.LogDensity(likelihood, True)
         )
-        run, told = sampled(posterior, draws=1000)
+        run, messages = sampled(posterior, draws=1000)
         assert "draws of the prior found 3 modes" in run.report["decisions"][0]
         assert min(run.report["modes"]["mode_occupancy"]) > 800
-        assert told == []
+        assert messages == []
 
     def test_a_point_in_the_basin_of_a_narrow_mode_leads_there(self, monkeypatch):
         """At five of its sds, where energies alone are those of the wide one's slope, and a long step passes it by."""
@@ -363,12 +363,12 @@ class TestWhatIsChosen:
 
         data = model(np.array([[1.0, 2.0, 0.1]]))[0] + 0.2 * np.random.default_rng([3]).standard_normal(8)
         prior = iv.Prior(a=iv.Normal(1.0, 1.0), w=iv.Normal(3.0, 4.0), k=iv.HalfNormal(0.5))
-        forward, walls = iv.with_jacobian(model, jacobian), [iv.constraint("w > 0"), iv.constraint("w < 7.9")]
-        run, told = sampled(iv.Posterior(prior, forward, data, iv.GaussianNoise(0.2), domain=walls), draws=1000)
+        forward, bounds = iv.with_jacobian(model, jacobian), [iv.constraint("w > 0"), iv.constraint("w < 7.9")]
+        run, messages = sampled(iv.Posterior(prior, forward, data, iv.GaussianNoise(0.2), domain=bounds), draws=1000)
         assert run.report["kernels"] == ["mams with jumps"]
         assert sum(run.report["evaluations"].values()) < 40_000
         assert all(run.report["modes"]["by_laplace"])  # the one at the bound by a Gaussian that this cuts
-        assert told == []
+        assert messages == []
 
     def test_a_ridge_needs_no_ladder(self):
         """Descents end beside it, where it may look bent: then a trial shows that chains pass along it."""
@@ -384,10 +384,10 @@ class TestWhatIsChosen:
         assert flat or "a pilot run shows whether chains pass between them" in found or "found one mode, and" in found
         assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])
 
-    def test_chains_that_were_led_astray_begin_again(self, led_astray):
-        run, told = led_astray
+    def test_chains_at_a_minimum_without_mass_begin_again(self, started_at_the_spike):
+        run, messages = started_at_the_spike
         assert any("chains begin at starting points, not at minima" in line for line in run.report["decisions"])
-        assert any("the density is highest where there is almost no mass" in text for text in told)
+        assert any("the density is highest where there is almost no mass" in text for text in messages)
 
     def test_chains_do_not_begin_at_a_minimum_without_mass(self):
         """That of the funnel: there is more mass around the starts."""
@@ -447,7 +447,7 @@ class TestWhatIsChosen:
         assert choice.stage == (3 if ladder else 1) and choice.failed == 1 + ladder
 
     def test_chains_that_begin_again_at_starts_have_a_whole_warm_up(self, monkeypatch):
-        """Also where it had been made once more before: what is found from there on is another law's."""
+        """Also where it had been made once more before: later results belong to another distribution."""
         choice = KernelSelection(Automatic().stages(3, 1), 3, True)
         choice._lowest = -1000.0
         move_once(choice)
@@ -601,12 +601,12 @@ class TestItIsARun:
             np.testing.assert_array_equal(a.position, b.position)
         assert one.phases.choice.decisions == other.phases.choice.decisions
 
-    @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
+    @pytest.mark.slow  # other runs resume in less time; that these chains begin again is tested above
     @pytest.mark.parametrize("draws", [10, 2 * LOOKS[0]], ids=["few draws", "draws of the trial"])
-    def test_begins_again_where_it_was_told_to_after_a_kill(self, draws, tmp_path, killed_on_trial, monkeypatch):
+    def test_begins_again_at_given_starts_after_a_kill(self, draws, tmp_path, killed_on_trial, monkeypatch):
         monkeypatch.setattr(Phases, "_heavier_starts", lambda *_: False)
-        """Chains that were led astray do, and the trial that shows it may be after the kill, or at it."""
-        target, settings = iv.Target(iv.extending.FunctionPotential(funnel, 10)), LED_ASTRAY | {"draws": draws}
+        """Chains at a minimum without mass do; the pilot run that shows it may be after the kill, or at it."""
+        target, settings = iv.Target(iv.extending.FunctionPotential(funnel, 10)), SPIKE | {"draws": draws}
         whole, _ = sampled(target, **settings)
         assert whole.report["led_astray"]
         monkeypatch.setattr(checkpoint_loop, "FIRST_SECONDS", 0.0)  # a checkpoint after each step
@@ -657,9 +657,9 @@ class TestWithoutAPrior:
         assert all(report["spent"]["descents"] + report["spent"]["looks"] < 8000 for report in reports)
 
     def test_several_modes_where_the_scale_was_guessed_are_warned_of(self):
-        run, told = sampled(iv.Target(five_modes()), draws=1000)
-        assert len(told) == 1
-        assert "the target has no prior, and the scale of its starts was guessed" in told[0]
+        run, messages = sampled(iv.Target(five_modes()), draws=1000)
+        assert len(messages) == 1
+        assert "the target has no prior, and the scale of its starts was guessed" in messages[0]
         box = run.report["modes"]["region"]
         assert list(box) == ["theta[0]", "theta[1]"]
         assert all(low < -20.0 and high > 20.0 for low, high in box.values())
@@ -678,14 +678,14 @@ class TestWithoutAPrior:
 
     @pytest.mark.parametrize("d", [2, 10])
     def test_one_mode_costs_little_and_is_not_warned_of(self, d):
-        run, told = sampled(iv.Target(gaussian(np.eye(d))), draws=1000)
-        assert told == []
+        run, messages = sampled(iv.Target(gaussian(np.eye(d))), draws=1000)
+        assert messages == []
         spent = run.report["spent"]
         assert spent["descents"] + spent["looks"] < 0.1 * sum(run.report["evaluations"].values())
         assert run.report["modes"]["guessed"]
         assert all(low < -20.0 and high > 20.0 for low, high in run.report["modes"]["region"].values())
 
-    def test_the_box_is_told_in_natural_parameters(self):
+    def test_the_box_is_reported_in_natural_parameters(self):
         density = iv.LogDensity(lambda x: -0.5 * np.log(x[:, 0]) ** 2 - np.log(x[:, 0]), dimension=1, gradient=gamma)
         report = looked(iv.Target(density, names=["rate"], transforms={"rate": "log"}))
         (low, high) = report["modes"]["region"]["rate"]
@@ -704,28 +704,28 @@ class TestWords:
             warnings.simplefilter("always")
             run = iv.sample(bimodal(), iv.mala(), draws=500, seed=1, progress=False, start={"x": 5.0})
         assert run.summary()["r_hat"].max() < 1.05
-        told = [str(w.message) for w in caught]
+        messages = [str(w.message) for w in caught]
         assert any(
-            "no draw has visited a mode that optimizations from the prior found, at (-5)" in text for text in told
+            "no draw has visited a mode that optimizations from the prior found, at (-5)" in text for text in messages
         )
 
     @pytest.mark.filterwarnings("ignore")
     @pytest.mark.parametrize(
         "sampler", [iv.samplers.sgld(0.05), iv.samplers.parallel_tempering(step_size=0.1), iv.pcn()], ids=str
     )
-    def test_nobody_looked(self, sampler):
+    def test_no_mode_search_was_run(self, sampler):
         """Nor does R-hat, of chains that start together and whose steps are given."""
-        told = {}
+        messages = {}
         for word, start in (("together", {"x": 5.0}), ("apart", {"x": [5.0, -5.0, 5.1, -5.1]}), ("prior", None)):
             run = iv.sample(bimodal(), sampler, draws=50, warmup=100, seed=1, progress=False, start=start)
-            told[word] = [text for text in run.warnings() if "all chains began at one point" in text]
-        assert "start=iv.maximize(posterior)" in only(told["together"])
-        assert told["apart"] == told["prior"] == []
+            messages[word] = [text for text in run.warnings() if "all chains began at one point" in text]
+        assert "start=iv.maximize(posterior)" in only(messages["together"])
+        assert messages["apart"] == messages["prior"] == []
 
     def test_none_where_it_is_visited(self, of_two_modes):
         assert not any("visited" in text for text in of_two_modes[1])
 
-    def test_an_energy_that_falls_without_end(self):
+    def test_an_unbounded_energy(self):
         def endless(x):
             return -3.0 * x[:, 0] + 0.5 * x[:, 1] ** 2, np.stack([np.full(len(x), -3.0), x[:, 1]], axis=1)
 
@@ -738,7 +738,7 @@ class TestWords:
         assert report["descents"] == [None]  # chains are not optimized
         assert "in the direction of slope. The posterior may be improper" in warned({"modes": report["modes"]})[0]
 
-    def test_a_direction_without_end_in_which_nothing_falls(self):
+    def test_a_flat_unbounded_direction(self):
         def valley(x):
             return 0.5 * x[:, 1] ** 2, np.stack([np.zeros(len(x)), x[:, 1]], axis=1)
 
@@ -751,8 +751,8 @@ class TestWords:
         modes = engine.report()["modes"]
         assert "x" in modes["flat"]
         apart = np.random.default_rng(0).standard_normal((1, 4, 1000, 1)) + np.arange(4.0)[:, None, None]
-        told = iv.Run.from_arrays(None, {"x": ()}, apart, {}, {"modes": modes}).warnings()
-        assert "flat along x at its minimum. Without a prior or bounds there, the posterior" in told[0]
+        messages = iv.Run.from_arrays(None, {"x": ()}, apart, {}, {"modes": modes}).warnings()
+        assert "flat along x at its minimum. Without a prior or bounds there, the posterior" in messages[0]
         assert not any("flat" in text for text in warned({"modes": modes}))
         gaussian = Engine(linear(), Automatic(), Plan(20, 100, 1, 4, 1))
         gaussian.begin()
@@ -775,10 +775,11 @@ class TestWords:
         again = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         again.restore(serialization.decode(serialization.encode(engine.state())))
         assert again.report()["modes"] == engine.report()["modes"]
-        told = iv.Run.from_arrays(None, {"a": (), "b": ()}, along, {}, {"modes": engine.report()["modes"]}).warnings()
+        modes = {"modes": engine.report()["modes"]}
+        messages = iv.Run.from_arrays(None, {"a": (), "b": ()}, along, {}, modes).warnings()
         # starts are spread over about 1
         words = r"draws moved [1-9]e\+05 times the spread of their starts, along a, b\. The posterior is improper"
-        assert re.search(words, told[0])
+        assert re.search(words, messages[0])
 
     def test_shares_that_are_ten_times_off(self):
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "mode_occupancy": [30, 1970], "by_laplace": True}
@@ -798,7 +799,7 @@ class TestWords:
         assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 7}}) == []
         assert warned({"modes": modes | {"unseen": 0.03, "lowest_by": 1}}) == []
 
-    def test_a_likelihood_without_gradient_is_told_before_any_solve(self):
+    def test_a_likelihood_without_gradient_is_reported_before_any_solve(self):
         posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 5.0)), log_likelihood=lambda x: -0.5 * x[:, 0] ** 2)
         with pytest.raises(ValueError, match=r"the log density has no gradient\. Give it"):
             iv.sample(posterior, progress=False)

@@ -1,4 +1,4 @@
-"""Draws in memory: what the rungs were at, handed over once."""
+"""Draws in memory: positions of the rungs, returned once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from invsamp.posing.posterior.target import Target
 from invsamp.samplers import parallel_tempering, sgld
 
 
-def test_what_was_kept_is_handed_over_once():
+def test_stored_draws_are_returned_once():
     target = Target(FunctionPotential(square, 2))
     engine = Engine(target, parallel_tempering((1.0, 2.0, 4.0), 0.1), Plan(20, 10, 1, 3, 1))
     engine.begin()

@@ -16,10 +16,10 @@ SETTINGS = {"draws": 30, "seed": 3, "progress": False}
 
 
 def sampled(d, **settings):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         run = iv.sample(bent_field(d), **(SETTINGS | settings))
-    return run, [str(one.message) for one in told]
+    return run, [str(one.message) for one in messages]
 
 
 def test_moments_are_those_of_all_values():
@@ -36,8 +36,8 @@ def test_moments_are_those_of_all_values():
 def test_large_blocks_have_moments_in_place_of_draws(monkeypatch):
     whole, _ = sampled(2500)
     monkeypatch.setattr(running_moments, "MOST_BYTES", 10**6)
-    run, told = sampled(2500)
-    assert any("draws of x would take" in line and "run.moments" in line for line in told)
+    run, messages = sampled(2500)
+    assert any("draws of x would take" in line and "run.moments" in line for line in messages)
     mean, sd = run.moments("x")
     np.testing.assert_allclose(mean, whole.theta.mean(axis=(0, 1)), atol=1e-12)
     np.testing.assert_allclose(sd, whole.theta.std(axis=(0, 1), ddof=1), rtol=1e-9)
@@ -53,8 +53,8 @@ def test_every_kth_draw_is_kept_in_single_precision(monkeypatch, tmp_path):
     whole, _ = sampled(2500)
     monkeypatch.setattr(running_moments, "MOST_BYTES", 10**6)
     monkeypatch.setattr(running_moments, "THINNED_BYTES", 4 * 2500 * 4 * 8)  # 8 draws of each of 4 chains
-    run, told = sampled(2500)
-    assert any("one draw in 4 in single precision (run.field, run.thinned)" in line for line in told)
+    run, messages = sampled(2500)
+    assert any("one draw in 4 in single precision (run.field, run.thinned)" in line for line in messages)
     thinned = run.thinned("x")
     assert thinned.dtype == np.float32
     np.testing.assert_array_equal(thinned, whole.theta[:, ::4].astype(np.float32))
@@ -68,16 +68,16 @@ def test_weighted_draws_are_kept_whole(monkeypatch):
     """Moments of all draws alike are not theirs."""
     monkeypatch.setattr(running_moments, "MOST_BYTES", 10**5)
     sampler = iv.samplers.csgld(0.01, ends=[2300.0, 2500.0, 2700.0])
-    run, told = sampled(2500, sampler=sampler, warmup=200)
-    assert run.theta.shape == (4, 30, 2500) and not any("would take" in line for line in told)
+    run, messages = sampled(2500, sampler=sampler, warmup=200)
+    assert run.theta.shape == (4, 30, 2500) and not any("would take" in line for line in messages)
 
 
 @pytest.mark.parametrize("settings", [{"keep": False, "record": {"first": lambda x: x[:, 0]}}, {"d": 100}])
 def test_what_is_asked_for_is_kept(settings, monkeypatch):
     monkeypatch.setattr(running_moments, "MOST_BYTES", 10**5)
     settings = {"d": 2500} | settings
-    run, told = sampled(**settings)
-    assert not any("would take" in line for line in told)
+    run, messages = sampled(**settings)
+    assert not any("would take" in line for line in messages)
     assert "x_some" not in run.recorded
 
 

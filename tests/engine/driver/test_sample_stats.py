@@ -1,4 +1,4 @@
-"""What draws keep beside their positions: of every part that tells something, on any way that a run may go."""
+"""Statistics of draws: of every part that declares some, for all kinds of runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_energies_are_kept_in_parts(tmp_path, directory):
     assert set(run.data.sample_stats) == {"energy", "prior", "misfit", "replica"}
 
 
-def test_paths_tell_their_lengths():
+def test_paths_report_their_lengths():
     run = iv.sample(TARGET, iv.hmc(), **SETTINGS)
     stats = run.data.sample_stats
     assert stats["n_steps"].dtype.kind == "i" and stats["diverging"].dtype == bool
@@ -64,7 +64,7 @@ def test_acceptance_rates_are_those_of_the_report():
 
 @dataclass(frozen=True)
 class Telling(Langevin):
-    """Tells what it is told to tell."""
+    """Reports the given statistics."""
 
     adjusted: bool = True
     declares: tuple = (("low", float), ("count", int))
@@ -77,20 +77,20 @@ class Telling(Langevin):
     def step(self, rung, here, memory):
         point, memory, info = yield from super().step(rung, here, memory)
         chains = len(point.position)
-        told = {"low": point.position.min(axis=1), "count": np.arange(chains)}
+        reported = {"low": point.position.min(axis=1), "count": np.arange(chains)}
         if self.case == "too short":
-            told["low"] = told["low"][:1]
+            reported["low"] = reported["low"][:1]
         if self.case == "one for all":
-            told["low"] = 1.0
+            reported["low"] = 1.0
         if self.case == "not whole":
-            told["count"] = told["low"]
+            reported["count"] = reported["low"]
         if self.case == "words":
-            told["low"] = np.array(["low"] * chains)
+            reported["low"] = np.array(["low"] * chains)
         if self.case == "more":
-            told["high"] = told["low"]
+            reported["high"] = reported["low"]
         if self.case == "now and then" and point.position[0, 0] > 0:
-            del told["low"]
-        return point, memory, Info(info.log_ratio, info.accepted, statistics=told)
+            del reported["low"]
+        return point, memory, Info(info.log_ratio, info.accepted, statistics=reported)
 
 
 def sampler(kernel, temperatures=(1.0,), hot=None):
@@ -98,10 +98,10 @@ def sampler(kernel, temperatures=(1.0,), hot=None):
     return iv.ladder.Sampler(rungs)
 
 
-def test_a_kernel_of_ones_own_tells(tmp_path):
+def test_a_users_kernel_reports(tmp_path):
     run = iv.sample(TARGET, sampler(Telling(), (1.0, 4.0)), **SETTINGS)
     stats = run.data.sample_stats
-    # swaps come after the step that is told of
+    # swaps follow the reported step
     moved = stats["low"].to_numpy() != run.theta.min(axis=2)
     assert moved.mean() < 0.5 and (stats["count"] == np.arange(3)[:, None]).all() and stats["count"].dtype.kind == "i"
     assert run.data.hot_stats["low"].shape == (3, 30, 1)
@@ -109,7 +109,7 @@ def test_a_kernel_of_ones_own_tells(tmp_path):
     np.testing.assert_array_equal(alone.data.sample_stats["low"], alone.theta.min(axis=2))
 
 
-def test_what_some_rungs_tell_is_missing_for_the_others(tmp_path):
+def test_statistics_of_some_rungs_are_missing_for_the_others(tmp_path):
     mixed = sampler(Langevin(True), (1.0, 4.0), hot=Telling())
     whole = iv.sample(TARGET, mixed, **SETTINGS)
     assert np.isnan(whole.data.sample_stats["low"]).all() and np.isnan(whole.data.sample_stats["count"]).all()
@@ -146,7 +146,7 @@ def test_flags_come_back_from_segments_as_flags(tmp_path):
         ("more", r"must declare 'high' in statistics, as it reports it, got \['low', 'count'\]"),
     ],
 )
-def test_what_is_told_wrongly_is_named(case, match):
+def test_wrong_statistics_are_named(case, match):
     with pytest.raises(PartError, match=match):
         iv.sample(TARGET, sampler(Telling(case=case)), **SETTINGS)
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_kept_is_refused_at_once(declares, match):
 
 @dataclass(frozen=True)
 class Flat(Linear):
-    """A flatter law, whose draws stand for the posterior by their weights."""
+    """A flatter distribution, whose weighted draws represent the posterior."""
 
     weighted: bool = True
     factors: ClassVar[None] = None
@@ -200,7 +200,7 @@ class Flat(Linear):
         return -0.5 * estimate.energy if self.weighted else None
 
 
-def test_weights_of_a_law_make_its_draws_those_of_the_posterior(draw, agrees, tmp_path):
+def test_weights_of_a_target_make_its_draws_those_of_the_posterior(draw, agrees, tmp_path):
     flat = iv.ladder.Sampler([iv.ladder.Rung(Flat(), kernel=Langevin(True))])
     run = draw(TARGET, flat, draws=400, thin=3, warmup=400)
     np.testing.assert_allclose(run.data.sample_stats["log_weight"], -0.5 * run.data.sample_stats["energy"])
@@ -221,7 +221,7 @@ def test_a_rung_without_weights_beside_one_with_some():
     assert run.rung_weights(1).std() > 0.1
 
 
-def test_a_cold_law_that_is_not_the_posterior_must_have_weights(tmp_path):
+def test_a_cold_target_that_is_not_the_posterior_must_have_weights(tmp_path):
     flat = iv.ladder.Sampler([iv.ladder.Rung(Flat(weighted=False), kernel=Langevin(True))])
     with pytest.raises(ValueError, match=r"first target must be the posterior, or give its draws weights.*got Flat\("):
         iv.sample(TARGET, flat, **SETTINGS, directory=tmp_path / "run")

@@ -1,4 +1,4 @@
-"""States as bytes: what comes back is what went in, to the bit, and what is damaged is told."""
+"""States as bytes: read bit for bit as written, and damage is reported."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_of_a_newer_invsamp(monkeypatch):
 
 
 class TestForged:
-    """States whose digest is right, as somebody else may write them."""
+    """States with a valid digest, as an attacker may write them."""
 
     @staticmethod
     def forged(tree, entries=b""):

@@ -92,7 +92,7 @@ def test_rungs_that_miss_a_meeting_draw_otherwise(monkeypatch):
     assert not np.array_equal(found.positions, wanted.positions)
 
 
-def test_dear_steps_are_few_at_a_time(monkeypatch):
+def test_expensive_steps_are_few_at_a_time(monkeypatch):
     """A signal waits for them."""
     monkeypatch.setattr(ensemble, "LONGEST", 1e-9)
     engine = engine_of(*LADDERS["each by itself"])

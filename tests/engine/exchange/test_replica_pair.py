@@ -173,7 +173,7 @@ class TestPairs:
         for hottest, estimator in ((fine, exact()), (coarse, exact()), (coarse, noisy(2.0, 2.0))):
             settings = [{}, {}, {"estimator": estimator}]
             rungs, exchange = ladder((fine, fine, hottest), (1.0, 2.0, 4.0), settings=settings, scheme=adjacent())
-            # the hot pair meets first, then the cold one
+            # the hot pair swaps first, then the cold one
             exchange._meet(1)
             first = exchange.pairs[0]
             thresholds = [first.log_uniform() for _ in range(5)]

@@ -98,7 +98,7 @@ class TestExchanged:
         assert exchange.accepts.tolist() == [128]
         assert (where(exchange) == [[0], [1]]).all()
 
-    def test_noise_in_different_forms_is_not_handed_over(self):
+    def test_noise_in_different_forms_is_not_passed_on(self):
         """A rung that wants a full covariance must not be given the other's isotropic variance."""
         settings = [
             {"estimator": noisy(0.1, 1.0), "gradient_noise": GradientNoise(structure=form)}
@@ -128,17 +128,17 @@ class TestExchanged:
 
 
 class TestInfiniteEnergies:
-    def walled(self, position):
+    def bounded(self, position):
         energy, gradient = fine(position)
         return np.where(position[:, 0] > 0.5, np.nan, energy), gradient
 
     @pytest.mark.parametrize("name", ["multi_variance", "product_target", "delayed_acceptance"])
     @pytest.mark.filterwarnings("error")
     def test_never_swap_and_never_warn(self, name):
-        def walled(position):
-            return self.walled(position)
+        def bounded(position):
+            return self.bounded(position)
 
-        rungs, exchange = ladder((walled, coarse), rule=RULES[name], chains=500)
+        rungs, exchange = ladder((bounded, coarse), rule=RULES[name], chains=500)
         cold = rungs[0]
         start = cold.position.copy()
         start[:, 0] = -np.abs(start[:, 0])

@@ -1,4 +1,4 @@
-"""Swaps that cost nothing are those of pairs one by one, and keep the ladder's laws when they are many."""
+"""Swaps without cost equal those of single pairs, and leave the ladder's targets invariant when they are many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 
 
 def split(rungs):
-    """Let the rungs tell a prior energy, as a part of the position's."""
+    """Let the rungs report a prior energy, as a part of the position's."""
     for rung in rungs:
         prior = 0.1 * (rung.position**2).sum(axis=1)
         rung.estimate = rung.estimate._replace(prior=prior, prior_gradient=0.2 * rung.position)
@@ -48,7 +48,7 @@ def test_is_what_pairs_make_one_by_one(monkeypatch, targets, scheme):
 
 
 def test_infinite_energies_stay_where_they_are_or_go_up():
-    """A failed solve counts for nothing in the prior's law alone."""
+    """A failed solve has probability zero except under the prior."""
     rungs, exchange = ladder((fine,) * 2, [iv.tempering.tempered_likelihood(b) for b in (1.0, 0.0)])
     split(rungs)
     hot = rungs[1].estimate
@@ -89,14 +89,14 @@ class TestWhen:
         assert 0.05 < attempts[0] < 0.15
 
 
-class TestLaws:
+class TestTargets:
     """Of a ladder whose pairs meet three times after each step."""
 
-    LAWS = tuple(iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.1, 0.0))
+    TARGETS = tuple(iv.tempering.tempered_likelihood(b) for b in (1.0, 0.3, 0.1, 0.0))
 
     def shares(self, draw):
-        rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in self.LAWS[:-1]]
-        last = iv.ladder.Rung(self.LAWS[-1], kernel=iv.kernels.prior_draws())
+        rungs = [iv.ladder.Rung(target, kernel=iv.kernels.Langevin(adjusted=True)) for target in self.TARGETS[:-1]]
+        last = iv.ladder.Rung(self.TARGETS[-1], kernel=iv.kernels.prior_draws())
         run = draw(
             two_modes_posterior(), iv.ladder.Sampler([*rungs, last], preconditioner="dense"), draws=300, warmup=600
         )
@@ -104,8 +104,8 @@ class TestLaws:
         return LINE.shares(run)
 
     def test_are_right(self, draw, agrees):
-        assert agrees(self.shares(draw), LINE.truth(two_modes_posterior().potential(), self.LAWS))
+        assert agrees(self.shares(draw), LINE.truth(two_modes_posterior().potential(), self.TARGETS))
 
     def test_are_wrong_where_every_swap_is_made_that_is_likelier_than_not(self, draw, agrees, monkeypatch):
         monkeypatch.setattr(Pair, "log_uniform", lambda self: np.full(256, np.log(0.5)))
-        assert not agrees(self.shares(draw), LINE.truth(two_modes_posterior().potential(), self.LAWS))
+        assert not agrees(self.shares(draw), LINE.truth(two_modes_posterior().potential(), self.TARGETS))

@@ -1,4 +1,4 @@
-"""Modes led down again once the law is another."""
+"""Modes are optimized again when the target has changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wells(depths=(0.0, 0.5)):
     return lambda requests: tuple(energy(request.position) for request in requests)
 
 
-def test_they_are_where_the_law_has_them():
+def test_they_are_those_of_the_target():
     centers, factors = answered(refined_modes(jumper(), "coarse", Unbounded()), wells())
     order = np.argsort(-centers[:, 0])
     np.testing.assert_allclose(centers[order], CENTERS, atol=0.02)

@@ -1,4 +1,4 @@
-"""The form in which a run samples a hierarchy: chosen, reported, kept, and worth it."""
+"""The parameterization of a hierarchy: chosen, reported, kept, and efficient."""
 
 import warnings
 
@@ -78,15 +78,15 @@ class TestDraws:
 class TestTheRun:
     def test_says_what_it_chose(self) -> None:
         run = quiet(groups(MIXED), draws=200)
-        told = run.report["centering"]["theta"]
-        assert told["centered"] == 3 * [False] + 3 * [True]
-        assert told["reason"] == parameterization.CHOSEN
-        assert 1 <= told["evaluations"] <= 50
+        choice = run.report["centering"]["theta"]
+        assert choice["centered"] == 3 * [False] + 3 * [True]
+        assert choice["reason"] == parameterization.CHOSEN
+        assert 1 <= choice["evaluations"] <= 50
         assert (
             "hierarchy: theta 3 of 6 centered (chosen: centered where data inform an entry more than its prior)"
             in str(run)
         )
-        # minima are told in natural parameters, those of the minimum in which nothing is centered
+        # minima are reported in natural parameters, those of the non-centered minimum
         free = quiet(groups(MIXED, centered=False), draws=200).report
         np.testing.assert_allclose(run.report["modes"]["theta"], free["modes"]["theta"], rtol=1e-6)
         np.testing.assert_allclose(run.report["modes"]["weights"], free["modes"]["weights"], rtol=1e-6)
@@ -137,7 +137,7 @@ class TestTheRun:
 
     def test_does_not_depend_on_who_evaluates(self) -> None:
         class Own:
-            """Evaluates here, by potentials that it was handed."""
+            """Evaluates here, by the given potentials."""
 
             def open(self, potentials):
                 self.potentials = potentials
@@ -157,13 +157,13 @@ class TestTheRun:
         assert all(run.report["centering"]["theta"]["centered"])
         assert run.summary()["r_hat"].max() < 1.2
 
-    def test_leaves_alone_what_is_told_in_positions(self) -> None:
+    def test_quantities_in_positions_are_unchanged(self) -> None:
         jumps = ModeJumps(iv.mala().rungs[0].kernel, np.stack([np.zeros(8), np.ones(8)]), np.tile(np.eye(8), (2, 1, 1)))
         jumping = iv.ladder.Sampler([iv.ladder.Rung(1.0, kernel=jumps)], preconditioner="auto")
         for sampler in (iv.samplers.parallel_tempering((1.0, 3.0)), iv.mala(0.01), jumping):
-            told = quiet(groups(), sampler, draws=50, warmup=150).report["centering"]["theta"]
-            assert not any(told["centered"])
-            assert told["reason"].startswith("not chosen")
+            choice = quiet(groups(), sampler, draws=50, warmup=150).report["centering"]["theta"]
+            assert not any(choice["centered"])
+            assert choice["reason"].startswith("not chosen")
 
 
 @pytest.mark.slow

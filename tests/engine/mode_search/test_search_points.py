@@ -60,7 +60,7 @@ def test_a_domain_that_is_not_met_gives_no_points():
     assert at_several_scales(region, np.random.default_rng(3), 10, Ball(np.array([99.0, 99.0]), 1.0)).shape == (0, 2)
 
 
-def test_points_are_held_against_the_extent_of_a_minimum_without_a_gaussian():
+def test_points_are_compared_with_the_extent_of_a_minimum_without_a_gaussian():
     found = two()
     found.covariances[1] = np.nan
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Runs whose warm-up corrects a coarse model: their law, what they choose, and that they go on to the bit."""
+"""Runs whose warm-up corrects a coarse model: their distribution, their choices, and bit-identical resuming."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestChosen:
         assert run.report["correction"] is None and run.report["fidelities"] == ["fine"]
 
     def test_a_seed_fixes_the_draws_whatever_solves_take(self, quiet):
-        """Costs that nobody tells are assumed, never measured: sleeping models draw as others do."""
+        """Costs that are not stated are assumed, never measured: models that sleep have the same draws."""
         models = {"coarse": Line(MAP @ FINE, SHIFT), "fine": Line()}
         for model in models.values():
             model.work = None
@@ -121,7 +121,7 @@ class TestChosen:
         assert run.report["fidelities"][0] == "fine" and set(run.report["fidelities"][1:]) == {"coarse"}
         jumps, ladder = "jump" in run.report["sampler"], len(run.report["fidelities"]) > 3
         assert jumps or ladder, run.report["decisions"]
-        # jumps lead to the modes of the corrected law, two sds from those of the coarse one
+        # jumps lead to the modes of the corrected posterior, two sds from those of the coarse one
         assert (np.diff(np.sign(run.theta[..., 0]), axis=1) != 0).mean() > 0.25
         assert 0.2 < (run.theta > 0).mean() < 0.8
 
@@ -153,7 +153,7 @@ class Split(Squared):
 
 
 class TestChainsThatDoNotAgree:
-    def test_coarse_ones_are_given_up_after_some_time_and_fine_ones_still_tell(self):
+    def test_coarse_ones_are_dropped_after_some_time_and_fine_ones_still_reported(self):
         """Warm-up stops waiting; the fine chains come from whichever mode their coarse chain had."""
         with pytest.warns(UserWarning, match=r"R-hat is above 1.01: x"):
             run = iv.sample(two_humps(), LEARNING, **QUICK | {"chains": 8})
@@ -173,7 +173,7 @@ class TestChainsThatDoNotAgree:
             iv.sample(problem, sampler, start=starts, thin=3, **QUICK | {"draws": 100})
 
 
-class TestLaw:
+class TestTarget:
     def test_is_that_of_the_fine_model(self, draw, agrees):
         mean, covariance = exact()
         truth = np.r_[np.zeros(3), np.ones(3)]
@@ -197,13 +197,13 @@ class TestLaw:
         assert not agrees(run.rung_theta(1)[:, 200:].mean(axis=1), mean)  # the coarse model's own
 
     def test_is_kept_by_noisy_energies_of_the_fine_model(self, draw, agrees):
-        """Each of both ends is drawn afresh, with a penalty; taken for exact they let the coarse law in."""
+        """Both energies are drawn anew, with a penalty; treated as exact they bias the draws to the coarse one's."""
         mean, _ = exact()
         problem = posed(coarse=Line(FINE, 0.3), fine=Line(cost=20.0))
 
-        def means(**told):
+        def means(**options):
             sampler = iv.samplers.surrogate_exchange(
-                correct="none", pairs=10, exchange_interval=2, local_move_interval=2, **told
+                correct="none", pairs=10, exchange_interval=2, local_move_interval=2, **options
             )
             run = draw(problem, sampler, draws=150, warmup=200, chains=128)
             return run.theta[:, 50:].mean(axis=1)
@@ -333,7 +333,7 @@ class TestChain:
         assert run.report["fidelities"] == ["fine", "coarse"] and run.report["correction"]["between"] == []
         assert "'middle' between them would add nothing, and is left out" in run.report["decisions"]
 
-    def test_keeps_the_law(self, draw, agrees):
+    def test_samples_the_target(self, draw, agrees):
         mean, covariance = exact()
         run = draw(three_levels(), PASSING, draws=120, warmup=200, chains=128)
         assert run.report["fidelities"] == ["fine", "middle", "coarse"]
@@ -343,7 +343,7 @@ class TestChain:
             return np.concatenate([off.mean(axis=1), np.square(off).mean(axis=1) / np.diag(covariance)], axis=1)
 
         assert agrees(moments(0), np.r_[np.zeros(3), np.ones(3)])
-        assert not agrees(moments(2), np.r_[np.zeros(3), np.ones(3)])  # the coarse model's own law
+        assert not agrees(moments(2), np.r_[np.zeros(3), np.ones(3)])  # the coarse posterior
 
     def test_goes_on_to_the_bit(self, tmp_path, quiet):
         whole = iv.sample(three_levels(), PASSING, **QUICK)
@@ -451,7 +451,7 @@ class TestOtherProblems:
 
 
 def how_often(side, ratio):
-    """Coarse steps between two exchanges with a model that is so many times dearer, and corrected well."""
+    """Coarse steps between two exchanges with a model whose cost is multiplied, and a good correction."""
     errors = {"coarse": np.zeros(50)}
     return chosen(["coarse"], "fine", errors, Costs({"coarse": 1.0, "fine": ratio}, "stated"), side)[0].every
 
@@ -490,7 +490,7 @@ class TestFailingModels:
             run = iv.sample(fails(0.1), LEARNING, **QUICK | {"draws": 40})
         drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
         assert drawn == 2 * 4 * 40
-        assert not run.report["correction"]["pays"]  # so that it is declined where nobody asked
+        assert not run.report["correction"]["pays"]  # so that it is declined by default
 
     def test_where_both_fail_the_exchange_goes_on(self, quiet):
         run = iv.sample(fails(0.1, fine=True), LEARNING, **QUICK)
@@ -525,7 +525,7 @@ class TestFailingModels:
 
 
 def normal_but_above(limit):
-    """Answers of two standard normal laws, of which the coarse one fails above a limit of the first coordinate."""
+    """Energies of two standard normal distributions; the coarse one fails above a limit of the first coordinate."""
 
     def answer(requests):
         found = []
@@ -539,7 +539,7 @@ def normal_but_above(limit):
 
 
 class TestBadInput:
-    def test_is_told_by_name(self):
+    def test_is_named(self):
         with pytest.raises(ValueError, match="problem must be a Posterior with forward models of several fidelities"):
             iv.sample(posed(fine=Line()), LEARNING, **QUICK)
         with pytest.raises(ValueError, match="correct must be"):
@@ -568,11 +568,11 @@ class TestBadInput:
 
         with pytest.raises(
             ModelError, match=r"'coarse' raised ZeroDivisionError wherever it was called.*no mesh"
-        ) as told:
+        ) as caught:
             iv.sample(posed(coarse=Raises(), fine=Line(cost=20.0)), LEARNING, **QUICK)
-        assert isinstance(told.value.__cause__, ZeroDivisionError)
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
-    def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_reported(self, quiet):
+    def test_an_expensive_coarse_model_and_fewer_pairs_than_outputs_are_reported(self, quiet):
         wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))
         run = iv.sample(wide, **QUICK)
         assert any(

@@ -37,7 +37,7 @@ def posed(coarse: Callable[[np.ndarray], np.ndarray]) -> iv.Posterior:
 @pytest.mark.parametrize("coarse", [lacking, failing])
 def test_both_modes_are_sampled(coarse: Callable[[np.ndarray], np.ndarray]) -> None:
     run = iv.sample(posed(coarse), draws=300, seed=1, progress=False)
-    # draws pass between the modes: binomial, 1,200 draws that may be worth 300
+    # draws cross between the modes: binomial, 1,200 draws with an ESS of perhaps 300
     assert abs((run.draws("a") > 0.0).mean() - 0.5) < 0.13
     (said,) = [line for line in run.report["decisions"] if "no exchange with 'coarse': 'fine' has a mode" in line]
     assert "a = -1.99" in said and "none of 100 draws of 'coarse' lies" in said

@@ -43,7 +43,7 @@ def posterior(*models, names=("coarse", "fine"), costs=None):
 
 def quiet(problem, sampler, **settings):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # short runs are not settled
+        warnings.simplefilter("ignore", UserWarning)  # short runs have not converged
         return iv.sample(problem, sampler, **SHORT | settings)
 
 
@@ -53,9 +53,9 @@ def quiet(problem, sampler, **settings):
     ids=str,
 )
 def test_an_unadjusted_kernel_refuses_a_wrong_jacobian(sampler) -> None:
-    with pytest.raises(ModelError, match=r"fidelity 'fine'.* most of all in .* off by 3\d\.\d%.*biased") as told:
+    with pytest.raises(ModelError, match=r"fidelity 'fine'.* most of all in .* off by 3\d\.\d%.*biased") as caught:
         quiet(posterior(Linear(1.5)), sampler)
-    assert isinstance(told.value, ValueError)
+    assert isinstance(caught.value, ValueError)
     assert quiet(posterior(Linear(1.5)), sampler, check_gradient=False).report["gradient_check_evaluations"] == {}
     assert quiet(posterior(Linear()), sampler).report["gradient_check_evaluations"] == {"fine": 10}
 
@@ -103,9 +103,9 @@ def test_the_parameter_is_named() -> None:
 
 
 def test_an_adjusted_kernel_warns_at_the_start_and_the_run_keeps_it(tmp_path) -> None:
-    with pytest.warns(UserWarning, match="'fine' is not that of its energy.*slower than they could be") as told:
+    with pytest.warns(UserWarning, match="'fine' is not that of its energy.*slower than they could be") as caught:
         run = iv.sample(posterior(Linear(1.5)), iv.mala(), **SHORT)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert any("is not that of its energy" in message for message in run.warnings())
     path = tmp_path / "run"
     with pytest.warns(UserWarning, match="is not that of its energy"):
@@ -130,7 +130,7 @@ def test_a_run_that_chooses_for_itself_refuses_a_gross_mistake(factor) -> None:
 
 
 def test_of_a_coarse_fidelity_such_a_run_warns() -> None:
-    """It leads descents, and perhaps hot rungs, astray; the fine one sets them right."""
+    """It misdirects optimizations, and perhaps hot rungs; the fine one corrects them."""
     costs = {"coarse": 1.0, "fine": 2.0}  # too expensive a coarse one to move on by itself
     engine = Engine(posterior(Linear(-1.0), Linear(), costs=costs), Automatic(), Plan(20, 100, 1, 4, 1))
     with pytest.warns(UserWarning, match=r"fidelity 'coarse' is not that of its energy.*slower than they could be"):
@@ -165,8 +165,8 @@ def test_energies_that_are_not_the_same_again(sd, refused) -> None:
     noisy = iv.LogDensity(log_likelihood, lambda theta: -100.0 * theta)
     problem = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), log_likelihood=noisy)
     engine = Engine(problem, Automatic(), Plan(20, 100, 1, 4, 1))
-    told = pytest.raises(ModelError, match=NOISE) if refused else pytest.warns(UserWarning, match=NOISE)
-    with told:
+    caught = pytest.raises(ModelError, match=NOISE) if refused else pytest.warns(UserWarning, match=NOISE)
+    with caught:
         engine.begin()
     with pytest.warns(UserWarning, match=NOISE):
         Engine(problem, iv.mala(0.1, preconditioner=None), Plan(20, 0, 1, 4, 1)).begin()
@@ -240,10 +240,10 @@ def test_derivatives_that_are_approximate_say_so() -> None:
     assert run.report["gradient_check_evaluations"]["fine"] > 0
 
 
-def test_penalties_and_walls_are_no_false_alarms() -> None:
-    walls = iv.domains.Ball((0.0, 0.0, 0.0), 0.5)
+def test_penalties_and_bounds_are_no_false_alarms() -> None:
+    bounds = iv.domains.Ball((0.0, 0.0, 0.0), 0.5)
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1, shape=2))
-    problem = iv.Posterior(prior, Linear(), DATA, iv.GaussianNoise(0.5), domain=walls)
+    problem = iv.Posterior(prior, Linear(), DATA, iv.GaussianNoise(0.5), domain=bounds)
     for boundary in ("reflect", "ignore", "project", iv.domains.penalized(100.0)):
         for seed in range(5):
             run = quiet(problem, replace(iv.samplers.sgld(1e-3), boundary=boundary), seed=seed, draws=2)

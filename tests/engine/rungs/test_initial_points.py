@@ -1,4 +1,4 @@
-"""Where chains begin that were told no start: where the energy is finite, and together where hardly anything is."""
+"""Default starting points: where the energy is finite, and together if it rarely is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_fortieth_of_the_prior_is_enough(draw, seed):
     assert run.report["failed_solves"]["model"] > 0
 
 
-def test_nowhere_is_told_with_what_to_do():
+def test_no_finite_energy_is_reported_with_a_suggestion():
     with pytest.raises(
         RuntimeError, match=r"nor at 100 others of each chain(?s:.*)Give start= points at which the model can be solv"
     ):
@@ -59,19 +59,19 @@ QUICK = {"draws": 100, "warmup": 100, "chains": 2, "seed": 1, "progress": False}
         (lambda theta: {}["mesh"], KeyError, "raised KeyError wherever it was called"),
     ],
 )
-def test_a_model_that_raises_everywhere_is_told_with_its_traceback(function, kind, message):
+def test_a_model_that_raises_everywhere_is_reported_with_its_traceback(function, kind, message):
     for act in (
         lambda: iv.sample(posed(function), iv.pcn(), **QUICK),
         lambda: iv.sample(posed(iv.finite_differences(function)), **QUICK),
         lambda: iv.maximize(posed(iv.finite_differences(function))),
     ):
-        with pytest.raises(ModelError, match=message) as told:
+        with pytest.raises(ModelError, match=message) as caught:
             act()
-        cause = told.value.__cause__
+        cause = caught.value.__cause__
         assert type(cause) is kind and cause.__traceback__.tb_next is not None
 
 
-def test_a_mistake_of_the_programmer_is_told_at_once():
+def test_a_programming_error_is_reported_at_once():
     calls = []
 
     def model(theta):

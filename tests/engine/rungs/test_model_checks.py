@@ -58,7 +58,7 @@ def batch_shift(size):
     return lambda theta: line(theta) + size * (len(theta) - 1) / len(theta)
 
 
-def told(run):
+def repeat_warnings(run):
     return [message for message in run.warnings() if message.startswith("IV-REPEAT: energies of fidelity")]
 
 
@@ -71,7 +71,7 @@ def test_a_model_that_depends_on_the_batch(sampler):
     theory = 0.05 * 7 / 8 * np.sqrt(10) / 0.1  # in a batch of all positions
     # of eight numbers; 0.26 to 1.7 times that at 60 runs
     assert theory / 10 < found["effect"] < 4 * theory
-    (message,) = told(run)
+    (message,) = repeat_warnings(run)
     assert "depend on the positions that are evaluated with them, in one batch" in message
     assert "posterior" in message and "axis" not in message
 
@@ -80,7 +80,7 @@ def test_a_model_that_depends_on_earlier_calls():
     run = iv.sample(posed(Drifting(1e-4)), iv.mala(), **SETTINGS)
     found = run.report["repeated"]["model"]
     assert found["cause"] == "calls" and found["effect"] > 3 * ERROR
-    (message,) = told(run)
+    (message,) = repeat_warnings(run)
     assert "depend on earlier evaluations" in message and f"{found['effect']:.2g}" in message
 
 
@@ -89,7 +89,7 @@ def test_a_warm_start_that_stops_too_early(sampler):
     with pytest.warns(UserWarning, match="depend on earlier evaluations.*among the starting points"):
         run = iv.sample(posed(Warm(2)), sampler, **SETTINGS)
     found = run.report["repeated"]["model"]
-    assert found["cause"] == "calls" and found["effect"] > ERROR and told(run)
+    assert found["cause"] == "calls" and found["effect"] > ERROR and repeat_warnings(run)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_warm_start_that_stops_too_early(sampler):
 def test_rounding_is_left_alone(function, sampler):
     run = iv.sample(posed(function), sampler, **SETTINGS)
     found = run.report["repeated"]["model"]
-    assert found["cause"] == "" and found["effect"] < ERROR and not told(run)
+    assert found["cause"] == "" and found["effect"] < ERROR and not repeat_warnings(run)
 
 
 def test_energies_in_single_precision_may_differ_by_their_rounding():
@@ -154,11 +154,11 @@ def test_a_run_that_is_resumed_says_the_same(tmp_path):
     posterior = posed(batch_shift(0.05))
     whole = iv.sample(posterior, iv.mala(), directory=tmp_path / "whole", **SETTINGS)
     short = iv.sample(posterior, iv.mala(), directory=tmp_path / "run", **SETTINGS | {"draws": 100})
-    assert told(short)
+    assert repeat_warnings(short)
     more = iv.resume(tmp_path / "run", posterior, draws=300, progress=False)
     np.testing.assert_array_equal(more.theta, whole.theta)
-    assert more.report["repeated"] == whole.report["repeated"] and told(more) == told(whole)
-    assert told(iv.load(tmp_path / "run")) == told(whole)
+    assert more.report["repeated"] == whole.report["repeated"] and repeat_warnings(more) == repeat_warnings(whole)
+    assert repeat_warnings(iv.load(tmp_path / "run")) == repeat_warnings(whole)
 
 
 def test_what_fails_after_the_last_step_leaves_the_draws(monkeypatch):

@@ -1,4 +1,4 @@
-"""One rung at work: streams, counts, what a step does with failed solves and walls."""
+"""One running rung: streams, counts, steps with failed solves and boundaries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def at_work(function=square, domain=None, start=None, chains=4, **settings):
 
 
 class Doubled(Exact):
-    """Tells twice the energy."""
+    """Reports twice the energy."""
 
     exact = exact_energy = True
     degrees_of_freedom = None
@@ -138,7 +138,7 @@ class TestStep:
         assert (made.position[0] != 0.0).all()
         assert (made.position[1:] == 0.0).all()
 
-    def test_walls_are_counted(self):
+    def test_moves_across_boundaries_are_counted(self):
         made = at_work(domain=Box(-0.3, 0.3), chains=10)
         for _ in range(50):
             made.step()

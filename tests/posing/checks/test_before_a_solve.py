@@ -1,4 +1,4 @@
-"""What cannot be posed is told by name before the forward model is solved once.
+"""Invalid problems raise a named error before the first solve.
 
 Files of SBML and PEtab that are not supported are in `tests/petab` and `tests/solvers/ode/sbml/test_sbml_model.py`.
 """
@@ -15,7 +15,7 @@ from invsamp.solvers.ode import Event, OdeModel, SteadyState
 
 
 class Unsolved:
-    """A forward model that nobody may solve."""
+    """A forward model that must not be solved."""
 
     parameters = ("a",)
 

@@ -1,4 +1,4 @@
-"""The check at the start of a run: silent on every honest gradient, however nasty the energy; wrong ones are told."""
+"""The check at the start of a run: silent for right gradients of difficult energies; wrong ones are reported."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def inside(points):
     return np.full(len(points), True)
 
 
-def told(energy, seed, at=None):
-    """What is told at two starts, as `invsamp.engine.rungs.gradient_check` asks."""
+def mistakes(energy, seed, at=None):
+    """Mistakes found at two starts, as `invsamp.engine.rungs.gradient_check` asks."""
     rng, found = np.random.default_rng(seed), []
     for k in range(2):
         position = energy.spread * rng.standard_normal(energy.dimension) if at is None else at
@@ -177,7 +177,7 @@ def told(energy, seed, at=None):
 
 @pytest.mark.parametrize("name", [*SMOOTH, *NASTY])
 def test_honest_gradients_pass(name) -> None:
-    assert not [mistake for seed in SEEDS for mistake in told((SMOOTH | NASTY)[name], seed)]
+    assert not [mistake for seed in SEEDS for mistake in mistakes((SMOOTH | NASTY)[name], seed)]
 
 
 @pytest.mark.parametrize("mistake", WRONG)
@@ -190,32 +190,32 @@ def test_wrong_gradients_are_reported(name, mistake) -> None:
         return energy, WRONG[mistake](gradient)
 
     one_of_many = name == "many parameters" and mistake == "missing in one coordinate"
-    found = [bool(told(Energy(wrong, right.spread, right.dimension), seed)) for seed in SEEDS]
+    found = [bool(mistakes(Energy(wrong, right.spread, right.dimension), seed)) for seed in SEEDS]
     assert sum(found) >= (len(found) - 1 if not one_of_many else len(found) // 2), found
 
 
 def test_a_wrong_jacobian_of_a_model_in_single_precision_is_reported() -> None:
-    found = [bool(told(Energy(forward_in_single_precision(factor=1.5)), seed)) for seed in SEEDS]
-    # where rounding leaves nothing to settle on, nothing is told: at one seed of a hundred
+    found = [bool(mistakes(Energy(forward_in_single_precision(factor=1.5)), seed)) for seed in SEEDS]
+    # if rounding hides the derivative, nothing is reported: at one seed of a hundred
     assert sum(found) >= len(found) - 2, found
 
 
 @pytest.mark.parametrize("function", [laplace, hinge], ids=["laplace", "hinge"])
 def test_a_kink_at_the_very_point_is_no_mistake(function) -> None:
     for seed in SEEDS:
-        assert not told(Energy(function), seed, at=np.full(D, 0.0 if function is laplace else 1.0))
+        assert not mistakes(Energy(function), seed, at=np.full(D, 0.0 if function is laplace else 1.0))
     # control: no slope of either side
     outside = Energy(lambda x: (laplace(x)[0], 3.0 + 0.0 * x), dimension=1)
-    assert all(told(outside, seed, at=np.zeros(1)) for seed in SEEDS)
+    assert all(mistakes(outside, seed, at=np.zeros(1)) for seed in SEEDS)
 
 
-def test_the_least_mistake_that_is_told_is_half_a_percent() -> None:
+def test_the_least_reported_mistake_is_half_a_percent() -> None:
     def off(by):
         return Energy(lambda x: (gaussian(1.0)(x)[0], (1.0 + by) * x), dimension=1)
 
     for seed in SEEDS:
-        assert not told(off(0.9 * LARGEST_MISS), seed)
-        assert told(off(1.2 * LARGEST_MISS), seed)
+        assert not mistakes(off(0.9 * LARGEST_MISS), seed)
+        assert mistakes(off(1.2 * LARGEST_MISS), seed)
 
 
 def test_the_usual_case_takes_one_gradient_and_four_energies() -> None:

@@ -80,14 +80,14 @@ def test_what_carries_an_error_in_derivatives() -> None:
     assert derivative_error(mixed(forward=forward).potential()) == forward.derivative_error
     for model in (forward, central):
         assert mixed(forward=model).check_gradient().passed
-    told = approximate_derivatives(waves, 0.01)
-    assert told.derivative_error == 0.01 and not hasattr(waves, "derivative_error")
+    declared = approximate_derivatives(waves, 0.01)
+    assert declared.derivative_error == 0.01 and not hasattr(waves, "derivative_error")
     with pytest.raises(ValueError, match=r"error must be a number in \[0, 1\), got 2"):
         approximate_derivatives(waves, 2)
 
 
 class Single(Waves):
-    """As somebody's network computes it: single precision in and out."""
+    """As a network computes it: single precision in and out."""
 
     def __init__(self, error: float = 0.0) -> None:
         super().__init__()

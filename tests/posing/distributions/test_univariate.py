@@ -38,7 +38,7 @@ from invsamp.posing.distributions.univariate_more import (
 
 
 class Between:
-    """A law of scipy conditioned on an interval."""
+    """A distribution of scipy conditioned on an interval."""
 
     def __init__(self, whole: object, lower: float, upper: float) -> None:
         self.whole, self.first, self.mass = whole, whole.cdf(lower), whole.cdf(upper) - whole.cdf(lower)

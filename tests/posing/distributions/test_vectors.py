@@ -1,4 +1,4 @@
-"""Vectors whose entries constrain each other: coordinates, densities, draws, and the law of a run."""
+"""Vectors whose entries constrain each other: coordinates, densities, draws, and the draws of a run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TestTransforms:
             assert np.isfinite(transform.theta(position)).all() and np.isfinite(transform.log_jacobian(position)).all()
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "ordered": Ordered(iv.Normal(1.0, 2.0, shape=3)),
     "ordered_positive": Ordered(iv.Gamma(2.0, 1.0, shape=2)),
     "ordered_bounded": Ordered(iv.truncated(iv.Normal(0, 1, shape=2), -1, 2)),
@@ -65,10 +65,10 @@ def grid(k):
     return np.stack(np.meshgrid(*[line] * k, indexing="ij"), axis=-1).reshape(-1, k), (line[1] - line[0]) ** k
 
 
-@pytest.mark.parametrize("name", LAWS)
-class TestLaws:
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+class TestTargets:
     def test_density_in_positions_integrates_to_one_and_has_the_moments_of_the_draws(self, within, name) -> None:
-        target = LAWS[name]
+        target = DISTRIBUTIONS[name]
         k = target.shape[0]
         points, cell = grid(k)
         transform = target.vector_transform
@@ -89,7 +89,7 @@ class TestLaws:
         assert not within((others.mean(axis=0) - wanted) / error, 5.5)
 
     def test_gradient(self, name) -> None:
-        target = LAWS[name]
+        target = DISTRIBUTIONS[name]
         x, h = target.sample(np.random.default_rng(3), 6), 1e-6
         for j in range(target.shape[0]):
             move = h * np.eye(target.shape[0])[j]
@@ -132,7 +132,7 @@ def test_marginals_of_correlations(within) -> None:
 class TestPosterior:
     SEEN = np.eye(3)[[0, 2, 2, 1, 2, 2, 0, 2]]
 
-    def test_shares_of_categories_have_their_conjugate_law(self, draw, agrees) -> None:
+    def test_shares_of_categories_have_their_conjugate_posterior(self, draw, agrees) -> None:
         target = iv.distributions.Dirichlet([1.5, 2.0, 1.0])
         model = iv.finite_differences(lambda x: np.tile(target.whole(x), (1, 8)))
         posterior = iv.Posterior(iv.Prior(x=target), model, self.SEEN, iv.noise.CategoricalNoise())
@@ -186,15 +186,15 @@ class TestPosterior:
         apart = potential.parts(position, "apart")
         np.testing.assert_allclose(apart.prior_gradient, terms.prior_gradient, rtol=1e-9, atol=1e-9)
 
-    def test_walls_instead(self) -> None:
+    def test_bounds_instead(self) -> None:
         target = Ordered(iv.Normal(0, 1, shape=2))
         model = iv.finite_differences(lambda t: t)
         apart = iv.constraint("x[0] < x[1]")
-        walls = iv.Posterior(iv.Prior(x=target), model, [0, 1], iv.GaussianNoise(1), domain=apart)
-        assert not walls.coordinates.vectors
+        bounds = iv.Posterior(iv.Prior(x=target), model, [0, 1], iv.GaussianNoise(1), domain=apart)
+        assert not bounds.coordinates.vectors
         free = iv.Posterior(iv.Prior(x=target), model, [0, 1], iv.GaussianNoise(1))
         theta = target.sample(np.random.default_rng(0), 4)
-        difference = walls.potential().energy(theta) - free.potential().energy(free.to_position(theta))
+        difference = bounds.potential().energy(theta) - free.potential().energy(free.to_position(theta))
         np.testing.assert_allclose(difference, free.coordinates.evaluate(free.to_position(theta)).log_jacobian)
 
 

@@ -38,7 +38,7 @@ def normal(shapes):
 
 
 class Counting:
-    """A problem by somebody else, which takes any names."""
+    """A user's problem, which takes any names."""
 
     def __init__(self, shapes):
         self.shapes, self.solves = shapes, 0

@@ -85,7 +85,7 @@ def test_a_function_of_one_theta_without_jacobian_cannot_be_linearized() -> None
     assert not isinstance(scalar_function(np.sin), ForwardModel)
 
 
-def test_a_function_of_one_row_is_told_apart() -> None:
+def test_a_function_of_one_row_is_recognized() -> None:
     with pytest.raises(WrongShapeError, match=r"must return shape \(25, observations\)"):
         finite_differences(lambda t: np.ones(3)).linearize(THETA)
 

@@ -85,7 +85,7 @@ class TestWorkers:
         with pytest.raises(RuntimeError, match=r"no result within 0\.2 s"):
             model(THETA[:2])
 
-    def test_each_run_is_handed_over_as_it_ends(self):
+    def test_each_run_is_returned_as_it_ends(self):
         model = shell("test $1 = 0.0 && sleep 1000; echo $1", workers=2)
         runs = model.finished(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]))
         assert [next(runs).row, next(runs).row] == [1, 2]

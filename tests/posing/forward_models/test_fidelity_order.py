@@ -37,7 +37,7 @@ def posed(*names, costs=None, works=None):
 )
 def test_names_in_the_wrong_order_are_refused(names):
     """Also of densities and likelihoods, and where models are replaced."""
-    told = "must go from the coarsest fidelity to the finest.*by their names.*Reverse the mapping"
+    message = "must go from the coarsest fidelity to the finest.*by their names.*Reverse the mapping"
     bowl = iv.LogDensity(lambda x: -0.5 * (x**2).sum(axis=1), lambda x: -x, dimension=1)
     prior = iv.Prior(x=iv.Normal(0, 1))
     for act in (
@@ -46,7 +46,7 @@ def test_names_in_the_wrong_order_are_refused(names):
         lambda: iv.Posterior(prior, log_likelihood=dict.fromkeys(names, bowl)),
         lambda: posed(*names[::-1]).with_forward(dict.fromkeys(names, model())),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             act()
 
 
@@ -74,7 +74,7 @@ def test_costs_must_not_decrease():
 
 
 def test_work_that_models_count_warns():
-    """It is no more than what they expect: another kind of model may be dear and coarse."""
+    """It is only an expectation: another kind of model may be expensive and coarse."""
     with pytest.warns(UserWarning, match="a solve of 'a' takes 4 times its work.*by costs="):
         posed("a", "b", works=(8.0, 2.0))
     with warnings.catch_warnings():

@@ -197,7 +197,7 @@ def test_a_plain_function_is_a_model_without_derivatives() -> None:
             GuardedModel(wrong, 3, "f")
 
 
-def test_outputs_for_no_batch_and_in_another_order_are_told_apart() -> None:
+def test_outputs_for_no_batch_and_in_another_order_are_distinguished() -> None:
     one_theta = GuardedModel(lambda theta: np.array([theta[0], theta[1], theta[0]]), 3, "f")
     with pytest.raises(WrongShapeError, match=r"given theta of shape \(n, d\).*iv.scalar_function\(function\)"):
         one_theta(THETA)

@@ -104,7 +104,7 @@ def test_cross_validation_and_what_cannot_be_predicted() -> None:
     assert "a log likelihood" in repr(posterior) and "8 data" in repr(posterior)
 
 
-def test_zero_density_and_failures_are_told_apart() -> None:
+def test_zero_density_and_failures_are_distinguished() -> None:
     def value(theta):
         found = np.where(theta[:, 0] > 1.0, -np.inf, -theta[:, 0])
         return np.where(theta[:, 0] < -1.0, np.nan, found)
@@ -246,7 +246,7 @@ def test_infinite_density_is_a_mistake(gradient) -> None:
 
 def test_differences_know_what_the_function_knows() -> None:
     class Served:
-        """What a server tells of its model."""
+        """The information that a server gives of its model."""
 
         input_sizes, parameters, n_observations, output_shape, message = (2, 1), ("a", "b"), 6, (2, 3), "no answer"
 

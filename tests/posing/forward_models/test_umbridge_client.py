@@ -174,7 +174,7 @@ ROW = np.array([[11.0, 1.0]])
 
 
 class Clock:
-    """Time that goes on by a second whenever somebody looks, and by what is slept."""
+    """A clock that advances by a second per reading, and by the time slept."""
 
     def __init__(self):
         self.now = self.slept = 0.0
@@ -203,7 +203,7 @@ class TestEndlessAnswers:
         server.trouble = trouble
         model = from_umbridge(server.url, "full", time_limit=15.0)
         monkeypatch.setattr(http_json, "time", Clock())
-        # few bytes at a time: on a busy machine all of them may have come when somebody looks
+        # few bytes at a time: on a busy machine all of them may arrive before the first look
         receive = http_json._Wire.receive
         monkeypatch.setattr(http_json._Wire, "receive", lambda wire, buffer: receive(wire, buffer[:64]))
         assert np.isnan(model(ROW)).all()
@@ -334,7 +334,7 @@ class TestConstruction:
         with pytest.raises(ValueError, match=r"must speak protocol 1\.0, got 0\.9"):
             from_umbridge(server.url, "full")
 
-    def test_nobody_there_is_told_after_a_while_however_long_the_time_limit(self, server, monkeypatch):
+    def test_a_missing_server_is_reported_after_a_while_whatever_the_time_limit(self, server, monkeypatch):
         server.stop()
         monkeypatch.setattr(http_json, "time", clock := Clock())
         with pytest.raises(ValueError, match="no server answers"):

@@ -1,4 +1,4 @@
-"""A noise of somebody's own that breaks its contract is refused by name: where it is posed, or at its first use."""
+"""A user's noise that breaks its contract is rejected by name: when it is posed, or at its first use."""
 
 from __future__ import annotations
 

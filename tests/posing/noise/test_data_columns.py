@@ -19,7 +19,7 @@ BOTH = iv.Outputs(u=iv.GaussianNoise(0.1), v=iv.GaussianNoise(0.2))
 
 
 @pytest.mark.parametrize(
-    ("data", "noise", "told", "found"),
+    ("data", "noise", "declared", "found"),
     [
         (TABLE, BOTH, ("a", "b"), ("left", "right")),
         (VALUES, BOTH, ("a", "b"), ("u", "v")),
@@ -38,13 +38,13 @@ BOTH = iv.Outputs(u=iv.GaussianNoise(0.1), v=iv.GaussianNoise(0.2))
         (VALUES.ravel(), iv.Outputs.labeled(["u", "v"] * 3, BOTH.noises), None, None),
     ],
 )
-def test_the_first_that_tells_as_many_as_there_are(data, noise, told, found) -> None:
-    model = SimpleNamespace() if told is None else SimpleNamespace(series=told)
+def test_the_first_that_matches_the_number_of_data(data, noise, declared, found) -> None:
+    model = SimpleNamespace() if declared is None else SimpleNamespace(series=declared)
     assert series_of(data, noise, model, np.shape(data)) == found
 
 
 @pytest.mark.parametrize(
-    ("data", "noise", "told", "message"),
+    ("data", "noise", "declared", "message"),
     [
         (
             TABLE[["right", "left"]],
@@ -76,9 +76,9 @@ def test_the_first_that_tells_as_many_as_there_are(data, noise, told, found) -> 
         (VALUES.T, NOISE, ("left", "right"), r"data must have 2 entries on the last axis, .* got shape \(2, 3\)"),
     ],
 )
-def test_data_that_would_be_compared_with_other_outputs_are_refused(data, noise, told, message) -> None:
+def test_data_that_would_be_compared_with_other_outputs_are_refused(data, noise, declared, message) -> None:
     with pytest.raises(ValueError, match=message):
-        series_of(data, noise, SimpleNamespace(series=told), np.shape(data))
+        series_of(data, noise, SimpleNamespace(series=declared), np.shape(data))
 
 
 def halves(theta: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ class Laplace(iv.extending.Noise):
         return np.where(rate < 1.0, -np.log(np.maximum(1.0 - rate, 1e-12)), np.inf)
 
 
-def test_noise_of_ones_own_may_tell():
+def test_a_users_noise_may_provide_it():
     found = expected(Laplace(), np.arange(10.0))
     assert found.mean == pytest.approx(10.0, rel=1e-3) and found.least == pytest.approx(10 * np.log(2.0))
     assert RATE / 60 < stats.gamma(10).sf(found.high) <= RATE
@@ -108,7 +108,7 @@ def test_noise_of_ones_own_may_tell():
         (Doubled(0.1), [1.0, 2.0], {}),
     ],
 )
-def test_where_nobody_can_say(noise, data, unknown):
+def test_where_it_is_unknown(noise, data, unknown):
     assert expected(noise, data, **unknown) is None
 
 

@@ -105,9 +105,9 @@ def test_what_is_missing_is_predicted_with_its_noise(within) -> None:
 
 def test_nan_is_missing_with_a_word() -> None:
     with pytest.warns(UserWarning, match="2 of 8 data are NaN: they are taken as missing"):
-        told = iv.Posterior(PRIOR, Decay(), DATA, iv.GaussianNoise("s"))
+        warned = iv.Posterior(PRIOR, Decay(), DATA, iv.GaussianNoise("s"))
     silent = iv.Posterior(PRIOR, Decay(), MASKED, iv.GaussianNoise("s"))
-    np.testing.assert_array_equal(told.data, silent.data)
+    np.testing.assert_array_equal(warned.data, silent.data)
     assert "6 data (2 missing)" in repr(silent)
     with pytest.raises(ValueError, match="data must hold at least one number"):
         iv.Posterior(PRIOR, Decay(), np.full((4, 2), np.nan), iv.GaussianNoise("s"))

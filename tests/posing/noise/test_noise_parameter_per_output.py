@@ -110,7 +110,7 @@ def test_labels():
     ("scale", "message"),
     [
         (["s", 0.1], "must have one entry for each of the data's last axis"),
-        (["s", 0.1, "nobody", 1.0], r"scale\[2\] must use the prior's parameters"),
+        (["s", 0.1, "unknown", 1.0], r"scale\[2\] must use the prior's parameters"),
         (["s", 0.1, "s +", 1.0], r"scale\[2\] must be made of names"),
         (["s", -0.1, "s", 1.0], r"scale\[1\]"),
         (["s", [0.1, 0.2], "s", 1.0], r"scale"),

@@ -13,7 +13,7 @@ from invsamp.storage.contents import constants
 
 ORDER = iv.constraint(" < ".join(f"u[{k}]" for k in range(9)))
 SIMPLEX = iv.constraint(" + ".join(f"u[{k}]" for k in range(10)) + " < 1")
-#: Domains of prior mass 2.9e-7, 2.8e-6 and 2.8e-7, their prior, and the law of each parameter.
+#: Domains of prior mass 2.9e-7, 2.8e-6 and 2.8e-7, their prior, and the distribution of each parameter.
 SMALL = {
     "tail": (iv.constraint("u[0] > 5"), iv.Normal([0.0], 1.0), [stats.truncnorm(5.0, np.inf)]),
     "order": (ORDER, iv.Uniform(0, 1, shape=9), [stats.beta(k, 10 - k) for k in range(1, 10)]),
@@ -32,7 +32,7 @@ def normal(sd):
 
 
 class TestWalk:
-    def test_goes_to_the_restricted_law(self, agrees):
+    def test_converges_to_the_restricted_prior(self, agrees):
         domain, target = iv.domains.HalfSpaces([[-1.0]], [-5.0]), stats.truncnorm(5.0, np.inf)
         truth = [target.mean(), target.moment(2)]
         for sd, right in ((1.0, True), (1.2, False)):
@@ -41,7 +41,7 @@ class TestWalk:
             assert domain.contains(ends).all()
             assert bool(agrees(np.column_stack([ends, ends**2]), truth)) is right
 
-    def test_keeps_the_restricted_law(self, agrees):
+    def test_keeps_the_restricted_prior(self, agrees):
         """Around a corner, where lines are cut short."""
         domain = iv.domains.HalfSpaces([[-1.0, 0.0], [0.3, 1.0]], [0.0, 0.2])
         rng = np.random.default_rng(2)
@@ -65,7 +65,7 @@ class TestWalk:
 
 class TestStarts:
     @pytest.mark.parametrize("name", SMALL)
-    def test_are_inside_and_spread_about_as_the_law(self, name):
+    def test_are_inside_and_spread_about_as_the_restricted_prior(self, name):
         domain, prior, targets = SMALL[name]
         problem = posterior(domain, prior)
         theta = problem.to_theta(problem.sample_start(np.random.default_rng(0), 400))
@@ -77,7 +77,7 @@ class TestStarts:
         with pytest.raises(ValueError, match=r"domain must overlap the prior: \d of 50100 prior draws"):
             problem.sample_prior(np.random.default_rng(0), 4)
 
-    def test_coordinates_without_walls_begin_in_the_prior(self):
+    def test_coordinates_without_bounds_begin_in_the_prior(self):
         prior = iv.Prior(x=iv.Normal(0, 1), far=iv.LogNormal(40.0, 0.1))
         model = iv.finite_differences(lambda u: u[:, :1])
         problem = iv.Posterior(prior, model, [0.0], iv.GaussianNoise(1.0), domain=iv.constraint("x > 6"))
@@ -118,7 +118,7 @@ class TestRuns:
         assert agrees(run.theta.mean(axis=1), truth)
         assert not agrees(run.theta.mean(axis=1), truth + 0.4 * np.array([target.std() for target in targets]))
 
-    def test_begin_where_they_are_told_although_no_other_point_is_known(self, draw, agrees):
+    def test_begin_at_given_starts_although_no_other_point_is_known(self, draw, agrees):
         far = iv.domains.LevelSet(lambda x: 5.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
         run = draw(posterior(far, iv.Normal([0.0], 1.0)), iv.mala(), chains=64, draws=100, warmup=200, start=[5.5])
         assert agrees(run.theta[..., 0].mean(axis=1), stats.truncnorm(5.0, np.inf).mean())

@@ -1,4 +1,4 @@
-"""Which coordinates a posterior is sampled in, and which walls it has there."""
+"""The coordinates in which a posterior is sampled, and its bounds there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from invsamp.samplers import hmc
 from invsamp.sampling import sample
 
 
-def test_default_coordinates_and_walls() -> None:
+def test_default_coordinates_and_bounds() -> None:
     posterior = mixed()
     assert posterior.coordinates.transforms == (
         Identity(), Log(), Log(), Log(0.2), Identity(), Log(), Identity(), Identity()
@@ -41,9 +41,9 @@ def test_chosen_coordinates() -> None:
     assert posterior.coordinates.transforms[0] == Logit(-1.0, 2.0)
     assert posterior.coordinates.transforms[3] == Identity()
     assert posterior.sampling_domain == Box([-np.inf] * 3 + [0.2] + [-np.inf] * 4, np.inf)
-    # a log coordinate on an interval keeps the upper end as a wall
-    walls = mixed(transforms={"x": "log"}).sampling_domain
-    np.testing.assert_allclose(walls.upper[0], np.log(3.0))
+    # a log coordinate on an interval keeps the upper bound
+    bounds = mixed(transforms={"x": "log"}).sampling_domain
+    np.testing.assert_allclose(bounds.upper[0], np.log(3.0))
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_a_mode_under_a_density_without_bound() -> None:
     np.testing.assert_allclose(found.theta, 0.5 / 11.0, rtol=0.1)
 
 
-def test_logits_become_walls_again() -> None:
+def test_logits_become_bounds_again() -> None:
     posterior, default = mixed(transforms={"x": "logit", "k": "identity"}), mixed()
-    walled = posterior.with_bounds()
-    assert walled.coordinates.transforms[0] == Identity()
-    assert walled.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
-    assert walled.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
+    bounded = posterior.with_bounds()
+    assert bounded.coordinates.transforms[0] == Identity()
+    assert bounded.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
+    assert bounded.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
     position = start(posterior, 20)
-    at = walled.to_position(posterior.to_theta(position))
-    stretched = posterior.coordinates.evaluate(position).log_jacobian - walled.coordinates.evaluate(at).log_jacobian
+    at = bounded.to_position(posterior.to_theta(position))
+    stretched = posterior.coordinates.evaluate(position).log_jacobian - bounded.coordinates.evaluate(at).log_jacobian
     np.testing.assert_allclose(
-        posterior.potential().energy(position), walled.potential().energy(at) - stretched, rtol=1e-10
+        posterior.potential().energy(position), bounded.potential().energy(at) - stretched, rtol=1e-10
     )
     assert np.ptp(stretched) > 0.5
     assert default.with_bounds().coordinates == default.coordinates
@@ -119,14 +119,14 @@ def test_constrained_columns_are_sampled_as_themselves() -> None:
     assert np.all(theta[:, 3] + theta[:, 5] <= 3.0)
     inside = np.zeros((4, 8))
     inside[:, 3], inside[:, 5] = [1.0, 0.1, 1.0, 2.0], [1.0, 1.0, -0.1, 1.5]
-    # the supports of k (above 0.2) and g (positive) have become walls
+    # the supports of k (above 0.2) and g (positive) have become bounds
     assert posterior.sampling_domain.contains(inside).tolist() == [True, False, False, False]
 
 
 def test_constraints_and_domains_by_name() -> None:
     posterior = mixed(domain=[constraint("k + g < 3"), Product({("x", "c"): Ball([0.0, 0.0], 1.5)})])
-    wall = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])
-    assert posterior.domain == wall & Product({(0, 4): Ball([0.0, 0.0], 1.5)})
+    bound = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])
+    assert posterior.domain == bound & Product({(0, 4): Ball([0.0, 0.0], 1.5)})
     # s is the only column with a support that nothing else constrains
     assert [type(t).__name__ for t in posterior.coordinates.transforms][:6] == ["Identity", "Log", "Log"] + [
         "Identity"

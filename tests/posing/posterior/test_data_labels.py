@@ -69,7 +69,7 @@ def test_who_says_what_the_axes_are(data: object, expected: dict) -> None:
     assert data_labels(data, Falls(), series, (3, 2), ("height", "rate")) == expected
 
 
-def test_nobody_knows_anything() -> None:
+def test_no_part_has_labels() -> None:
     assert data_labels([1.0, 2.0], lambda theta: theta, None, (2,)) == {}
     posterior = posterior_of([1.0, 2.0], lambda theta: theta)
     assert posterior.axis_labels == {}

@@ -11,7 +11,7 @@ SLOPES = np.random.default_rng(0).standard_normal((12, 3))
 
 
 def linear(noise, data, **more):
-    """y = slopes @ b, with b within walls, and what the noise does not know."""
+    """y = slopes @ b, with b within bounds, and missing information of the noise."""
     model = iv.with_jacobian(
         lambda theta: theta @ SLOPES.T, lambda theta: np.tile(SLOPES, (len(theta), 1, 1)), parameters=["b"]
     )
@@ -66,7 +66,7 @@ def test_matrices_are_positive_semidefinite_where_likelihoods_are_not_concave():
     assert (values[:, 0] > -1e-9 * values[:, -1]).all()
 
 
-def test_who_tells_it():
+def test_parts_that_provide_it():
     """Posteriors of models with a Jacobian, of data and parameters that do not depend on each other."""
     zeros = np.zeros(12)
     assert linear(iv.GaussianNoise(0.3), zeros).potential().curved

@@ -1,4 +1,4 @@
-"""The posterior's energy and gradient against its parts, and what it does with walls and failures."""
+"""The posterior's energy and gradient compared with its parts, with bounds and failures."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ def test_a_failed_solve_has_infinite_energy(how: str) -> None:
     terms = potential.terms(position, np.full((20, 2), 3))
     np.testing.assert_array_equal(terms.prior_energy == np.inf, failed)
     assert not terms.energies[failed].any() and not terms.gradients[failed].any()
-    told = {"raise": "RuntimeError: the mesh is torn"}.get(how, f"1 of 6 outputs are not finite: output 1 is {how}")
-    assert posterior.failure_message() == told
+    message = {"raise": "RuntimeError: the mesh is torn"}.get(how, f"1 of 6 outputs are not finite: output 1 is {how}")
+    assert posterior.failure_message() == message
     assert posterior.failure_message("coarse") is None
     np.testing.assert_array_equal(posterior.log_likelihood(posterior.to_theta(position))[failed, 0, 1], -np.inf)
 

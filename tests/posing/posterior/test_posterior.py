@@ -156,7 +156,7 @@ class TestPartOfTheData:
         return Posterior(prior, forward, self.DATA.reshape(shape), GaussianNoise(scale))
 
     @pytest.mark.parametrize("scale", [np.linspace(0.1, 0.8, 8).reshape(2, 4), "s"], ids=["known", "unknown"])
-    def test_a_coarse_fidelity_is_held_against_its_own_data(self, scale: object) -> None:
+    def test_a_coarse_fidelity_is_compared_with_its_own_data(self, scale: object) -> None:
         chosen = [5, 1, 2]
         posterior = self.posterior(np.array(chosen), self.TIMES[chosen], shape=(2, 4), scale=scale)
         theta = posterior.prior.sample(np.random.default_rng(0), 3)
@@ -200,7 +200,7 @@ class TestPartOfTheData:
         with pytest.raises(ValueError, match=r"'fine': it has 3, got 8 data \(shape \(8,\)\)"):
             self.posterior([0, 1, 2], self.TIMES[:3], self.TIMES[:3])
 
-    def test_data_that_are_not_the_models_are_told_before_the_noise_is_asked(self) -> None:
+    def test_wrong_data_are_reported_before_the_noise_is_evaluated(self) -> None:
         prior = iv.Prior(z=iv.Normal(0, 1, shape=2), w=iv.Normal(0, 1), sd=iv.LogNormal(0, 1, shape=2))
         with pytest.raises(ValueError, match=r"it has 1, got 3 data \(shape \(3,\)\)"):
             iv.Posterior(prior, Pair(), np.ones(3), iv.LogNormalNoise("sd"))

@@ -151,11 +151,11 @@ class TestNamesAndTransforms:
 
 
 class TestWhatIsNoDensity:
-    """Each is told what to do with what it has."""
+    """Each error message has a suggestion."""
 
     model = iv.with_jacobian(lambda t: t, lambda t: np.ones((*t.shape, t.shape[1])))
 
-    def test_is_told_what_to_do(self):
+    def test_has_a_suggestion(self):
         posterior = iv.Posterior(iv.Prior(a=iv.Normal(0, 1)), self.model, [0.0], iv.GaussianNoise(1.0))
         for value, message in (
             (self.model, r"a forward model needs a prior, data and noise, iv.Posterior\(prior, model, data, noise\)"),

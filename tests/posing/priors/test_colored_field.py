@@ -92,7 +92,7 @@ class TestPosterior:
 
 
 def test_a_field_of_another_mesh_is_refused():
-    """Of as many nodes, where sizes do not tell."""
+    """A field with as many nodes, which sizes do not distinguish."""
     other = Mesh(MESH.points[::-1].copy(), 24 - MESH.cells)
 
     def posed_on(mesh, *others):

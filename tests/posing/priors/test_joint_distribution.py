@@ -28,7 +28,7 @@ def test_names_share_a_distribution() -> None:
 
 
 def test_each_has_the_coordinates_of_its_own_support() -> None:
-    """Exponential and uniform entries of one function: a logarithm and a wall; others may name them."""
+    """Exponential and uniform entries of one function: a logarithm and a bound; others may name them."""
     two = Custom(
         lambda x: -x[:, 0],
         lambda rng, n: np.stack([rng.exponential(size=n), rng.random(n)], axis=1),

@@ -115,18 +115,18 @@ def test_own_distribution() -> None:
     np.testing.assert_allclose(prior.gradient(theta), [[-0.5, 1.0, 1.0]])
 
 
-def test_a_distribution_that_nobody_can_draw_from_is_told_by_name() -> None:
+def test_a_distribution_without_draws_is_named() -> None:
     class Density(Normal):
         def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
             raise NotImplementedError("known up to a constant alone")
 
     line = iv.with_jacobian(lambda theta: theta, lambda theta: np.ones((len(theta), 1, 1)))
     posterior = iv.Posterior(Prior(a=Density(0, 1)), line, [1.0], iv.GaussianNoise(1.0))
-    told = r"^the prior of a must be one that can be drawn from, .* got Density, .* constant alone\. .*temperatures$"
+    message = r"^the prior of a must be one that can be drawn from, .* got Density, .* constant alone\. .*temperatures$"
     for start in (None, {"a": 0.5}):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             iv.sample(posterior, draws=20, seed=1, start=start, progress=False)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         iv.maximize(posterior, seed=1)
     np.testing.assert_allclose(iv.maximize(posterior, starts=[[0.0]], seed=1).theta, [[0.5]], atol=1e-6)
 

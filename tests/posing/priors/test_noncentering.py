@@ -12,7 +12,7 @@ import invsamp as iv
 from invsamp.posing.priors.joint_prior import widened
 
 Z = np.array([-1.0, 0.0, 2.0])
-#: Laws of x given a and s > 0, and what they are in SciPy. Those of the first dictionary are sampled non-centered.
+#: Distributions of x given a and s > 0, and the same in SciPy. Those of the first dictionary are sampled non-centered.
 STRETCHED = {
     "normal": (iv.Normal("a", "s"), lambda a, s: stats.norm(a, s)),
     "formulas": (iv.Normal("2 * a - 1", "exp(a) * s"), lambda a, s: stats.norm(2 * a - 1, np.exp(a) * s)),
@@ -360,7 +360,7 @@ class TestWhatCannotBe:
             ({"x": ""}, "x must be a distribution such as"),
         ],
     )
-    def test_is_told_by_name(self, values, message) -> None:
+    def test_is_named(self, values, message) -> None:
         with pytest.raises(ValueError, match=message):
             iv.Prior(a=self.normal, **values)
 

@@ -1,4 +1,4 @@
-"""Sampling by gradient matching: minibatches and constraints have the laws that they should."""
+"""Sampling by gradient matching: minibatches and constraints have the right distributions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TestMinibatches:
 
     The gradient is w plus noise of covariance r I, r = (N/n)(1 - n/N), because the squared residuals of N data add up
     to their precision. So w' = (1 - eps) w + eps noise + sqrt(2 eps) xi, where eps is the step size (twice that in the
-    notation of Welling and Teh), and its stationary variance is (1 + eps r / 2) / (1 - eps / 2).
+    notation of Welling and Teh). Its stationary variance is (1 + eps r / 2) / (1 - eps / 2).
     """
 
     def run(self, draw, model, sd, step, estimator, **settings):

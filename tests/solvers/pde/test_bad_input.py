@@ -1,4 +1,4 @@
-"""What a person may get wrong in UFL: a clear error before any solve."""
+"""Mistakes of users in UFL: a clear error before any solve."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def mixed():
     (u, p), (v, q) = ufl.split(w), ufl.split(test)
     stokes = ufl.exp(m) * ufl.inner(ufl.grad(u), ufl.grad(v)) - p * ufl.div(v) - q * ufl.div(u) - v[0]
     still = fem.Function(space.sub(0).collapse()[0])
-    walls = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[1] * (1 - x[1]), 0.0))
-    dofs = fem.locate_dofs_topological((space.sub(0), still.function_space), 1, walls)
+    bounds = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[1] * (1 - x[1]), 0.0))
+    dofs = fem.locate_dofs_topological((space.sub(0), still.function_space), 1, bounds)
     bc = fem.dirichletbc(still, dofs, space.sub(0))
     return StationaryProblem(stokes * ufl.dx, w, {"m": m}, boundary_conditions=[bc]).observe([point_sensors(POINTS, 0)])
 

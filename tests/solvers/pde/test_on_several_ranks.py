@@ -96,10 +96,10 @@ if MPI.COMM_WORLD.rank == 0:
 
 def test_ranks_do_not_change_the_numbers() -> None:
     """One test, as two processes that share tests would each make the launch."""
-    told = json.loads(launch.mpi(MODELS, 4).stdout.splitlines()[-1])
-    assert told["checked"] == [2, 4]
-    for ranks, name in itertools.product((2, 4), told["models"]["1"]):
-        one, several = (told["models"][str(size)][name] for size in (1, ranks))
+    results = json.loads(launch.mpi(MODELS, 4).stdout.splitlines()[-1])
+    assert results["checked"] == [2, 4]
+    for ranks, name in itertools.product((2, 4), results["models"]["1"]):
+        one, several = (results["models"][str(size)][name] for size in (1, ranks))
         for key in ("y", "gradient", "along"):
             what = f"{key} of {name} on {ranks} ranks"
             np.testing.assert_allclose(several[key], one[key], rtol=1e-9, atol=1e-11, err_msg=what)

@@ -1,4 +1,4 @@
-"""Whoever passes a wrong argument to an equation in UFL is told which one."""
+"""A wrong argument of an equation in UFL is named in the error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fuzzing import outcome, wrong_calls
 pytestmark = pytest.mark.dolfinx
 
 
-def test_wrong_arguments_are_told_by_name(monkeypatch, tmp_path):
+def test_wrong_arguments_are_named(monkeypatch, tmp_path):
     """Of 300 wrong calls every one; `tests.test_wrong_arguments` is the same for what needs no dolfinx."""
     pytest.importorskip("dolfinx")
     from pde_calls import pde_calls
@@ -20,4 +20,4 @@ def test_wrong_arguments_are_told_by_name(monkeypatch, tmp_path):
     for call in calls.values():
         call()
     made = [outcome(name, calls[name], *rest) for name, *rest in islice(wrong_calls(calls, seed=0), 300)]
-    assert not [str(one) for one in made if one.answer != "told"]
+    assert not [str(one) for one in made if one.answer != "named"]

@@ -119,7 +119,7 @@ def test_without_a_writable_home_a_temporary_folder_serves(cache, tmp_path, monk
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
 @pytest.mark.parametrize("how", ["others may write", "another's", "a link"])
 def test_code_of_others_is_not_run(cache, tmp_path, monkeypatch, temporary, variable, how):
-    """A folder that somebody else had made, and could write to, was taken where NUMBA_CACHE_DIR named it."""
+    """A writable folder of another user was used if NUMBA_CACHE_DIR named it."""
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path / "shared"))
@@ -172,7 +172,7 @@ def test_compiled_functions_read_and_write_through_pointers(cache):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_stored_code_of_two_processes_is_told_apart(cache):
+def test_stored_code_of_two_processes_is_distinguished(cache):
     """Both have functions of the same names, too large to be inlined: the second one's was lost."""
     factors = (0.5, 0.25)
     for factor in factors:

@@ -1,4 +1,4 @@
-"""Right-hand sides that jump where a state crosses a threshold are told; kinks, declared ones and times are not."""
+"""Right-hand sides that jump at a threshold of a state are reported; kinks, declared jumps and times are not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_jumps_are_reported(rhs, crossed):
     assert np.abs(found - differences).max() > 1e-3  # they are wrong indeed
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        slopes(made)  # told once
+        slopes(made)  # reported once
 
 
 @pytest.mark.parametrize("rhs", [kinked, at_a_time, smooth])

@@ -1,4 +1,4 @@
-"""A right-hand side, or what belongs to it, that cannot be right is told in words at construction."""
+"""An invalid right-hand side, or argument of it, raises a clear error at construction."""
 
 from __future__ import annotations
 

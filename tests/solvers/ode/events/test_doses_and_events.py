@@ -123,7 +123,7 @@ def test_a_bouncing_ball(direction, method):
         np.testing.assert_allclose(slopes[0, :, column], exact(*moved).imag / 1e-30, atol=1e-7)
 
 
-def test_bounces_without_end_are_a_status():
+def test_endless_bounces_have_a_status():
     solution = bouncing().solve([[9.81, 0.5]], [1.0, 0.0], [0.0, 10.0])
     assert solution.status[0] == Status.TOO_MANY_EVENTS
     # bounces at intervals that halve: sqrt(2 / g) (1 + 2 (1/2 + 1/4 + ...))

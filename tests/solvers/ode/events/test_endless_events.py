@@ -21,7 +21,7 @@ from invsamp.solvers.ode import Event, OdeModel, Status
     ],
     ids=["ever faster", "each other"],
 )
-def test_events_without_end(events) -> None:
+def test_endless_events(events) -> None:
     ball = OdeModel(lambda t, x, p: (x[1], -p[0]), ("height", "speed"), ("gravity",), events=events, method="RK45")
     seen = ball.observe([0.1, 9.0], initial=(1.0, 0.0), t0=0.0)
     assert ball.solve([[9.8]], [1.0, 0.0], [0.0, 9.0]).status[0] == Status.TOO_MANY_EVENTS

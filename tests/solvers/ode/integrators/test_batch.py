@@ -13,7 +13,7 @@ import pytest
 from functions import lotka_volterra
 from scipy.integrate import solve_ivp
 
-from invsamp.solvers.ode.integrators.batch import COMPILING, told_if_compiled
+from invsamp.solvers.ode.integrators.batch import COMPILING, announce_compilation
 from invsamp.solvers.ode.model.ode_model import OdeModel, Status
 
 THETA = np.array([[0.547, 0.0277, 0.800, 0.0241], [0.6, 0.03, 0.7, 0.02]])
@@ -35,19 +35,19 @@ class Notebook(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("known", "stream", "told"), [([], Terminal, 1), ([], Notebook, 1), ([1], Terminal, 0), ([], io.StringIO, 0)]
+    ("known", "stream", "messages"), [([], Terminal, 1), ([], Notebook, 1), ([1], Terminal, 0), ([], io.StringIO, 0)]
 )
-def test_a_person_is_told_what_the_first_call_waits_for(known, stream, told, monkeypatch):
+def test_the_compilation_of_the_first_call_is_announced(known, stream, messages, monkeypatch):
     seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
-    with told_if_compiled(SimpleNamespace(overloads=known), after=0.0):
+    with announce_compilation(SimpleNamespace(overloads=known), after=0.0):
         for thread in threading.enumerate():
             if isinstance(thread, threading.Timer):
                 thread.join(10.0)
-    assert seen.getvalue().count(COMPILING) == told
-    with told_if_compiled(SimpleNamespace(overloads=known), after=60.0):
+    assert seen.getvalue().count(COMPILING) == messages
+    with announce_compilation(SimpleNamespace(overloads=known), after=60.0):
         pass  # it took less
-    assert seen.getvalue().count(COMPILING) == told
+    assert seen.getvalue().count(COMPILING) == messages
 
 
 def fitzhugh_nagumo(t, x, p):

@@ -137,7 +137,7 @@ def test_steps_of_equal_size_converge_with_the_order(order, counts):
 
 
 @pytest.mark.parametrize(("order", "largest"), [(5, 0.2), (8, 0.8)])
-def test_the_interpolant_meets_both_ends_and_its_order_within_a_step(order, largest):
+def test_the_interpolant_has_both_ends_and_its_order_within_a_step(order, largest):
     z, k, q = one_step(order, 0.3, START)
     last, powers = len(TABLES[order].stages) - 1, len(TABLES[order].interpolant)
     exponents, q = np.arange(1, powers + 1), q[:powers]

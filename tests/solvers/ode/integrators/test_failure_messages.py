@@ -22,7 +22,7 @@ from invsamp.solvers.ode.integrators.status import Status
         (Status.NO_SENSITIVITIES, "The states were solved, .* Try method=.*, a larger max_steps"),
     ],
 )
-def test_a_status_is_told_with_what_to_try(status, words, method):
+def test_a_status_message_has_a_suggestion(status, words, method):
     statuses, ended = np.array([Status.OK, status, Status.NON_FINITE]), np.array([2.0, 0.25, 0.5])
     said = failure(statuses, ended, 2.0, method=method, max_steps=100)
     head = rf"{status.name} by {method} after t = 0.25 of 2 \(2 of 3 trajectories failed\)\. "

@@ -1,4 +1,4 @@
-"""The first step of a trajectory: states at rest tell of no time, and what moves them must not be passed by."""
+"""The first step of a trajectory: states at rest have no time scale, and later changes must not be missed."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_an_event_is_found_on_the_polynomial():
     np.testing.assert_allclose(slopes[0, :, 0], -times * passed * np.exp(1.0 - k * times), rtol=1e-8)
 
 
-def test_stiffness_is_told_and_left_to_others():
+def test_stiffness_is_reported():
     def stiff(t, x, p):
         return -p[0] * (x[0] - np.cos(t)), p[0] * (x[0] - x[1])
 

@@ -1,4 +1,4 @@
-"""Two integrations of a trajectory that differ are told; errors that grow with the problem are not."""
+"""Two different integrations of a trajectory are reported; errors that grow with the problem are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def made():
     return OdeModel(rhs, ("x",), ("height", "center", "width", "rate"))
 
 
-def test_what_one_of_them_stepped_over_is_told_once(monkeypatch):
+def test_a_change_that_one_of_them_misses_is_reported_once(monkeypatch):
     arguments = [[10.0, 5.0, 0.1, 0.1]], [1.0], [1.0, 3.0, 6.0, 9.0, 10.0]
     model = made()
     with monkeypatch.context() as patched:

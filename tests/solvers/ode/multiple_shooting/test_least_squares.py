@@ -170,7 +170,7 @@ class TestUnobserved:
         path = self.MODEL.solve(TRUTH[None], np.ones(3), self.TIMES).states[0]
         sd = 0.05 * path[:, column].std()
         # as `default_rng(seed)`, but no shift of the tests' seeds changes it: of one data set in twenty the first guess
-        # leads elsewhere, which the fit tells
+        # ends elsewhere, which the fit reports
         rng = np.random.Generator(np.random.PCG64(seed))
         observed = path[:, [column]] + sd * rng.standard_normal((len(self.TIMES), 1))
         return MultipleShooting(self.MODEL, self.TIMES, 50, states=(name,), continuity=0.3), observed, sd, path

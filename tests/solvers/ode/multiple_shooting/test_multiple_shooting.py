@@ -140,7 +140,7 @@ class TestFailures:
         assert np.isfinite(energy[0]) and energy[1] == np.inf
         assert not gradient[1].any()
 
-    def test_a_run_that_meets_them_finishes_and_counts_them(self, draw):
+    def test_a_run_with_failures_finishes_and_counts_them(self, draw):
         prior = iv.Prior(rate=iv.Normal(1, 1), starts=iv.Normal(0, 3, shape=(2, 1)))
         posterior = iv.Posterior(prior, self.SHOOTING, np.full(6, 0.5), iv.GaussianNoise(2.0))
         run = draw(posterior, iv.mala(), draws=50, warmup=100, chains=8)

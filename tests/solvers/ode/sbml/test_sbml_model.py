@@ -91,8 +91,8 @@ def test_formulas_that_switch_in_time(tmp_path, formula):
 
 
 def test_formulas_that_switch_where_a_state_does(tmp_path):
-    law = "piecewise(k, A < on, 3 * k)"
-    model = from_sbml(write_sbml(tmp_path / "m.xml", **{**PULSE, "reactions": reaction("in", "", "A", law)}))
+    distribution = "piecewise(k, A < on, 3 * k)"
+    model = from_sbml(write_sbml(tmp_path / "m.xml", **{**PULSE, "reactions": reaction("in", "", "A", distribution)}))
     assert len(model.events) == 1
     y, jacobian = model.observe(TIMES).jacobian(np.array([[0.7, 1.0]]))
     t = np.array(TIMES)

@@ -1,4 +1,4 @@
-"""The specular path keeps the uniform law in every domain; nearest-point mirroring and projection do not.
+"""The specular path leaves the uniform distribution invariant in every domain; mirroring and projection do not.
 
 Every walker is independent: it starts from a uniform draw, makes a few moves, and its end is counted in a cell. The
 counts are compared with those of draws by rejection, so the statistic is chi-square distributed whatever the walk's
@@ -159,7 +159,7 @@ def bound(dof: int) -> float:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_random_walk_keeps_the_uniform_law(within: Within, name: str, preconditioned: bool) -> None:
+def test_random_walk_keeps_the_uniform_distribution(within: Within, name: str, preconditioned: bool) -> None:
     dimension = case(name)[0].dimension or 3
     bins = {2: 12, 3: 5, 5: 3}[dimension]
     metric = (
@@ -172,7 +172,7 @@ def test_random_walk_keeps_the_uniform_law(within: Within, name: str, preconditi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_uniform_law_in_a_thousand_cells(within: Within, name: str) -> None:
+def test_uniform_distribution_in_a_thousand_cells(within: Within, name: str) -> None:
     statistic, dof, failed = walk(name, 120_000, seed=1)
     assert 900 < dof < 1900
     assert within(statistic - dof, bound(dof))
@@ -239,7 +239,7 @@ def test_control_euclidean_turn_of_preconditioned_moves_is_rejected(within: With
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["flower", "L-shape", "ball 5-D", "ellipsoid"])
 def test_density_next_to_the_boundary(within: Within, name: str) -> None:
-    """Walkers that long moves would bring outside are neither missing nor piled up in a thin layer at the wall."""
+    """Positions near the boundary after long moves are neither missing nor concentrated in a thin layer."""
     domain, spread, _ = case(name)
     rng = np.random.default_rng(2)
     n = 200_000
@@ -247,7 +247,7 @@ def test_density_next_to_the_boundary(within: Within, name: str) -> None:
     moves = spread * rng.standard_normal((4, *start.shape))
     probe = 0.02 * rng.standard_normal(start.shape)
 
-    def near_the_wall(position: np.ndarray) -> float:
+    def near_the_boundary(position: np.ndarray) -> float:
         """Share of the points that a short probe leads out of the domain."""
         return float(np.mean(~domain.contains(position + probe)))
 
@@ -255,9 +255,9 @@ def test_density_next_to_the_boundary(within: Within, name: str) -> None:
         position = start
         for move in moves:
             position = walls.reflect(position, move).position
-        return (near_the_wall(position) - share) / deviation
+        return (near_the_boundary(position) - share) / deviation
 
-    share = near_the_wall(reference)
+    share = near_the_boundary(reference)
     deviation = np.sqrt(2 * share / n)
     assert within(score(domain), 4.5)
     assert not within(score(Projecting(domain, start.shape[1])), 4.5)
