@@ -68,9 +68,15 @@ def _taken(value: Any) -> Any:
     if _has_state(value):
         return value.state()
     if isinstance(value, np.random.Generator):
-        return copy.deepcopy(value)
+        return _copied(value)
     if isinstance(value, list):
         return [part.state() if _has_state(part) else part for part in value]
     if isinstance(value, dict):
         return {name: _taken(part) if isinstance(part, np.random.Generator) else part for name, part in value.items()}
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _copied(rng: np.random.Generator) -> np.random.Generator:
+    bits = type(rng.bit_generator)(copy.deepcopy(rng.bit_generator.seed_seq))  # what is spawned later is the same
+    bits.state = rng.bit_generator.state
+    return np.random.Generator(bits)
