@@ -153,8 +153,9 @@ class BoundNoise:
                     f"the datum {part.data[column]} where the model predicts {y[:, part.places][row, column]}"
                 )
             value += found.sum(axis=1)
-            for columns, derivative in by_theta:
-                np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)
+            with np.errstate(all="ignore"):  # infinite slopes may cancel, where there is no density
+                for columns, derivative in by_theta:
+                    np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)
             # scales that the model predicts may be outputs of other data, too
             np.add.at(by_y, np.ix_(rows[:, 0], part.seen), np.where(np.isfinite(y_slope), y_slope, 0.0))
         return by_y

@@ -88,8 +88,9 @@ class MixtureNoise(Noise):
         other, *other_slopes = self.outliers.evaluate(y, data, *second)
         value = np.logaddexp(np.log1p(-fraction) + one, np.log(fraction) + other)
         by_one, by_other = np.exp(one - value), np.exp(other - value)
-        weight = fraction * by_other  # probability of an outlier
-        one_slopes, other_slopes = [(1.0 - weight) * s for s in one_slopes], [weight * s for s in other_slopes]
+        # by their probabilities: one of a datum that this noise cannot have given is 0 to the bit
+        one_slopes = [_share((1.0 - fraction) * by_one, slope) for slope in one_slopes]
+        other_slopes = [_share(fraction * by_other, slope) for slope in other_slopes]
         by_y = one_slopes[0] + other_slopes[0]
         return value, by_y, by_other - by_one, *one_slopes[1:], *other_slopes[1:]
 
@@ -102,3 +103,8 @@ class MixtureNoise(Noise):
     def _split(self, values: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
         count = 1 + len(self.noise.quantities)
         return values[0], values[1:count], values[count:]
+
+
+def _share(weight: Array, slope: Array) -> Array:
+    """Their product: 0 where a datum cannot be of this noise, however steep its density is there."""
+    return np.where(weight == 0.0, 0.0, weight * slope)

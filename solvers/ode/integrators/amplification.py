@@ -61,59 +61,65 @@ def amplify(
             needed[i] = min(needed[i], max(LEAST_ATOL, rtol * new / growth[i]))
 
 
-def first_tolerances(atol: float, rtol: float, n: int, initial: Array) -> Array:
-    """Absolute tolerances (batch, n) to begin with: relative to initial values that are below ``atol``.
+@njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+def set_tolerances(
+    atol: float,
+    rtol: float,
+    initial: Array,
+    needed: Array,
+    peaks: Array,
+    quantities: Array,
+    absolute: Array,
+    again: npt.NDArray[np.bool_],
+) -> bool:
+    """Set absolute tolerances at which no amplified error counts; returns whether any is smaller than before.
 
-    These are the first n of ``initial`` (batch, m). At ``atol`` they would be lost in the first steps, and nothing
-    would show that they grow.
+    Parameters
+    ----------
+    atol, rtol : float
+    initial : array, shape (batch, m), m >= n
+        Initial values. Those below ``atol`` have relative tolerances from the beginning: at ``atol`` they would be
+        lost in the first steps, and nothing would show that they grow.
+    needed, peaks : arrays, shape (batch, n), (batch, m)
+        The tolerances that `amplify` found in the last solve, and the largest values on the way. ``needed`` has no
+        rows before the first solve. States that start at zero have the smallest of their trajectory's tolerances: what
+        grows from a small value feeds them, as in an epidemic that begins with one infected and no one exposed.
+    quantities : array, shape (batch, columns)
+        What the states are differentiated by. Its absolute tolerances are those of the states over max(|quantity|, 1).
+    absolute : array, shape (batch, n + n columns)
+        Tolerances of states, then of sensitivities; written to.
+    again : array of bool, shape (batch,)
+        Rows with a smaller tolerance than in the last solve; written to.
     """
-    first = np.empty((len(initial), n))
-    first.fill(atol)
-    start = np.abs(initial[:, :n])
-    small = start < atol
-    if np.logical_or.reduce(small, axis=None):
-        small &= start > 0.0
-        first[small] = np.maximum(LEAST_ATOL, rtol * start[small])
-    return first
+    n, solved, smaller = needed.shape[1], len(needed) > 0, False
+    for row in range(len(absolute)):
+        least = math.inf
+        again[row] = False
+        for i in range(n):
+            start = abs(initial[row, i])
+            found = first = _first(atol, rtol, start)
+            if solved:
+                peak, found = peaks[row, i], needed[row, i]
+                grown = start > 0.0 and peak * atol > MOST_AMPLIFIED * start * (atol + rtol * peak)
+                regrown = found < first
+                if grown:
+                    found = min(found, max(LEAST_ATOL, rtol * start))
+                if grown or regrown:
+                    least = min(least, found)
+                again[row] |= found < absolute[row, i]
+            absolute[row, i] = found
+        for i in range(n):
+            if initial[row, i] == 0.0 and peaks[row, i] > atol and least < absolute[row, i]:
+                absolute[row, i] = least
+                again[row] = True
+        smaller |= again[row]
+        for c in range(quantities.shape[1]):
+            size = max(abs(quantities[row, c]), 1.0)
+            for i in range(n):
+                absolute[row, n + c * n + i] = absolute[row, i] / size
+    return smaller
 
 
 @njit(**BORROWING)
 def _first(atol: float, rtol: float, start: float) -> float:
     return max(LEAST_ATOL, rtol * start) if 0.0 < start < atol else atol
-
-
-def amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array) -> Array:
-    """Absolute tolerances at which no amplified error counts; those of the solve where none does.
-
-    Parameters
-    ----------
-    atol, rtol : float
-    initial, needed, peaks : arrays, shape (batch, m), (batch, n), (batch, m)
-        Initial values, the tolerances that `amplify` found, and the largest values on the way; m >= n.
-
-    Returns
-    -------
-    array, shape (batch, n)
-        States that start at zero have the smallest of their trajectory's: what grows from a small value feeds them, as
-        in an epidemic that begins with one infected and no one exposed.
-    """
-    found = needed.copy()
-    _amplified(atol, rtol, initial, needed, peaks, found)
-    return found
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
-def _amplified(atol: float, rtol: float, initial: Array, needed: Array, peaks: Array, found: Array) -> None:
-    for row in range(len(needed)):
-        least = math.inf
-        for i in range(needed.shape[1]):
-            start, peak = abs(initial[row, i]), peaks[row, i]
-            grown = start > 0.0 and peak * atol > MOST_AMPLIFIED * start * (atol + rtol * peak)
-            regrown = needed[row, i] < _first(atol, rtol, start)
-            if grown:
-                found[row, i] = min(found[row, i], max(LEAST_ATOL, rtol * start))
-            if grown or regrown:
-                least = min(least, found[row, i])
-        for i in range(needed.shape[1]):
-            if initial[row, i] == 0.0 and peaks[row, i] > atol:
-                found[row, i] = min(found[row, i], least)

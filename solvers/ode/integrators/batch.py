@@ -8,14 +8,18 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.foreign import Called, Jitted
 from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
+
+Number = TypeVar("Number", bound=np.generic)
 
 #: Message of the first use on a machine, at a terminal and in a notebook: a long silence looks like a fault.
 COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
@@ -66,14 +70,18 @@ def integrate(
         np.empty((batch, control.n_states)),
     )
     if not control.absolute.flags.carray:
-        control = control._replace(absolute=_plain(control.absolute))
-    arguments = _plain(parameters), _plain(initial), _plain(times), _plain(start), course, control, outcome
-    events = len(course.events.roots)
+        control = control._replace(absolute=plain(control.absolute))
+    events, paused = len(course.events.roots), course.pauses.shape[1] > 0
+    if paused:
+        jumps, shifts = plain(course.jumps), plain(course.shifts)
+        course = course._replace(pauses=plain(course.pauses), jumps=jumps, shifts=shifts, which=plain(course.which))
+    arguments = plain(parameters), plain(initial), plain(times), plain(start), course, control, outcome
     eventful = events > 0 or course.stop != 0
-    kernel = march(method, eventful or course.pauses.shape[1] > 0, eventful)
+    kernel = march(method, eventful or paused, eventful)
+    loop = _entry(kernel) if kernel.overloads else kernel
 
     def rows(first: int, last: int) -> None:
-        kernel(rhs, *arguments, scratch_of(method, control, m, events), first, last)
+        loop(rhs, *arguments, scratch_of(method, control, m, events), first, last)
 
     if kernel.overloads and (control.threads == 1 or batch == 1):
         rows(0, batch)
@@ -86,6 +94,16 @@ def integrate(
             edges = np.linspace(0, batch, min(batch, 4 * control.threads) + 1).astype(int).tolist()
             list(_pool(control.threads).map(rows, edges[:-1], edges[1:]))
     return outcome
+
+
+@cache
+def _entry(kernel: Jitted) -> Called:
+    """A compiled function for arguments of the types that it was compiled for, which are not looked at any more.
+
+    Numba takes 8 us to find the types of all that is in the arguments of `march`.
+    """
+    (compiled,) = kernel.overloads.values()
+    return compiled.entry_point
 
 
 @contextmanager
@@ -109,8 +127,8 @@ def _is_watched() -> bool:
     return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel."))
 
 
-def _plain(array: Array) -> Array:
-    # every other kind of array would compile another kernel
+def plain(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """The array as compiled code takes it: with its entries in order, and writable."""
     return array if array.flags.carray else np.array(array, order="C")
 
 

@@ -48,8 +48,8 @@ def with_fallback(
     known = np.zeros(batch, dtype=bool) if switched is None else switched
     every = switched is None or not known.any()
     first = solved(methods[0], slice(None) if every else np.flatnonzero(~known))
-    if every and len(methods) == 1:
-        return first, known.copy()
+    if every and (len(methods) == 1 or not np.logical_or.reduce(first.status)):  # of `OK`, which is 0
+        return first, known if switched is None else known.copy()
     failed = known.copy()
     failed[~known] = ~_got_through(first)
     if len(methods) == 1 or not failed.any():

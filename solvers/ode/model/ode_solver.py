@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
-from typing import Literal, Self
+from functools import cached_property, lru_cache
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,8 @@ from invsamp.solvers.ode.events.doses_and_events import (
 )
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
-from invsamp.solvers.ode.integrators.amplification import amplified, first_tolerances
+from invsamp.solvers.ode.integrators.amplification import set_tolerances
+from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.cvode import Newton, check_installed, newton_of
 from invsamp.solvers.ode.integrators.failure_messages import failure
 from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
@@ -56,7 +57,7 @@ from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
 from invsamp.solvers.ode.integrators.taylor import order_of
-from invsamp.solvers.ode.integrators.trajectories import Array, Control, Integers, Linear, Outcome
+from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import warn_of_disagreement
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import differentiate, is_final
 
@@ -195,7 +196,7 @@ class OdeSolver:
         p, x0, grid, start = self._check(parameters, initial, times, t0)
         columns = self.state_indices("initial_states", initial_states)
         q = len(self.parameters)
-        seeds = _seeds(len(self.states), q, columns)[None].repeat(len(x0), axis=0)
+        seeds = _seeds(len(self.states), q, columns)[None]
         quantities = np.concatenate([p, x0[:, columns]], axis=1) if columns else p
         return self.solve_from(p, x0, seeds, quantities, grid, start)
 
@@ -216,7 +217,7 @@ class OdeSolver:
         p, x0, grid, start : arrays
             Parameters (batch, q), initial values (batch, n), output times (1 or batch, n_times), initial times
             (batch,).
-        seeds : array, shape (batch, q + n_more, n)
+        seeds : array, shape (batch, q + n_more, n) or (1, q + n_more, n)
             Derivatives of the initial values by the parameters, then by other quantities.
         quantities : array, shape (batch, q + n_more)
             Their values, for the scale of absolute tolerances.
@@ -231,31 +232,23 @@ class OdeSolver:
             if at_states:
                 names = (*self.states, *self.parameters)
                 set_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
-        y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
-        sizes = np.maximum(np.abs(quantities), 1.0)
-        arguments = p, y0, sizes, quantities, grid, start, own
-        happens = self.stop is not None or any(event.when is not None for event in self.events)
-        if self.method_used != "Taylor" or happens:
-            return self._after_states(*arguments)
-        found = self._with_states(*arguments)
-        if found.status.any():
-            failed = np.flatnonzero(found.status)
-            rows = grid if len(grid) == 1 else grid[failed]
-            some = p[failed], y0[failed], sizes[failed], quantities[failed], rows, start[failed], own
-            for entries, others in zip(found, self._after_states(*some), strict=True):
-                entries[failed] = others
-        return found
+        quantities = plain(quantities)
+        y0 = np.empty((len(x0), n + n * quantities.shape[1]))
+        y0[:, :n] = x0
+        y0[:, n:] = seeds.reshape(len(seeds), -1)
+        together = self._steps_of_states
+        return (self._with_states if together else self._after_states)(p, y0, quantities, grid, start, own)
 
     def _with_states(
-        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+        self, p: Array, y0: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
     ) -> SensitiveSolution:
         """States and sensitivities by steps of Taylor's method that are those of the states alone.
 
-        Rows in which sensitivities need others fail.
+        Rows in which sensitivities need others have steps of their own.
         """
-        n, columns = len(self.states), sizes.shape[1]
-        found, switched, absolute, _ = self.integrated(p, y0, grid, start, sizes=sizes, own=own)
-        if is_final(found, n, absolute, self.rtol, self.error_control == "full"):
+        n, columns = len(self.states), quantities.shape[1]
+        found, switched, absolute, _ = self.integrated(p, y0, grid, start, quantities=quantities, own=own)
+        if is_final(*found[:2], found.peaks, n, absolute, self.rtol, self.error_control == "full"):
             return SensitiveSolution(found.values[:, :, :n], _slopes(found, n, columns), *found[1:5], switched)
         states = found._replace(values=found.values[:, :, :n])
 
@@ -264,39 +257,45 @@ class OdeSolver:
                 return found if len(rows) == len(p) else Outcome._make(each[rows] for each in found)
             common = grid if len(grid) == 1 else grid[rows]
             tolerances = self.rtol * factor, absolute[rows] * factor
-            rhs = self._variations(columns, own)
-            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
+            return self._integrate(p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
 
         floor = self._floor(absolute)
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
         given = states.values, slopes.swapaxes(2, 3), status, evaluations, steps, states.ended, switched
-        return SensitiveSolution(*given)
+        solution = SensitiveSolution(*given)
+        if status.any():
+            failed = np.flatnonzero(status)
+            common = grid if len(grid) == 1 else grid[failed]
+            again = self._after_states(p[failed], y0[failed], quantities[failed], common, start[failed], own)
+            for entries, others in zip(solution, again, strict=True):
+                entries[failed] = others
+        return solution
 
     def _after_states(
-        self, p: Array, y0: Array, sizes: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
+        self, p: Array, y0: Array, quantities: Array, grid: Array, start: Array, own: tuple[int, ...]
     ) -> SensitiveSolution:
         """The states alone, then sensitivities together with them once more, by steps of their own."""
-        n, columns = len(self.states), sizes.shape[1]
-        rhs = self._variations(columns, own)
+        n, columns = len(self.states), quantities.shape[1]
         states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
-        absolute = _with_columns(atol, sizes)
+        absolute = _with_columns(atol, quantities)
         known: Outcome | None = None
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             if factor == 1.0 and known is not None:
                 return known
-            tolerances = self.rtol * factor, absolute[rows] * factor
-            common = grid if len(grid) == 1 else grid[rows]
-            found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
+            some = slice(None) if len(rows) == len(p) else rows  # a view of all
+            tolerances = self.rtol * factor, absolute[some] * factor
+            common = grid if len(grid) == 1 else grid[some]
+            found, _ = self._integrate(p[some], y0[some], common, start[some], *tolerances, switched[some], own)
             if factor == 1.0:
                 warn_of_disagreement(
-                    self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol
+                    self.rhs, states.values[some], found.values, quantities[some], self.rtol, self.atol
                 )
             return found
 
         if not states.status.any():
             known = run(np.arange(len(p)), 1.0)
-            if is_final(known, n, absolute, self.rtol, self.error_control == "full"):
+            if is_final(*known[:2], known.peaks, n, absolute, self.rtol, self.error_control == "full"):
                 work = states.evaluations + known.evaluations, states.steps + known.steps
                 return SensitiveSolution(
                     states.values, _slopes(known, n, columns), states.status, *work, states.ended, switched
@@ -313,11 +312,6 @@ class OdeSolver:
             states.ended,
             switched,
         )
-
-    def _variations(self, columns: int, own: tuple[int, ...]) -> int:
-        """Address of the right-hand side of states and sensitivities."""
-        n, q = len(self.states), len(self.parameters)
-        return prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
 
     def _floor(self, absolute: Array) -> Array | None:
         """Size of a sensitivity (batch, columns, n) below which it does not count, if it is controlled."""
@@ -351,7 +345,9 @@ class OdeSolver:
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         """Positions of states by name, all by default; ``argument`` is what an error calls them."""
         chosen = self.states if names is None else sequence(argument, names, "a sequence of names", least=0)
-        chosen = arguments.names(argument, chosen) if chosen else ()
+        if not chosen:
+            return ()
+        chosen = arguments.names(argument, chosen)
         if not set(chosen) <= set(self.states):
             raise ValueError(f"{argument} must be distinct names out of {self.states}, got {chosen}")
         return tuple(self.states.index(name) for name in chosen)
@@ -380,36 +376,28 @@ class OdeSolver:
         times: Array,
         start: Array,
         trail: Array | None = None,
-        sizes: Array | None = None,
+        quantities: Array | None = None,
         own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray, Array, Integers]:
         """Trajectories, which an implicit method made, absolute tolerances (batch, m), and steps of the last solves.
 
         They are solved again with smaller tolerances for as long as an error is amplified beyond the tolerance; the
-        first steps of the last solve are written to ``trail``. With ``sizes`` (batch, columns) of what they are
-        differentiated by, the first of it the parameters ``own``, ``y0`` (batch, m) goes on with sensitivities, and
+        first steps of the last solve are written to ``trail``. With ``quantities`` (batch, columns) that they are
+        differentiated by, the first of them the parameters ``own``, ``y0`` (batch, m) goes on with sensitivities, and
         Taylor's method integrates them by the steps of the states. Arguments are not checked.
         """
-        n = len(self.states)
-        rhs = prepare_states(self.rhs, n, len(self.parameters)).compiled.address
-        atol = first_tolerances(self.atol, self.rtol, n, y0)
-        absolute = atol if sizes is None else _with_columns(atol, sizes)
-        joint = sizes is not None
-        outcome, switched = self._integrate(
-            rhs, p, y0, times, start, self.rtol, absolute, own=own, trail=trail, states_lead=joint
-        )
-        last = outcome.steps.copy()
-        while True:
-            needed = amplified(self.atol, self.rtol, y0, outcome.needed, outcome.peaks)
-            smaller = needed < atol
-            if not np.logical_or.reduce(smaller, axis=None):
-                return outcome, switched, absolute, last
-            rows = np.flatnonzero(smaller.any(axis=1))
-            atol = needed
-            absolute = atol if sizes is None else _with_columns(atol, sizes)
+        joint = quantities is not None
+        y0 = plain(y0)
+        absolute, smaller = np.empty(y0.shape), np.empty(len(y0), dtype=np.bool_)
+        tolerances = self.atol, self.rtol, y0
+        last = _NOTHING if quantities is None else quantities, absolute, smaller
+        set_tolerances(*tolerances, absolute[:0, : len(self.states)], y0, *last)
+        outcome, switched = self._integrate(p, y0, times, start, self.rtol, absolute, None, own, trail, None, joint)
+        steps = outcome.steps.copy()
+        while set_tolerances(*tolerances, outcome.needed, outcome.peaks, *last):
+            rows = np.flatnonzero(smaller)
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
-                rhs,
                 p[rows],
                 y0[rows],
                 common,
@@ -422,15 +410,15 @@ class OdeSolver:
                 rows,
                 joint,
             )
-            last[rows] = again.steps
+            steps[rows] = again.steps
             again.evaluations[:] += outcome.evaluations[rows]
             again.steps[:] += outcome.steps[rows]
             for old, new in zip(outcome, again, strict=True):
                 old[rows] = new
+        return outcome, switched, absolute, steps
 
     def _integrate(
         self,
-        rhs: int,
         p: Array,
         y0: Array,
         times: Array,
@@ -441,43 +429,75 @@ class OdeSolver:
         own: tuple[int, ...] = (),
         trail: Array | None = None,
         trail_rows: npt.NDArray[np.intp] | None = None,
-        states_lead: bool = False,
+        joint: bool = False,
     ) -> tuple[Outcome, BoolArray]:
-        """Trajectories, and which of them an implicit method made: at least those ``switched``."""
-        n, q = len(self.states), len(self.parameters)
-        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
-        way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
-        if self.stop is not None:
-            way = way._replace(stop=prepare_stop(self.stop, n, q).address)
-        methods = ("Taylor",) if states_lead else self._methods(rtol)
-        longest = math.inf if self.max_step is None else self.max_step
-        patience = _patience(methods, self.max_steps)
-        # with no control at all they would diverge where states rest: any step is right for those, and few are stable
-        weight = 1.0 if self.error_control == "full" else math.sqrt(self.rtol)
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, weight, patience=patience, max_step=longest)
+        """Trajectories, and which of them an implicit method made: at least those ``switched``.
+
+        With ``joint`` steps are those of the states alone, by Taylor's method.
+        """
+        known = _integration(self, y0.shape[1], own, rtol, joint)
+        way = self._course(p, start, times, y0.shape[1], own) if known.course is None else known.course
 
         def solved(method: str, rows: npt.NDArray[np.intp] | slice) -> Outcome:
-            address, settings = rhs, control if isinstance(rows, slice) else control._replace(absolute=absolute[rows])
+            if (prepared := known.prepared.get(method)) is None:
+                prepared = known.prepared[method] = self._prepared(method, y0.shape[1], own, rtol, joint)
+            address, control = prepared
             if trail is not None:
                 own_rows = (np.arange(len(p)) if trail_rows is None else trail_rows)[rows]
-                settings = settings._replace(trail=trail, rows=own_rows.astype(np.int64))
-            if method == "Rodas5P":
-                settings = settings._replace(linear=linear_of(self.rhs, n, q, y0.shape[1] // n - 1, own))
-            if method == "Taylor":
-                series = prepare_series(self.rhs, n, q, y0.shape[1] // n - 1, own)
-                settings = settings._replace(series=series.address, order=order_of(rtol), states_lead=states_lead)
-                address = prepare_states(self.rhs, n, q).compiled.address
-            if method == "CVODE" and self.jacobian is None and is_traced(self.rhs, n, q):
-                settings = settings._replace(linear=_newton(self.rhs, n, q, y0.shape[1] // n))
-            elif method in _WITHOUT_ROOTS:
-                found = prepare_jacobian(self.rhs, self.jacobian, n, q)
-                settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
-            common = times if len(times) == 1 else times[rows]
+                control = control._replace(trail=trail, rows=own_rows.astype(np.int64))
             if isinstance(rows, slice):
-                return INTEGRATORS[method](address, p, y0, times, start, way, settings)
-            return INTEGRATORS[method](address, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
+                control = control._replace(absolute=absolute)
+                return INTEGRATORS[method](address, p, y0, times, start, way, control)
+            common, control = times if len(times) == 1 else times[rows], control._replace(absolute=absolute[rows])
+            return INTEGRATORS[method](address, p[rows], y0[rows], common, start[rows], way.of_rows(rows), control)
 
-        return with_fallback(solved, methods, len(p), switched)
+        return with_fallback(solved, known.methods, len(p), switched)
+
+    def _integration(self, width: int, own: tuple[int, ...], rtol: float, joint: bool) -> _Integration:
+        """See the function of this name, which keeps it."""
+        timed, p, none = self._explicit_time, np.empty((1, len(self.parameters))), np.empty((1, 1))
+        moves = self.doses or self.breakpoints or self.events or len(timed.switches) or len(timed.pulses)
+        way = None if moves else self._course(p, none[0], none, width, own)
+        return _Integration(("Taylor",) if joint else self._methods(rtol), way, {})
+
+    def _course(self, p: Array, start: Array, times: Array, width: int, own: tuple[int, ...]) -> Course:
+        """Interruptions of trajectories of ``width`` components, some of them found before the integration."""
+        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, width, own)
+        way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
+        if self.stop is None:
+            return way
+        return way._replace(stop=prepare_stop(self.stop, len(self.states), len(self.parameters)).address)
+
+    def _prepared(self, method: str, width: int, own: tuple[int, ...], rtol: float, joint: bool) -> tuple[int, Control]:
+        """Address of the right-hand side of ``width`` components, and a method's control without tolerances."""
+        n, q = len(self.states), len(self.parameters)
+        columns = width // n - 1
+        settings = Control(
+            n,
+            rtol,
+            _NOTHING,
+            self.max_steps,
+            self.threads,
+            # with no control at all they would diverge where states rest: any step is right for those, and few are
+            # stable
+            1.0 if self.error_control == "full" else math.sqrt(self.rtol),
+            patience=-1 if joint else _patience(self._methods(rtol), self.max_steps),
+            max_step=math.inf if self.max_step is None else self.max_step,
+        )
+        if method == "Rodas5P":
+            settings = settings._replace(linear=linear_of(self.rhs, n, q, columns, own))
+        if method == "CVODE" and self.jacobian is None and is_traced(self.rhs, n, q):
+            settings = settings._replace(linear=_newton(self.rhs, n, q, columns + 1))
+        elif method in _WITHOUT_ROOTS:
+            found = prepare_jacobian(self.rhs, self.jacobian, n, q)
+            settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
+        if method == "Taylor":
+            series = prepare_series(self.rhs, n, q, columns, own).address
+            settings = settings._replace(series=series, order=order_of(rtol), states_lead=joint)
+        elif columns:
+            variations = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own)
+            return variations.compiled.address, settings
+        return prepare_states(self.rhs, n, q).compiled.address, settings
 
     @property
     def method_used(self) -> str:
@@ -489,6 +509,12 @@ class OdeSolver:
         """Whether nothing happens on the way but at times that are the same for all parameters."""
         happens = self.events or self.doses or self.breakpoints or self.stop is not None
         return not happens and not self._explicit_time.parameters_read
+
+    @cached_property
+    def _steps_of_states(self) -> bool:
+        """Whether sensitivities are integrated with the states, by Taylor's method."""
+        happens = self.stop is not None or any(event.when is not None for event in self.events)
+        return self.method_used == "Taylor" and not happens
 
     @property
     def _explicit_time(self) -> ExplicitTime:
@@ -532,6 +558,22 @@ MOST_SERIES = 50
 MOST_IMPLICIT, MOST_DENSE = 100, 1000
 #: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is available.
 _MOST_EXPLICIT = 1000
+#: No tolerances, or no quantities.
+_NOTHING = np.empty((0, 0))
+
+
+class _Integration(NamedTuple):
+    """Common part of all integrations of a model with the same number of components."""
+
+    methods: tuple[str, ...]  # in the order in which they are tried
+    course: Course | None  # if it is the same for all parameters and times
+    prepared: dict[str, tuple[int, Control]]  # by method, those that were tried
+
+
+@lru_cache(maxsize=256)
+def _integration(model: OdeSolver, width: int, own: tuple[int, ...], rtol: float, joint: bool) -> _Integration:
+    """That of trajectories of ``width`` components, whose first columns are of the parameters ``own``."""
+    return model._integration(width, own, rtol, joint)  # noqa: SLF001 (its own class)
 
 
 @lru_cache(maxsize=64)
@@ -563,8 +605,9 @@ def _slopes(found: Outcome, n: int, columns: int) -> Array:
     return found.values[:, :, n:].reshape(*found.values.shape[:2], columns, n).swapaxes(2, 3)
 
 
-def _with_columns(atol: Array, sizes: Array) -> Array:
-    """Absolute tolerances (batch, m) of states and of sensitivities to quantities of some sizes (batch, columns)."""
+def _with_columns(atol: Array, quantities: Array) -> Array:
+    """Absolute tolerances (batch, m) of states and of sensitivities to quantities (batch, columns)."""
+    sizes = np.maximum(np.abs(quantities), 1.0)
     absolute = np.concatenate([atol[:, None], atol[:, None] / sizes[:, :, None]], axis=1)
     return np.asarray(absolute.reshape(len(atol), -1))
 

@@ -107,9 +107,13 @@ def differentiate(
 
 
 @njit(cache=True, error_model="numpy")
-def is_final(outcome: Outcome, n: int, absolute: Array, rtol: float, controlled: bool) -> bool:
-    """Whether all rows got through, with sensitivities that `differentiate` would give as they are."""
-    values, status, peaks = outcome.values, outcome.status, outcome.peaks
+def is_final(
+    values: Array, status: Integers, peaks: Array, n: int, absolute: Array, rtol: float, controlled: bool
+) -> bool:
+    """Whether all rows got through, with sensitivities that `differentiate` would give as they are.
+
+    The first three are those of an `Outcome`.
+    """
     for row in range(len(values)):
         if status[row] != _OK:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -118,6 +119,21 @@ class TestMixture:
         draws = self.NOISE.sample(np.random.default_rng(1), np.full((1, n), 1.0), *values)[0]
         assert within(*kolmogorov(draws, self.target))
         assert not within(*kolmogorov(draws, lambda x: self.target(x, f=0.3)))
+
+
+def test_a_datum_that_can_only_be_an_outlier_is_one_however_narrow_the_other_noise_is() -> None:
+    same = iv.with_jacobian(lambda x: x, lambda x: np.ones((len(x), 1, 1)))
+    prior = iv.Prior(x=iv.Normal(0, 1), rate=iv.Exponential(1), tau=iv.Exponential("rate"))
+    noise = iv.MixtureNoise(iv.GaussianNoise("tau"), iv.GaussianNoise(5.0), 0.25)
+    posterior = iv.Posterior(prior, same, [8.0], noise)
+    theta = np.array([[0.0, 1.0, 1e-160]])
+    value, gradient = posterior.log_density(theta)
+    wanted = posterior.log_prior(theta) + np.log(0.25) + stats.norm.logpdf(8, 0, 5)
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    np.testing.assert_allclose(gradient[0], [8 / 25, -1.0 + 1.0, -1.0], atol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # infinite slopes that cancel are no error
+        posterior.potential().energy_and_gradient(np.random.default_rng(0).normal(0, [1, 300, 300], (500, 3)))
 
 
 class TestMarginal:

@@ -7,7 +7,7 @@ import pytest
 from optional_methods import CVODE
 
 from invsamp.solvers.ode import OdeModel, Status
-from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplified, amplify, first_tolerances
+from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplify, set_tolerances
 
 METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA", CVODE]
 
@@ -141,7 +141,18 @@ class TestAmplify:
 
 
 def test_tolerances_have_a_least():
-    first = first_tolerances(1e-9, 1e-6, 4, np.array([[0.0, 1e-12, -1e-8, 1e-300]]))
-    np.testing.assert_allclose(first, [[1e-9, 1e-18, 1e-9, LEAST_ATOL]], rtol=1e-12)
-    again = amplified(1e-9, 1e-6, np.array([[0.0, 1e-12, 1.0]]), np.array([[1e-9, 1e-18, 1e-9]]), np.ones((1, 3)))
-    np.testing.assert_allclose(again, [[1e-18, 1e-18, 1e-9]])
+    def tolerances(initial, needed, peaks, before):
+        absolute, again = np.array([[*before, *before]]), np.zeros(1, dtype=bool)
+        given = (np.array(each) for each in (initial, needed, peaks, [[-4.0]]))
+        smaller = set_tolerances(1e-9, 1e-6, *given, absolute, again)
+        np.testing.assert_allclose(absolute[:, len(before) :], absolute[:, : len(before)] / 4.0)
+        return absolute[0, : len(before)], smaller, again[0]
+
+    start = [[0.0, 1e-12, -1e-8, 1e-300]]
+    first, *_ = tolerances(start, np.empty((0, 4)), start, [np.nan] * 4)
+    np.testing.assert_allclose(first, [1e-9, 1e-18, 1e-9, LEAST_ATOL], rtol=1e-12)
+    start, needed = [[0.0, 1e-12, 1.0]], [[1e-9, 1e-6 * 1e-12, 1e-9]]
+    assert tolerances(start, needed, [[1e-10, 1.0, 1.0]], needed[0])[1:] == (False, False)
+    again, *smaller = tolerances(start, needed, np.ones((1, 3)), needed[0])
+    np.testing.assert_allclose(again, [1e-18, 1e-18, 1e-9])
+    assert smaller == [True, True]
