@@ -41,7 +41,7 @@ class Lasting:
         return self._state(*(_taken(getattr(self, name, None)) for name in self._lasting))
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         for name, value in zip(self._lasting, state, strict=True):
             now: Any = getattr(self, name, None)
             if now is None and hasattr(value, "part"):
