@@ -77,6 +77,7 @@ def _taken(value: Any) -> Any:
 
 
 def _copied(rng: np.random.Generator) -> np.random.Generator:
-    bits = type(rng.bit_generator)(copy.deepcopy(rng.bit_generator.seed_seq))  # what is spawned later is the same
+    seed: Any = copy.deepcopy(rng.bit_generator.seed_seq)  # what is spawned later is the same
+    bits = type(rng.bit_generator)(seed)
     bits.state = rng.bit_generator.state
     return np.random.Generator(bits)
