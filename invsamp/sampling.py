@@ -97,7 +97,7 @@ def sample(
     progress : bool
         Whether to show a bar.
     directory : path, optional
-        Keep the run there: draws in segments and the state to go on from, so that `invsamp.resume` continues to the
+        Keep the run there: draws in segments and the state to continue from, so that `invsamp.resume` resumes to the
         same draws, bit for bit, after a kill at any moment. New or empty. Memory stays bounded, however long the run.
     segment : int, optional
         Draws of each chain in a segment. By default what takes about half a minute. The draws do not depend on it.

@@ -221,7 +221,7 @@ def problem(name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
-def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(name, monkeypatch):
+def test_in_a_box_of_two_fidelities_any_number_of_processes_resumes_to_the_bit(name, monkeypatch):
     """From warm-up into the draws, where a model fails in a corner; or what a row refuses, and without it."""
     monkeypatch.setattr(load_balancing, "MESSAGES", -1.0)  # cheap as the models are, all processes solve
     sampler = fitting(CALLS[name])

@@ -55,7 +55,7 @@ def test_the_page_is_of_the_results(peers):
         ([line("nutpie", 20.0), line("nutpie", 3.0, off=1.0)], "Of 2 runs of nutpie, 1 came near the reference"),
     ],
 )
-def test_what_is_said_of_who_has_more(peers, runs, words):
+def test_sentences_on_the_ranking(peers, runs, words):
     page, _ = peers
     found = {(name, "hare_lynx"): [one for one in runs if one["toolkit"] == name] for name in page.NAMES}
     said = page.verdict("hare_lynx", found | {("invsamp", "hare_lynx"): [line("invsamp", 100.0)]})

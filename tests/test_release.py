@@ -36,7 +36,7 @@ def asked_for(requirement: str) -> str:
     return f"{ELSEWHERE.get(name, name)} {bounds}"
 
 
-def test_the_recipe_asks_for_what_the_project_asks_for() -> None:
+def test_the_recipe_requires_what_the_project_requires() -> None:
     yaml = pytest.importorskip("yaml")
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text())
     python = f"python {PROJECT['requires-python']}"

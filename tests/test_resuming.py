@@ -93,7 +93,7 @@ def test_a_run_that_fails_at_its_start_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("error", [iv.ModelError, KeyboardInterrupt, SystemExit])
-def test_what_ends_a_run_says_how_to_go_on(tmp_path, error, capsys):
+def test_messages_at_the_end_of_a_run_say_how_to_resume(tmp_path, error, capsys):
     def wrong(theta):
         if (tmp_path / "run" / "segment-000001.nc").exists():
             raise error("no license")

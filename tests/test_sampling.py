@@ -257,7 +257,7 @@ class TestBadInput:
 class TestFailedSolves:
     """The distribution with failures is tested in test_targets.py."""
 
-    def test_counted_and_the_run_goes_on(self, draw):
+    def test_counted_and_the_run_continues(self, draw):
         def sometimes(position):
             energy, gradient = square(position)
             energy[position[:, 0] > 0.5] = np.nan

@@ -14,7 +14,7 @@ from invsamp.stored import PARTS, stored, stored_dataclass
 LISTED = "import sys; from {} import *; from invsamp.stored import PARTS; print(*sorted(PARTS))"
 
 
-def test_whoever_reads_a_state_knows_all_parts_of_the_package() -> None:
+def test_reading_a_state_registers_all_parts_of_the_package() -> None:
     read = subprocess.run(
         [sys.executable, "-c", LISTED.format("invsamp.resuming")],
         capture_output=True,

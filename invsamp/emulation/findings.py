@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
 from invsamp.emulation.emulation import Emulated
 from invsamp.emulation.rounds import UNSURE, Round, effect
 from invsamp.emulation.runs.simulation_runs import Simulations, input_labels
+from invsamp.emulation.search.mode_search import Search
 from invsamp.emulation.stopping import effect_of_errors, held_out
 from invsamp.results.run import Run
 from invsamp.warning_codes import coded
@@ -68,86 +70,74 @@ def _round_facts(one: Round, noise: float) -> dict[str, object]:
 
 def messages(simulations: Simulations, emulated: Emulated) -> list[str]:
     """Reasons not to trust the emulation, in words."""
-    search, found = emulated.search, []
+    return [
+        *(coded("IV-EMULATION", text) for text in _of_rounds(simulations, emulated)),
+        *(coded("IV-EMULATION-MODES", text) for text in _of_search(emulated.search)),
+        *(coded("IV-SIMULATOR", text) for text in _of_simulator(simulations, emulated)),
+    ]
+
+
+def _of_rounds(simulations: Simulations, emulated: Emulated) -> Iterator[str]:
+    """Faults of the emulator: its stopping rule, and its own sds."""
     if emulated.unmet:
-        found.append(
-            coded(
-                "IV-EMULATION",
-                f"the emulation spent its budget of {simulations.budget} simulations before its stopping rule "
-                f"was met: {'; '.join(emulated.unmet)}. Allow more, simulations={3 * simulations.budget // 2} "
-                "(evaluations= of iv.sample)",
-            )
+        yield (
+            f"the emulation spent its budget of {simulations.budget} simulations before its stopping rule "
+            f"was met: {'; '.join(emulated.unmet)}. Allow more, simulations={3 * simulations.budget // 2} "
+            "(evaluations= of iv.sample)"
         )
+    last = emulated.rounds[-1] if emulated.rounds else None
+    if last is not None and last.ratio > OVERCONFIDENT and last.predicted > 0.05:
+        yield (
+            f"the emulator's errors were {last.ratio:.1f} times as large as predicted in the last round. Check "
+            "the draws with run.certify()"
+        )
+
+
+def _of_search(search: Search) -> Iterator[str]:
+    """Faults of the mode search."""
     if search.once:
-        found.append(
-            coded(
-                "IV-EMULATION-MODES",
-                f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by only "
-                f"one of {search.descents} optimizations, so others may be missing. Search with more, "
-                f"descents={2 * search.descents}",
-            )
+        yield (
+            f"{search.once} of {len(search.weighty)} modes with a share of the mass were found by only "
+            f"one of {search.descents} optimizations, so others may be missing. Search with more, "
+            f"descents={2 * search.descents}"
         )
     if search.given_up > search.descents // 2:
-        found.append(
-            coded(
-                "IV-EMULATION-MODES",
-                f"{search.given_up} of {search.descents} optimizations were stopped before they converged: "
-                "their energies were far above the others, or the budget was spent. Search with more, "
-                "descents=",
-            )
+        yield (
+            f"{search.given_up} of {search.descents} optimizations were stopped before they converged: "
+            "their energies were far above the others, or the budget was spent. Search with more, "
+            "descents="
         )
     if not search.fits:
-        found.append(
-            coded(
-                "IV-EMULATION-MODES",
-                f"none of {search.descents} optimizations found parameters that fit the data. The model may not "
-                "explain the data, or a minimum that does was missed. Look at plot_predictive(), or search with more, "
-                f"descents={2 * search.descents}",
-            )
+        yield (
+            f"none of {search.descents} optimizations found parameters that fit the data. The model may not "
+            "explain the data, or a minimum that does was missed. Look at plot_predictive(), or search with more, "
+            f"descents={2 * search.descents}"
         )
-    if (
-        emulated.rounds
-        and (ratio := emulated.rounds[-1].ratio) > OVERCONFIDENT
-        and emulated.rounds[-1].predicted > 0.05
-    ):
-        found.append(
-            coded(
-                "IV-EMULATION",
-                f"the emulator's errors were {ratio:.1f} times as large as predicted in the last round. Check "
-                "the draws with run.certify()",
-            )
-        )
+
+
+def _of_simulator(simulations: Simulations, emulated: Emulated) -> Iterator[str]:
+    """Faults of the simulator: failures, missing outputs and noise."""
     failed = sum(one.failed for one in emulated.rounds)
     last = f"The last failure, {simulations.failure}"
     if failed:
         of = sum(one.draws for one in emulated.rounds)
-        found.append(
-            coded(
-                "IV-SIMULATOR",
-                f"{failed} of the {of} simulations at posterior draws failed. The posterior has no mass where "
-                "the simulator fails, and the boundary of that region is uncertain. run.certify() measures "
-                f"the effect. {last}",
-            )
+        yield (
+            f"{failed} of the {of} simulations at posterior draws failed. The posterior has no mass where "
+            "the simulator fails, and the boundary of that region is uncertain. run.certify() measures "
+            f"the effect. {last}"
         )
     if simulations.incomplete:
-        found.append(
-            coded(
-                "IV-SIMULATOR",
-                f"{simulations.incomplete} of {simulations.made} simulations gave some outputs that are not finite. "
-                "They count as failed, as if there were no posterior mass. If the outputs are missing for another "
-                f"reason, have the simulator return numbers. {last}",
-            )
+        yield (
+            f"{simulations.incomplete} of {simulations.made} simulations gave some outputs that are not finite. "
+            "They count as failed, as if there were no posterior mass. If the outputs are missing for another "
+            f"reason, have the simulator return numbers. {last}"
         )
     if emulated.output_noise > NOISY:
-        found.append(
-            coded(
-                "IV-SIMULATOR",
-                f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} "
-                "sds of the noise of the data. The emulator averages over this noise; a check by single "
-                "simulations does not",
-            )
+        yield (
+            f"the simulator is noisy: one simulation, run twice, differed by {emulated.output_noise:.2g} "
+            "sds of the noise of the data. The emulator averages over this noise; a check by single "
+            "simulations does not"
         )
-    return found
 
 
 def of_draws(emulated: Emulated, run: Run) -> list[str]:

@@ -1,1 +1,1 @@
-"""A run at work: rungs, warm-up, draws, and the state that they go on from."""
+"""A run at work: rungs, warm-up, draws, and the state that they continue from."""

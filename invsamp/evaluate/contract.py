@@ -153,7 +153,7 @@ class Checked(RunEvaluator):
             raise EvaluatorError(f"{self!r} failed when it was opened: {type(error).__name__}: {error}") from error
 
     def correct(self, correction: object) -> None:
-        """Hand over the potentials again: one of them was renewed."""
+        """Set the potentials again: one of them was renewed."""
         self.open(self._potentials)
 
     def follow(self, capture: Callable[[], FutureRequests]) -> None:

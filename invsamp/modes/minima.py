@@ -227,7 +227,7 @@ def _left(precision: Array, gradient: Array) -> float:
 
 
 def _continue_descent(objective: Objective, end: Descent, k: int, precision: Array) -> EvaluationRequests[None]:
-    """Let one descent go on from its end, which is replaced."""
+    """Let one descent continue from its end, which is replaced."""
     widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), objective.scale)
     narrow = objective._replace(scale=widths)
     on = yield from descend(narrow, end.position[k][None], tolerance=0.01 * TOLERANCE, most=MOST)

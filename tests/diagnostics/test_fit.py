@@ -85,7 +85,7 @@ def test_it_is_said_of_a_run_on_disk_and_of_a_ladder(tmp_path):
         assert lines[0] in iv.load(tmp_path / str(k)).warnings()
 
 
-def test_chains_that_do_not_know_the_misfit_yet_say_nothing():
+def test_chains_without_a_misfit_do_not_warn():
     """Started far away with tiny steps: what is wrong is that they drift."""
     start = np.full(3, 5.0)
     lines, run = misfit_warnings(

@@ -121,7 +121,7 @@ class TestRuns:
     SAMPLER = iv.resgld((1.0, 4.0), 5e-4, estimator=iv.estimators.control_variate(2, 7), swap_fraction=0.5)
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_it_goes_on_between_two_snapshots(self, tmp_path):
+    def test_it_resumes_between_two_snapshots(self, tmp_path):
         whole = iv.sample(POSTERIOR, self.SAMPLER, **self.SETTINGS)
         for k, draws in enumerate((2, 5, 11, 40)):
             run = (

@@ -264,7 +264,7 @@ class TestOwn:
             run = iv.sample(POSTERIOR, iv.mala(), executor=Hanging(), **LENGTH | {"draws": 500})
         assert 10 < run.theta.shape[1] < 500
 
-    def test_what_is_in_a_directory_goes_on(self, tmp_path):
+    def test_a_run_in_a_directory_resumes(self, tmp_path):
         settings = LENGTH | {"draws": 100}
         with pytest.raises(EvaluatorError, match="the cluster is gone") as error:
             iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), directory=tmp_path / "run", segment=10, **settings)

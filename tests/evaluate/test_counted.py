@@ -135,7 +135,7 @@ class TestFunctionCalls:
         assert potential.calls == simulator.rows == 3 * (value + linearized)
         assert potential.evaluations == 6
 
-    def test_a_run_has_them_whoever_evaluates(self, tmp_path):
+    def test_a_run_has_them_for_every_evaluator(self, tmp_path):
         settings = {"draws": 20, "warmup": 20, "chains": 2, "seed": 1, "progress": False, "check_gradient": False}
         simulator = Simulator()
         with pytest.warns(UserWarning):

@@ -122,7 +122,7 @@ def test_rows_are_spread_over_the_workers():
     assert max(rows[-30:]) == 1
 
 
-def test_a_run_in_a_directory_goes_on_with_another(tmp_path):
+def test_a_stored_run_resumes_with_another(tmp_path):
     whole = iv.sample(POSTERIOR, SAMPLERS["ladder"], directory=tmp_path / "whole", **LENGTH)
     with Pickling(2) as executor:
         iv.sample(POSTERIOR, SAMPLERS["ladder"], directory=tmp_path / "run", executor=executor, **LENGTH | {"draws": 8})

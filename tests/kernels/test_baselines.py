@@ -131,7 +131,7 @@ class TestDeoSgd:
         assert within(second.mean(), 0.75)  # half of the posterior's
         assert not agrees(second, 1.0 / (1.0 - 0.025))
 
-    def test_rates_stay_between_the_given_ones_and_walkers_are_who_they_are(self):
+    def test_rates_stay_between_the_given_ones_and_replicas_are_permuted(self):
         kernel, rng = DeoSgd(5, 0.5), np.random.default_rng(0)
         memory = kernel.init(rng, (3, 2)) | {"rate": np.tile(np.geomspace(0.01, 0.5, 5), (3, 1))}
         for k in range(300):

@@ -68,7 +68,7 @@ def test_of_dense_gaussians_and_other_kernels(draw):
             np.testing.assert_allclose(matrix, covariance, rtol=0.01)
 
 
-def test_a_run_goes_on_with_it(problem, modes, tmp_path):
+def test_a_run_resumes_with_it(problem, modes, tmp_path):
     posterior, _ = problem
     sampler = iv.mala(preconditioner=modes)
     settings = {"warmup": 100, "chains": 2, "seed": 1, "progress": False, "start": modes}

@@ -66,7 +66,7 @@ def test_another_seed_and_another_number_of_chains_give_other_draws(monkeypatch)
 
 
 @pytest.mark.mpi
-def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp_path):
+def test_a_run_resumed_by_others_after_signals_is_the_uninterrupted_one(tmp_path):
     directory, name = str(tmp_path / "run"), "four rungs"
 
     def started(ranks, *more):

@@ -151,7 +151,7 @@ class TestInvariance:
         first, second = threads.run(2, lambda comm: make("one rung", comm, seed=None))
         assert digest(first) == digest(second)
 
-    def test_a_state_goes_on_with_any_number(self):
+    def test_a_state_resumes_with_any_number(self):
         """Saved in warm-up or after it by some ranks, restored by others."""
         sampler, plan = SAMPLERS["pilots of two fidelities"], Plan(20, 200, 1, 4, 5)
 
@@ -218,7 +218,7 @@ class TestSignals:
 
         assert threads.run(3, work) == [128 + signal.SIGTERM] * 3
 
-    def test_a_stored_run_stops_with_a_checkpoint_and_goes_on(self, monkeypatch, tmp_path):
+    def test_a_stored_run_stops_with_a_checkpoint_and_resumes(self, monkeypatch, tmp_path):
         self.hear(monkeypatch, signal.SIGTERM, 50)
         monkeypatch.setattr(mpi_coordinator, "BETWEEN_LOOKS", 0.0)
         directory = tmp_path / "run"
@@ -322,7 +322,7 @@ class TestMistakes:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_model_that_samples_does_so_by_itself():
+def test_a_model_that_samples_uses_one_process():
     inner = posterior()
 
     class Sampling(Model):
@@ -339,7 +339,7 @@ def test_a_model_that_samples_does_so_by_itself():
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_second_signal_ends_a_step_that_hangs_and_the_run_goes_on_from_its_checkpoint(tmp_path, rank):
+def test_a_second_signal_ends_a_step_that_hangs_and_the_run_resumes_from_its_checkpoint(tmp_path, rank):
     """Of whichever process: the others do not wait for it."""
     code = """
         import os, signal, sys, time

@@ -28,7 +28,7 @@ def fits(states, noise_sd, surface, seeds=range(40)):
     return np.transpose(found)
 
 
-def test_predicts_where_it_learned_and_knows_how_well(within):
+def test_predicts_near_its_training_states_and_its_own_error(within):
     errors, residuals = fits(200, 0.0, bent)
     spread = bent(positions(2000, seed=1)).std()
     assert within(errors.mean(), 0.05 * spread)

@@ -54,7 +54,7 @@ class TestTarget:
         np.testing.assert_allclose(KNOWN.slope(at([0.0, 1.4, 18.1, np.inf]), KNOWN.init()), [1.0, 1.0, 0.125, 0.125])
         np.testing.assert_array_equal(PUBLISHED.slope(at([0.0, 30.0]), PUBLISHED.init()), 1.0)
 
-    def test_above_the_last_end_awsgld_goes_on_and_csgld_has_the_posteriors_slope(self):
+    def test_above_the_last_end_awsgld_continues_and_csgld_has_the_posteriors_slope(self):
         masses = np.log([0.1, 0.2, 0.5, 1.0])
         rising, falling = (
             make(0.1, [1.0, 2.0, 3.0], zeta=0.5, temperature=2.0).rungs[0].target.frozen(masses)

@@ -104,7 +104,7 @@ def banana(rng, n):
     return draws, np.stack([draws[..., 0] - 6.0 * draws[..., 0] * away, away], axis=2)
 
 
-def test_a_parabola_goes_on_beyond_the_draws():
+def test_a_parabola_extends_beyond_the_draws():
     """Chains have not seen all of a bent target when its map is fitted: where the map stops bending they turn back."""
     rng = np.random.default_rng(12)
     x = rng.uniform(-0.5, 0.5, (300, 4))

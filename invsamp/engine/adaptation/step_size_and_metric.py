@@ -152,7 +152,7 @@ class Tuner(
         self._starts = None
 
     def inherit(self, warm_start: WarmStart) -> None:
-        """Go on from what another warm-up has found, after `begin`."""
+        """Continue from what another warm-up has found, after `begin`."""
         rung, step_size = self.rung, warm_start.step_size
         if self._finds_metric:
             rung.metric, rung.mapped = warm_start.metric, warm_start.mapped
@@ -160,7 +160,7 @@ class Tuner(
             rung.step_size = np.full((len(rung.position), 1), min(step_size, rung.settings.kernel.longest_step))
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state, in place of `begin`."""
+        """Continue from a state, in place of `begin`."""
         self._length = state.length
         self._metric_estimator = None if state.metric_estimator is None else self._new_metric_estimator()
         super().restore(state)

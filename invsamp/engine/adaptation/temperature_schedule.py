@@ -95,7 +95,7 @@ class LadderSearch(Lasting, lasting=("round", "betas", "_used_from", "measured_r
         self._start_energy = float(np.median(np.concatenate([self._taken(rung) for rung in rungs])))
 
     def advance(self, rungs: Sequence[RungChains], exchange: Exchange) -> list[WarmStart]:
-        """End a round that was not the last; what the next one's rungs go on from."""
+        """End a round that was not the last; what the next one's rungs continue from."""
         rejections, apart = self.measured(exchange)
         betas, steps = list(self.betas), apart.tolist()
         self._grade(rejections, rungs)

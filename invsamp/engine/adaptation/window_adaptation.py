@@ -85,7 +85,7 @@ class WarmUp(Lasting, lasting=("_done", "_window", "_ends", "_tuners")):
         return self._window == len(self._ends) - 1
 
     def begin(self, warm_starts: Sequence[WarmStart] = (), *, lead: bool = True) -> None:
-        """Before the first step; ``warm_starts`` are what the rungs go on from, where there was a warm-up before.
+        """Before the first step; ``warm_starts`` are what the rungs continue from, where there was a warm-up before.
 
         Otherwise the chains are optimized, if they are to be.
         """

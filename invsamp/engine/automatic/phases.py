@@ -183,7 +183,7 @@ class Phases(
         self._assemble()
 
     def inherit(self, warm_starts: Sequence[WarmStart]) -> None:
-        """Go on from what the rungs before have found."""
+        """Continue from what the rungs before have found."""
         for rung, warm_start in zip(self.ensemble.rungs, warm_starts, strict=True):
             place_again(self.bound, rung, warm_start.position)
         self.ensemble.attempt_swaps()
@@ -207,7 +207,7 @@ class Phases(
         }
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state: of the stage and the round that it was taken in."""
+        """Continue from a state: of the stage and the round that it was taken in."""
         if self.choice is not None:
             self.choice.restore(state.choice)
             self.take_stage()
@@ -456,7 +456,7 @@ class Phases(
 
     @property
     def _shortened(self) -> int:
-        """Steps of a warm-up that goes on from one of shorter paths: metric and step size are nearly known."""
+        """Steps of a warm-up that continues from one of shorter paths: metric and step size are nearly known."""
         return max(SHORTEST, self.plan.warmup // 3)
 
     def _new_search(self) -> LadderSearch | None:

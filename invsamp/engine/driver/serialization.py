@@ -46,7 +46,7 @@ def decode(data: bytes) -> Any:
     Raises
     ------
     ValueError
-        If the bytes are no state, or are truncated or damaged. Anybody may have written them: what they claim to hold
+        If the bytes are no state, or are truncated or damaged. They are untrusted: what they claim to hold
         makes no room before it is there, and nothing but `invsamp.stored.PARTS`, with their own fields, comes of them.
     """
     head = len(_MAGIC)
@@ -152,7 +152,7 @@ def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memor
 
 
 def generator(state: dict[str, object]) -> np.random.Generator:
-    """A generator that goes on from the state of a bit generator."""
+    """A generator that continues from the state of a bit generator."""
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise ValueError(f"bit_generator must be one of {_BIT_GENERATORS}, got {name!r}")

@@ -1,6 +1,6 @@
 """Memory that parts of a user's own do not declare, and that a run directory could not restore: it is refused.
 
-A part is settings; what changes belongs into its memory. A part that keeps something all the same would go on from
+A part is settings; what changes belongs into its memory. A part that keeps something all the same would continue from
 nothing after a resume, with other draws, in silence.
 """
 

@@ -211,7 +211,7 @@ class Pair(
         return None
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         super().restore(state)
         self.vectorized = self._is_vectorized()
 

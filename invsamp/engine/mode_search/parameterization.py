@@ -118,7 +118,7 @@ class Parameterization(Lasting, lasting=("centered", "evaluations", "reason", "_
         return problem.to_position(self._bound.asked.to_theta(position))
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state, in the positions that it is in."""
+        """Continue from a state, in the positions that it is in."""
         super().restore(state)
         if self.moved:
             self._take()

@@ -126,7 +126,7 @@ class CoarseRun(Lasting, lasting=("decisions", "_names", "_level", "learning", "
         self._phases.inherit(found.warm_starts)
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state; what was found is learned again from the same pairs."""
+        """Continue from a state; what was found is learned again from the same pairs."""
         super().restore(state)
         if self._training is not None and not self.learning:
             found = self._training.found()

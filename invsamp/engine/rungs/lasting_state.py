@@ -41,7 +41,7 @@ class Lasting:
         return self._state(*(_taken(getattr(self, name, None)) for name in self._lasting))
 
     def restore(self, state: LastingState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         for name, value in zip(self._lasting, state, strict=True):
             now: Any = getattr(self, name, None)
             if now is None and hasattr(value, "part"):
@@ -68,9 +68,16 @@ def _taken(value: Any) -> Any:
     if _has_state(value):
         return value.state()
     if isinstance(value, np.random.Generator):
-        return copy.deepcopy(value)
+        return _copied(value)
     if isinstance(value, list):
         return [part.state() if _has_state(part) else part for part in value]
     if isinstance(value, dict):
         return {name: _taken(part) if isinstance(part, np.random.Generator) else part for name, part in value.items()}
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _copied(rng: np.random.Generator) -> np.random.Generator:
+    seed: Any = copy.deepcopy(rng.bit_generator.seed_seq)  # what is spawned later is the same
+    bits = type(rng.bit_generator)(seed)
+    bits.state = rng.bit_generator.state
+    return np.random.Generator(bits)

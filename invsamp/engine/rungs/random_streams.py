@@ -63,8 +63,12 @@ class Stream(Lasting, lasting=("place",)):
 
     @place.setter
     def place(self, place: tuple[Facts, int]) -> None:
-        self._rng.bit_generator.state, taken = place
-        self._left = iter(())
+        begin, taken = place
+        if taken and len(self._block) and begin == self._begin:
+            self._left = iter(self._block[taken:])
+            return
+        self._rng.bit_generator.state = begin
+        self._block, self._left = self._block[:0], iter(())
         if taken:
             self._fill(taken)
 

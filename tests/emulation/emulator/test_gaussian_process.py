@@ -46,7 +46,7 @@ def test_objective_has_the_gradient_of_its_value() -> None:
         assert difference / (2 * step) == pytest.approx(slope[k], rel=1e-4, abs=1e-4)
 
 
-def test_learns_a_cubic_polynomial_from_few_points_and_knows_it() -> None:
+def test_learns_a_cubic_polynomial_from_few_points_with_small_sds() -> None:
     rng = np.random.default_rng(1)
     x, there = rng.standard_normal((40, 3)), rng.standard_normal((50, 3))
 

@@ -102,7 +102,7 @@ def test_a_warm_up_that_learns_the_target_is_completed():
 
 
 @pytest.mark.parametrize("segment", [7, None])
-def test_a_stopped_run_goes_on_with_a_larger_budget(tmp_path, segment):
+def test_a_stopped_run_resumes_with_a_larger_budget(tmp_path, segment):
     """To the same draws as if it had been unlimited."""
     whole, _ = sampled(iv.mams(), warmup=200)
     before, all_ = sum(whole.report["warmup_evaluations"].values()), evaluations(whole)

@@ -107,7 +107,7 @@ class TestInformedCoefficients:
         assert len(shift[1]) == 2 and shift[1].max() < 1e-20
         assert "informed[0]" in run._summary.table(few=True).index
 
-    def test_they_go_on_after_a_resume(self, tmp_path):
+    def test_they_continue_after_a_resume(self, tmp_path):
         whole = sampled(bent_field(2100), draws=8).draws("informed")
         sampled(bent_field(2100), draws=4, directory=tmp_path / "run", segment=2)
         with warnings.catch_warnings():

@@ -160,7 +160,7 @@ def test_goes_on_bit_for_bit(name):
     for k in MOMENTS:
         again = restored(name, kept[k])
         np.testing.assert_equal(walk(again, PLAN.steps - k), expected[k:])
-        # all of it, so that a third run would go on from there too
+        # all of it, so that a third run would continue from there too
         assert serialization.encode(without_times(again.state())) == last
         np.testing.assert_equal(without_times(again.report()), report)
 

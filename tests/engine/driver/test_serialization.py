@@ -109,7 +109,7 @@ class TestRoundTrip:
         np.testing.assert_array_equal(second, table)
 
     @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox])
-    def test_generators_go_on(self, bits):
+    def test_generators_continue(self, bits):
         rng = np.random.Generator(bits(5))
         rng.integers(10, size=3, dtype=np.int32)  # leaves half of a 64-bit number for the next call
         found = there_and_back(rng)

@@ -101,7 +101,7 @@ def test_the_steps_of_this_run_are_one_evaluation_each(calls):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("where", ["warm-up", "draw"])
-def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
+def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_resume(
     tmp_path, reference, calls, number, where, capfd
 ):
     folder = tmp_path / "run"
@@ -212,7 +212,7 @@ def test_a_terminal_that_is_closed_costs_nothing(tmp_path, reference, calls):
     np.testing.assert_array_equal(resume(folder, posed(Slow()), progress=False).theta, reference)
 
 
-def test_under_nohup_a_run_goes_on(tmp_path, reference, calls):
+def test_under_nohup_a_run_continues(tmp_path, reference, calls):
     assert signaled(tmp_path, calls[1] - 100, signal.SIGHUP, ignored=True) == 0
     np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, reference)
 

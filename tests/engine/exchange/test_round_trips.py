@@ -30,7 +30,7 @@ def test_a_round_trip_counts_at_both_ends():
     assert replica_indices.replica[:, 0].tolist() == [0, 1, 2]
 
 
-def test_reset_forgets_trips_but_not_who_is_where():
+def test_reset_clears_trips_but_not_the_replicas():
     replica_indices = swapped(ReplicaIndices.at(2, 1), 0, 0).reset()
     replica_indices = swapped(replica_indices, 0, 0)
     assert replica_indices.round_trips == 0

@@ -181,7 +181,7 @@ class TestAttempts:
         swap(exchange)
         assert exchange.attempts.tolist() == [64]
 
-    def test_reset_forgets_the_counts_but_not_who_is_where(self):
+    def test_reset_clears_the_counts_but_not_the_replicas(self):
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
         for _ in range(20):
             swap(exchange)

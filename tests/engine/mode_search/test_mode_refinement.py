@@ -52,7 +52,7 @@ def test_where_one_is_left_nothing_changes(depths):
     assert jumping(jumper(), None) == jumper()
 
 
-def test_kernels_that_do_not_jump_ask_for_nothing():
+def test_kernels_that_do_not_jump_request_nothing():
     plain = Sampler((Rung(), Rung(fidelity=1, kernel=iv.kernels.Langevin(adjusted=True))))
 
     def refuse(requests):

@@ -135,7 +135,7 @@ class TestTheRun:
         np.testing.assert_array_equal(more.theta[:, :200], again.theta)
         assert more.report["centering"] == whole.report["centering"]
 
-    def test_does_not_depend_on_who_evaluates(self) -> None:
+    def test_does_not_depend_on_the_evaluator(self) -> None:
         class Own:
             """Evaluates here, by the given potentials."""
 

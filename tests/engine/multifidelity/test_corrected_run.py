@@ -485,14 +485,14 @@ def fails(share, *, fine=False):
 
 
 class TestFailingModels:
-    def test_who_asks_for_it_is_warned_and_the_fine_rung_moves_at_each_exchange(self):
+    def test_a_requested_one_warns_and_the_fine_rung_moves_at_each_exchange(self):
         with pytest.warns(UserWarning, match="'coarse' fails where 'fine' does not: .* visit it rarely"):
             run = iv.sample(fails(0.1), LEARNING, **QUICK | {"draws": 40})
         drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
         assert drawn == 2 * 4 * 40
         assert not run.report["correction"]["pays"]  # so that it is declined by default
 
-    def test_where_both_fail_the_exchange_goes_on(self, quiet):
+    def test_if_both_fail_the_exchange_continues(self, quiet):
         run = iv.sample(fails(0.1, fine=True), LEARNING, **QUICK)
         assert run.report["correction"]["pays"] and run.report["failed_solves"]["coarse"] > 0
 

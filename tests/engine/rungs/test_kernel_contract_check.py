@@ -208,7 +208,7 @@ class TestLater:
         assert run.theta.shape[1] == 80
         np.testing.assert_array_equal(run.theta, iv.sample(TARGET, sampler(None), **LENGTH).theta[:, :80])
 
-    def test_a_run_in_a_directory_goes_on_with_the_right_kernel(self, tmp_path):
+    def test_a_stored_run_resumes_with_the_right_kernel(self, tmp_path):
         with pytest.raises(IndexError) as error:
             iv.sample(TARGET, sampler(raising, after=100), directory=tmp_path / "run", segment=10, **LENGTH)
         assert "in a step of the kernel" in error.value.__notes__[0]

@@ -30,7 +30,7 @@ class Walks(Lasting, lasting=("steps", "walks", "first")):
             walk.step()
 
 
-def test_a_restored_part_goes_on_alike_and_its_state_does_not_change_with_it() -> None:
+def test_a_restored_part_continues_alike_and_its_state_does_not_change_with_it() -> None:
     whole, again = Walks(), Walks()
     whole.step()
     state = whole.state()

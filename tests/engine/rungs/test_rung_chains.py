@@ -126,7 +126,7 @@ class TestStep:
         assert "sgld refuses no step" in caught.value.cause
         assert "The chains diverged: the step size 0.1 is too long" in caught.value.cause
 
-    def test_one_chain_that_works_is_enough_to_go_on(self):
+    def test_one_working_chain_is_enough_to_continue(self):
         def function(position):
             energy, gradient = square(position)
             energy[np.arange(len(energy)) > 0] = np.nan

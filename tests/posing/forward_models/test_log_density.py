@@ -244,7 +244,7 @@ def test_infinite_density_is_a_mistake(gradient) -> None:
                 act(there)
 
 
-def test_differences_know_what_the_function_knows() -> None:
+def test_differences_have_the_attributes_of_the_function() -> None:
     class Served:
         """The information that a server gives of its model."""
 

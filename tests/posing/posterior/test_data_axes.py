@@ -49,7 +49,7 @@ def test_a_population_has_members_first() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # twenty draws are few
-def test_a_posterior_and_its_run_know_them() -> None:
+def test_a_posterior_and_its_run_have_them() -> None:
     posterior = iv.Posterior(iv.Prior(rate=iv.LogNormal(0, 1)), Decay(), np.ones(3), iv.GaussianNoise(0.1))
     assert posterior.axes == {"times": TIMES}
     assert posterior.for_prediction(iv.finite_differences(lambda theta: theta), shape=1).axes == {}

@@ -222,7 +222,7 @@ class TestDeep:
         drawn = posterior.sample_data(np.random.default_rng(0), [[0.5]])
         assert 0.0 < abs(drawn[0, 0] - 1.5) < 1e-7
 
-    def test_predictions_and_noise_know_tied_quantities(self) -> None:
+    def test_predictions_and_noise_have_tied_quantities(self) -> None:
         prior = iv.Prior(a=iv.Normal(0, 1), b="2 * a", sd="exp(b) / 1e9")
         posterior = iv.Posterior(
             prior, iv.finite_differences(lambda t: 3 * t, parameters="b"), [1.0], iv.GaussianNoise("sd")
@@ -320,7 +320,7 @@ def test_what_a_domain_constrains_is_sampled_as_itself() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_run_goes_on_to_the_same_draws(tmp_path) -> None:
+def test_a_run_resumes_to_the_same_draws(tmp_path) -> None:
     prior = iv.Prior(mu=iv.Normal(0, 1), tau=iv.HalfNormal(1), x=iv.Normal("mu", "tau", shape=2), s="sqrt(tau)")
     posterior = iv.Posterior(
         prior, iv.finite_differences(np.sin, parameters=["x", "s"]), [0.1, 0.2, 0.3], iv.GaussianNoise(1)

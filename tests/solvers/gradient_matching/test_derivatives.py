@@ -111,7 +111,7 @@ class TestBias:
         assert within(self.bias(fits["golay"])[0] + 0.042, 0.006)
         assert within(self.bias(fits["weak"]), 0.006)
 
-    def test_the_weak_form_knows_its_error(self, within, fits):
+    def test_the_weak_form_estimates_its_error(self, within, fits):
         # chi-square of 20 scores that are standard normal, but for the second-order bias
         assert within(np.log(self.scores(fits["weak"])), np.log(2.2))
         assert not within(np.log(self.scores(fits["differences"])[0]), np.log(2.2))

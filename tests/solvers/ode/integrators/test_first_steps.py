@@ -46,7 +46,7 @@ def test_however_short_the_pulse(method):
     np.testing.assert_allclose(found, np.exp(-1.0), rtol=0.02)
 
 
-def test_where_nothing_changes_by_itself_the_first_step_is_as_ever():
+def test_without_time_dependence_the_first_step_is_unchanged():
     """Evaluations as SciPy's, by the same steps."""
     from scipy.integrate import solve_ivp
 

@@ -49,7 +49,7 @@ def test_auto_leaves_stiff_rows_alone_to_an_implicit_method(implicit):
     np.testing.assert_array_equal(tight.solve(*arguments).states[0], series.solve(*arguments).states[0])
 
 
-def test_an_observation_says_who_solved():
+def test_an_observation_names_the_method():
     forward = OdeModel(lambda t, x, p: (-p[0] * (x[0] - math.cos(t)),), ["x"], ["k"]).observe(
         [1.0, 2.0], (0.0,), t0=0.0
     )

@@ -60,7 +60,7 @@ def test_shared_and_own_parameters():
     )
 
 
-def test_a_batch_has_the_numbers_of_each_by_itself():
+def test_a_batch_equals_single_rows():
     """Of one model in groups with other derivatives and times, and of its coarse fidelity, to the bit."""
     for forward in (experiments(), experiments().coarsen(rtol=1e-4)):
         y, matrix = forward.jacobian(THETA)

@@ -15,7 +15,7 @@ from invsamp.solvers.ode.multiple_shooting.multiple_shooting import MultipleShoo
 
 class TestObservations:
     @cases
-    def test_are_those_of_every_segment_solved_by_itself(self, settings):
+    def test_equal_those_of_segments_solved_separately(self, settings):
         shooting = shoot(**settings)
         theta = at(shooting)
         assert shooting.parameters == ("sigma", "rho", "beta", "starts")
