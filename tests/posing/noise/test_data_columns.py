@@ -117,6 +117,7 @@ def test_other_data_come_in_the_order_of_those_before() -> None:
 TIMED = TABLE.set_axis(pd.Index([0.0, 1.0, 2.0], name="hour"), axis="index")
 ARRAY = xr.DataArray(VALUES, dims=("hour", "ear"), coords={"ear": ["left", "right"]})
 COVARIANCE = pd.DataFrame(np.diag([1.0, 2.0, 3.0]), index=TIMED.index, columns=TIMED.index)
+HOURS = ARRAY.assign_coords(hour=[0.0, 1.0, 2.0])
 BACK = TIMED["right"][::-1]
 SERIES = TIMED["left"]
 
@@ -166,6 +167,15 @@ def test_labels_that_agree_change_nothing(data, noise) -> None:
     expected = iv.Posterior(prior, halves_of(data), np.asarray(data), plain)
     np.testing.assert_array_equal(found.log_likelihood([[0.5]]), expected.log_likelihood([[0.5]]))
     assert pickle.loads(pickle.dumps(found.noise)) == plain
+
+
+@pytest.mark.parametrize(
+    ("data", "other"), [(SERIES, SERIES[::-1]), (HOURS[:, 0], HOURS[::-1, 0]), (ARRAY[:2], ARRAY[:2].transpose())]
+)
+def test_rows_of_other_data_come_in_the_order_of_those_before(data, other) -> None:
+    before = iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(data), data, NOISE)
+    with pytest.raises(ValueError, match="in the order of those before"):
+        before.with_data(other)
 
 
 def test_other_data_have_the_order_of_the_noise() -> None:
