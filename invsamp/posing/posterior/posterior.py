@@ -239,8 +239,8 @@ class Posterior(PriorInPositions):
         Raises
         ------
         ValueError
-            If the shape or the order of labels differs, the data are infinite or do not fit the noise, or the posterior has none: one posed by
-            its log likelihood.
+            If the shape or the order of labels differs, the data are infinite or do not fit the noise, or the posterior
+            has none: one posed by its log likelihood.
         """
         if isinstance(self.noise, GivenLikelihood):
             raise ValueError("posterior must have a forward model for other data, got one posed by its log likelihood")

@@ -179,7 +179,8 @@ def test_rows_of_other_data_come_in_the_order_of_those_before(data, other) -> No
 
 
 def test_other_data_have_the_order_of_the_noise() -> None:
-    before = iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(SERIES), SERIES, iv.GaussianNoise(SERIES))
+    prior, noise = iv.Prior(half=iv.Normal(0.0, 1.0)), iv.GaussianNoise(SERIES)
+    before = iv.Posterior(prior, halves_of(SERIES), SERIES.to_numpy(), noise)
     with pytest.raises(ValueError, match="scale must come in the order of the data"):
         before.with_data(BACK)
 
