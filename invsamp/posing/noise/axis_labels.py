@@ -82,7 +82,7 @@ def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis], known_a
             if label in known and (place := known.index(label)) != at:
                 raise ValueError(
                     f"{who} must come in the order of {known_as}, {_listed(known)}, got {_listed(own.labels)}: "
-                    f"{label!r} is in place {at} instead of {place}"
+                    f"{label!r} is in place {at} instead of {place}. Sort it, or give an array without labels"
                 )
         if any(j != last - k and list(own.labels) == list(axis.labels or ()) for j, axis in enumerate(of_data)):
             raise ValueError(

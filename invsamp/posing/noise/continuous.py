@@ -107,7 +107,8 @@ class GaussianNoise(ScaleFamily):
         Standard deviation, in units of the data; broadcasts to the data's shape. A string names the
         parameter of the prior that is the unknown standard deviation, or is a formula of parameters and of the
         noise-free observation ``y``, such as ``"sqrt(a**2 + (b * y)**2)"``: additive and proportional. A list of
-        names, formulas and numbers has one for each entry of the data's last axis.
+        names, formulas and numbers has one for each entry of the data's last axis. Labels of a table have to come in
+        the order of the data's.
     covariance : array_like (m, m), `Precision`, `AutoRegressive` or `ExponentialCorrelation`, optional
         Of e, for all m data in C order, by default the identity. A matrix, or a precision, is that of the data
         themselves, and no numbers are given for ``scale`` beside it; an unknown factor may be, by its name. A matrix is
@@ -117,7 +118,7 @@ class GaussianNoise(ScaleFamily):
     ------
     ValueError
         If a number is not positive, or a matrix not symmetric positive definite; if numbers for ``scale`` would
-        multiply a matrix.
+        multiply a matrix. In a posterior, if labels of the data come in another order.
 
     Examples
     --------
