@@ -12,6 +12,7 @@ maximize the sum of the outputs' profiled log marginal likelihoods, with weak pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,10 +44,6 @@ class Hyperparameters(NamedTuple):
     lengths: Array  # (p,)
     noise: float  # variance of the noise, as a share of the output's own
 
-    def packed(self) -> Array:
-        """Their logs in a row."""
-        return np.log(np.concatenate([self.trend, [self.rest], self.lengths, [self.noise]]))
-
     @classmethod
     def unpacked(cls, row: Array) -> Hyperparameters:
         """From their logs in a row."""
@@ -71,11 +68,14 @@ class GaussianProcess:
     inputs : ndarray, shape (n, p)
     outputs : ndarray, shape (n, k)
     hyperparameters : Hyperparameters
+    evidence : float
+        Log posterior density of the hyperparameters, up to a constant: the log marginal likelihood and their priors.
     """
 
     inputs: Array
     outputs: Array
     hyperparameters: Hyperparameters
+    evidence: float = math.nan
 
     @cached_property
     def _factor(self) -> Array:
@@ -130,7 +130,7 @@ class GaussianProcess:
         return Prediction(k @ self._weights, variance, pull_back)
 
 
-def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, iterations: int = 40) -> GaussianProcess:
+def fit(inputs: Array, outputs: Array, iterations: int = 40) -> GaussianProcess:
     """The Gaussian process of most probable hyperparameters.
 
     Parameters
@@ -139,8 +139,6 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
         Of the size of 1.
     outputs : ndarray, shape (n, k)
         Centered, in units of the noise of the data.
-    start : Hyperparameters, optional
-        Where the search begins.
     iterations : int
         Of L-BFGS, at most.
     """
@@ -149,8 +147,6 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     lower = np.concatenate([[-4.0, -14.0, -18.0, -12.0], np.full(p, np.log(0.5)), [np.log(LEAST_NOISE)]])
     upper = np.concatenate([[5.0, 4.0, 4.0, 4.0], np.full(p, np.log(30.0)), [-1.0]])
     first = np.concatenate([[0.0, -1.0, -3.0, -1.0], np.full(p, length), [-10.0]])
-    if start is not None:
-        first = start.packed()
     variance = np.square(outputs).mean(axis=0)
     objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length)
     options = {"maxiter": iterations}
@@ -158,7 +154,7 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     found = scipy.optimize.minimize(
         objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
-    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x))
+    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x), -float(found.fun))
 
 
 class _Objective:
