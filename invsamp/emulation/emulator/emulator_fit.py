@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.emulation.emulator.emulated_posterior import Emulator
-from invsamp.emulation.emulator.gaussian_process import fit
+from invsamp.emulation.emulator.gaussian_process import Hyperparameters, fit
 from invsamp.emulation.emulator.outputs import OutputScale, principal_components
 from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
@@ -25,6 +25,7 @@ def fit_emulator(
     near: npt.NDArray[np.bool_],
     center: Array,
     whitening: Array,
+    start: Hyperparameters | None = None,
     iterations: int = 40,
     turned: bool = False,
 ) -> Emulator:
@@ -38,8 +39,8 @@ def fit_emulator(
         Those from which it learns, among all of them.
     center, whitening : ndarray, shape (p,), (p, p)
         Standardized inputs are ``whitening @ (coordinates - center)``; each has a length of its own.
-    iterations : int
-        For the hyperparameters, at most.
+    start, iterations : Hyperparameters, int
+        Where the search for hyperparameters begins, and its length, at most.
     turned : bool
         Whether lengths may belong to the directions in which outputs change most, where that makes the outputs more
         probable.
@@ -54,10 +55,10 @@ def fit_emulator(
         below = _scaled(trend, scale, simulations.coordinates[chosen], eta)
         eta = eta - below.outputs
     components, values = principal_components(eta, scale)
-    process = fit(x[chosen], values, iterations)
+    process = fit(x[chosen], values, start, iterations)
     if turned:
         axes = _axes(x[chosen], values)
-        if (other := fit(x[chosen] @ axes, values, iterations)).evidence > process.evidence:
+        if (other := fit(x[chosen] @ axes, values, None, iterations)).evidence > process.evidence:
             process, x, whitening = other, x @ axes, axes.T @ whitening
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())

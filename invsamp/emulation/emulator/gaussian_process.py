@@ -44,6 +44,10 @@ class Hyperparameters(NamedTuple):
     lengths: Array  # (p,)
     noise: float  # variance of the noise, as a share of the output's own
 
+    def packed(self) -> Array:
+        """Their logs in a row."""
+        return np.log(np.concatenate([self.trend, [self.rest], self.lengths, [self.noise]]))
+
     @classmethod
     def unpacked(cls, row: Array) -> Hyperparameters:
         """From their logs in a row."""
@@ -130,7 +134,7 @@ class GaussianProcess:
         return Prediction(k @ self._weights, variance, pull_back)
 
 
-def fit(inputs: Array, outputs: Array, iterations: int = 40) -> GaussianProcess:
+def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, iterations: int = 40) -> GaussianProcess:
     """The Gaussian process of most probable hyperparameters.
 
     Parameters
@@ -139,6 +143,8 @@ def fit(inputs: Array, outputs: Array, iterations: int = 40) -> GaussianProcess:
         Of the size of 1.
     outputs : ndarray, shape (n, k)
         Centered, in units of the noise of the data.
+    start : Hyperparameters, optional
+        Where the search begins.
     iterations : int
         Of L-BFGS, at most.
     """
@@ -147,6 +153,8 @@ def fit(inputs: Array, outputs: Array, iterations: int = 40) -> GaussianProcess:
     lower = np.concatenate([[-4.0, -14.0, -18.0, -12.0], np.full(p, np.log(0.5)), [np.log(LEAST_NOISE)]])
     upper = np.concatenate([[5.0, 4.0, 4.0, 4.0], np.full(p, np.log(30.0)), [-1.0]])
     first = np.concatenate([[0.0, -1.0, -3.0, -1.0], np.full(p, length), [-10.0]])
+    if start is not None:
+        first = start.packed()
     variance = np.square(outputs).mean(axis=0)
     objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length)
     options = {"maxiter": iterations}

@@ -33,7 +33,7 @@ def emulated(model: Model, turned: bool, seed: int) -> Emulator:
     simulations.run(target.sample_start(rng, 40), "prior")
     scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
     near = np.ones(40, dtype=bool)
-    return fit_emulator(simulations, scale, near, np.zeros(6), np.eye(6), 60, turned)
+    return fit_emulator(simulations, scale, near, np.zeros(6), np.eye(6), iterations=60, turned=turned)
 
 
 def error(model: Model, emulator: Emulator) -> float:

@@ -39,8 +39,7 @@ def test_leaves_one_out_as_a_process_without_that_point_does() -> None:
 
 def test_objective_has_the_gradient_of_its_value() -> None:
     objective = _Objective(X, Y, np.ones(2), 1.0)
-    h, step = PROCESS.hyperparameters, 1e-6
-    row = np.log(np.concatenate([h.trend, [h.rest], h.lengths, [h.noise]]))
+    row, step = PROCESS.hyperparameters.packed(), 1e-6
     _, slope = objective(row)
     for k, direction in enumerate(np.eye(len(row))):
         difference = objective(row + step * direction)[0] - objective(row - step * direction)[0]
