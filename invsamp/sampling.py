@@ -27,6 +27,7 @@ from invsamp.ladder.automatic import Automatic
 from invsamp.modes import Modes
 from invsamp.parallel.evaluator_lifecycle import evaluated, evaluator_of
 from invsamp.parallel.messages import Communicator
+from invsamp.posing.expressions.variable_names import check_modes
 from invsamp.posing.forward_models.guarded_model import is_torch_module
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.posing.posterior.target import Target
@@ -245,6 +246,7 @@ def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, se
     """Where the chains begin, if the user says; the same for all processes, whatever seed the system gives each."""
     chains = engine.plan.chains
     if isinstance(start, Modes):
+        check_modes("start", start.labels, engine.problem)
         start = start.draws(chains, seed)
     if start is None:
         return None

@@ -12,6 +12,7 @@ from invsamp.arguments import array, integer, one_of
 from invsamp.diagnostics import weights
 from invsamp.fidelities import reweighting
 from invsamp.ladder.rung import as_fidelity
+from invsamp.posing.expressions.variable_names import check_shapes
 from invsamp.protocols import Array, KnownPrior, Problem
 from invsamp.results.run import Run
 
@@ -59,10 +60,7 @@ def level_name(names: Sequence[str], wanted: str | int) -> str:
 
 
 def _of_run(problem: Problem, run: Run, most: int) -> Given:
-    if dict(run.shapes) != {name: tuple(shape) for name, shape in problem.shapes.items()}:
-        raise ValueError(
-            f"thetas must be a run of this posterior, whose parameters are {dict(problem.shapes)}, got {run.shapes}"
-        )
+    check_shapes(problem.shapes, run.shapes)
     report, finest = run.report, problem.fidelities[-1]
     # a run that does not say what its hot rungs are shows its cold one
     temperatures = report.get("temperatures") or [1.0]

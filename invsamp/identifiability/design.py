@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, one_of, optional
-from invsamp.maximizing import maximize
+from invsamp.identifiability.fisher import point_of
 from invsamp.modes import Modes
 from invsamp.posing.noise.known_covariance import gaussian_covariance
 from invsamp.posing.posterior.posterior import Posterior
@@ -138,13 +138,7 @@ def choose_sensors(
         raise ValueError("the posterior's noise must be independent between sensors, got a covariance matrix")
     integer("count", count, least=1, most=len(covariance))
     optional(one_of, "parameters", parameters, tuple(posterior.shapes))
-    optional(
-        instance, "at", at, (Mapping, Modes), "a mapping from names to values, or Modes as maximize() returns them"
-    )
-    where = maximize(posterior, seed=seed) if at is None else at
-    theta = where.theta[:1] if isinstance(where, Modes) else np.atleast_2d(posterior.packed("at", where))
-    if len(theta) != 1:
-        raise ValueError(f"at must be one point, got {len(theta)}")
+    theta = point_of(posterior, at, seed)
     reference = posterior.reference()
     if reference.factor.ndim == 2:
         raise ValueError("the prior must be of independent numbers and of fields, got a MultivariateNormal")

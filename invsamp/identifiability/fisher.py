@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import instance, integer, optional
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.expressions.variable_names import labels_of
+from invsamp.posing.expressions.variable_names import check_modes, labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import (
     Array,
@@ -164,14 +164,8 @@ def information(
         raise ValueError("posterior must have a forward model and data, got one posed by its log likelihood")
     if (reason := no_derivatives(posterior.potential())) is not None:
         raise ValueError(f"posterior must have derivatives for an information matrix, but {reason}")
-    optional(
-        instance, "at", at, (Mapping, Modes), "a mapping from names to values, or Modes as maximize() returns them"
-    )
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    where = maximize(posterior, seed=seed) if at is None else at
-    theta = where.theta[:1] if isinstance(where, Modes) else np.atleast_2d(posterior.packed("at", where))
-    if len(theta) != 1:
-        raise ValueError(f"at must be one point, got {len(theta)}")
+    theta = point_of(posterior, at, seed)
     position = posterior.to_position(theta)
     name = posterior.fidelities[-1]
     if not np.isfinite(posterior.potential(name).energy(position)).all():
@@ -196,6 +190,20 @@ def information(
         directions=vectors.T[::-1],
         datasets=datasets,
     )
+
+
+def point_of(posterior: Posterior, at: Mapping[str, npt.ArrayLike] | Modes | None, seed: int | None) -> Array:
+    """Theta (1, dimension) of values by name, or of the lowest of the modes, by default those that are found now."""
+    right = "a mapping from names to values, or Modes as maximize() returns them"
+    optional(instance, "at", at, (Mapping, Modes), right)
+    where = maximize(posterior, seed=seed) if at is None else at
+    if isinstance(where, Modes):
+        check_modes("at", where.labels, posterior)
+        return where.theta[:1]
+    theta: Array = np.atleast_2d(posterior.packed("at", where))
+    if len(theta) != 1:
+        raise ValueError(f"at must be one point, got {len(theta)}")
+    return theta
 
 
 def _outer(posterior: Posterior, position: Array) -> Array:

@@ -18,7 +18,7 @@ from invsamp.identifiability.walks import Walks
 from invsamp.likelihood_maxima import check_apart, within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.posing.expressions.variable_names import labels_of
+from invsamp.posing.expressions.variable_names import check_modes, labels_of
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, Problem
 from invsamp.sampling import as_problem
@@ -249,6 +249,7 @@ def profile(
     check_apart(problem, of, None)
     if modes is None:
         modes = maximize(problem, seed=seed)
+    check_modes("modes", modes.labels, problem)
     if of == "likelihood" and isinstance(problem, Posterior):
         problem, modes = _walled(problem, modes)
     solver = CountedPotential(problem.potential(name), name)

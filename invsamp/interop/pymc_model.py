@@ -11,7 +11,7 @@ import numpy as np
 from invsamp.arguments import generator, integer, needed, wrong
 from invsamp.interop.row_potential import SplitRowPotential
 from invsamp.interop.unconstrained_problem import Block, UnconstrainedProblem
-from invsamp.posing.posterior.data_labels import plain_labels
+from invsamp.posing.noise.axis_labels import plain_labels
 from invsamp.protocols import Array, AxisLabels, Plain
 
 #: Half-width of the uniform jitter around PyMC's initial point, where the prior cannot be drawn from.

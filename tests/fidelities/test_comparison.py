@@ -253,7 +253,7 @@ def test_needs_two_fidelities():
 
 def test_a_run_of_another_problem(draw):
     run = draw(Target(FunctionPotential(lambda x: ((x**2).sum(axis=1) / 2, x), 3)), None, draws=5, warmup=500, chains=4)
-    with pytest.raises(ValueError, match="thetas must be a run of this posterior"):
+    with pytest.raises(ValueError, match="posterior must have the parameters of the run"):
         compare(target(), run)
 
 

@@ -204,6 +204,12 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
     return all(int(part) < size for part, size in zip(parts, shape, strict=True))
 
 
+def check_modes(argument: str, found: tuple[str, ...], problem: Named) -> None:
+    """`ValueError` unless modes with these labels have the parameters of a problem, in their order."""
+    if found != (own := labels_of(problem)):
+        raise ValueError(f"{argument} must be modes of this posterior, with parameters {list(own)}, got {list(found)}")
+
+
 def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
     if not isinstance(posterior, Predicts) or _posed_by_likelihood(posterior):
@@ -232,7 +238,9 @@ def _posed_by_likelihood(posterior: object) -> bool:
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """`ValueError` unless the parameters of a posterior have the names and shapes of those of a run."""
-    own = {name: tuple(shape) for name, shape in found.items()}
-    if own != dict(shapes):
-        raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")
+    """`ValueError` unless the parameters of a posterior have the names, shapes and order of those of a run."""
+    own, known = ({name: tuple(shape) for name, shape in each.items()} for each in (found, shapes))
+    if own != known:
+        raise ValueError(f"posterior must have the parameters of the run, {known}, got {own}")
+    if [*own] != [*known]:  # columns of theta would be exchanged
+        raise ValueError(f"posterior must have the parameters of the run in their order, {[*known]}, got {[*own]}")

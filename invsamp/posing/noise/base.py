@@ -6,7 +6,7 @@ Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/how-to/exten
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, real
 from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import likelihood_loops
-from invsamp.posing.distributions.base import freeze
+from invsamp.posing.noise.axis_labels import Axis, frozen, stated_axes
 from invsamp.protocols import Array
 
 _NONE = np.empty(0, dtype=np.intp)
@@ -40,6 +40,12 @@ class Noise(ABC):
     def quantities(self) -> Mapping[str, object]:
         """By name what may be unknown: numbers that broadcast to the data's shape, or a parameter of the prior."""
         return {}
+
+    @property
+    def labeled(self) -> Mapping[str, Sequence[Axis]]:
+        """By name what came with labels, which have to be those of the data: its axes."""
+        axes = {name: stated_axes(value, 0) for name, value in self.quantities.items()}
+        return {name: found for name, found in axes.items() if found}
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
@@ -140,7 +146,8 @@ def quantity(name: str, value: object, above: float = 0.0, below: float | None =
         return value if value.isidentifier() else Expression(name, value).text
     if isinstance(value, list | tuple) and any(isinstance(entry, str) for entry in value):
         return tuple(_entry(f"{name}[{k}]", entry, above, below) for k, entry in enumerate(value))
-    return freeze(array(name, value, above=above, below=below, also=", or the name of a parameter or a formula"))
+    also = ", or the name of a parameter or a formula"
+    return frozen(value, array(name, value, above=above, below=below, also=also))
 
 
 def _entry(name: str, value: object, above: float, below: float | None) -> Value:

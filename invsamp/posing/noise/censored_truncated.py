@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, store, wrong
 from invsamp.expression import Value
-from invsamp.posing.distributions.base import freeze
+from invsamp.posing.noise.axis_labels import frozen
 from invsamp.posing.noise.base import Link, Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array
@@ -33,7 +33,7 @@ class _Limited(Noise):
         if not isinstance(self.noise, ScaleFamily) or not self.noise.independent:
             raise wrong("noise", "a GaussianNoise without covariance, a LogNormalNoise or a StudentTNoise", self.noise)
         for name in ("lower", "upper"):
-            store(self, **{name: freeze(array(name, getattr(self, name), finite=False))})
+            store(self, **{name: frozen(given := getattr(self, name), array(name, given, finite=False))})
         try:
             ordered = bool(np.all(np.asarray(self.lower) < np.asarray(self.upper)))
         except ValueError:

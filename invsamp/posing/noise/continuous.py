@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from invsamp.arguments import real, store
 from invsamp.expression import Value
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import LARGEST
+from invsamp.posing.noise.axis_labels import Axis
 from invsamp.posing.noise.base import CompiledNoise, Link, Noise, half_square_cumulant, quantity
 from invsamp.posing.noise.error_covariance import Covariance, as_covariance
 from invsamp.protocols import Array
@@ -146,6 +147,11 @@ class GaussianNoise(ScaleFamily):
     @property
     def quantities(self) -> Mapping[str, object]:
         return {"scale": self.scale} | (self.covariance.quantities if self.covariance is not None else {})
+
+    @property
+    def labeled(self) -> Mapping[str, Sequence[Axis]]:
+        """As in `invsamp.extending.Noise`."""
+        return {**super().labeled, **(self.covariance.labeled if self.covariance is not None else {})}
 
     @property
     def independent(self) -> bool:  # type: ignore[override]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from invsamp.arguments import numbers
+from invsamp.posing.noise.axis_labels import Axis, check_order, stated_axes
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.protocols import Array
 from invsamp.warning_codes import InvsampWarning
+
+Shape = tuple[int, ...]
 
 
 def series_of(data: object, noise: Noise | Outputs, model: object, shape: tuple[int, ...]) -> tuple[str, ...] | None:
@@ -101,7 +105,27 @@ def check_places(who: str, names: tuple[str, ...], other: str, others: tuple[str
             )
 
 
-def _check_width(columns: tuple[str, ...] | None, series: tuple[str, ...] | None, shape: tuple[int, ...]) -> None:
+def check_noise_labels(noise: Noise | Outputs, data: object, series: tuple[str, ...] | None, shape: Shape) -> None:
+    """`ValueError` if numbers of the noise have the data's labels, or names of outputs, in another order."""
+    axes = stated_axes(data, len(shape))
+    if series is not None and len(shape) > 1 and axes[-1].labels is None:
+        axes[-1] = Axis(axes[-1].name, series)
+    if not isinstance(noise, Outputs):
+        _check_order("", noise, axes)
+        return
+    for (name, part), places in zip(noise.noises.items(), noise.places(shape), strict=True):
+        own = axes[:-1]
+        if noise.labels is not None and axes[0].labels is not None:
+            own = [Axis(axes[0].name, [axes[0].labels[k] for k in places])]
+        _check_order(f"{name}.", part, own)
+
+
+def _check_order(prefix: str, noise: Noise, axes: Sequence[Axis]) -> None:
+    for name, own in noise.labeled.items() if axes else ():
+        check_order(prefix + name, own, axes)
+
+
+def _check_width(columns: tuple[str, ...] | None, series: tuple[str, ...] | None, shape: Shape) -> None:
     """`ValueError` if data with an axis for outputs have not as many as a model that observes several."""
     if series is None or len(series) < 2 or len(shape) < 2 or shape[-1] == len(series):
         return

@@ -12,7 +12,7 @@ from scipy import special
 
 from invsamp.arguments import array, store
 from invsamp.posing.compiled import likelihood_loops
-from invsamp.posing.distributions.base import freeze
+from invsamp.posing.noise.axis_labels import frozen
 from invsamp.posing.noise.base import CompiledNoise, Link, Noise, quantity
 from invsamp.protocols import Array
 
@@ -131,7 +131,7 @@ class BinomialNoise(_Counts):
     wanted: ClassVar[str] = "counts, which are integers from 0 to trials,"
 
     def __post_init__(self) -> None:
-        store(self, trials=freeze(array("trials", self.trials, least=1, whole=True)))
+        store(self, trials=frozen(self.trials, array("trials", self.trials, least=1, whole=True)))
 
     @property
     def quantities(self) -> Mapping[str, object]:

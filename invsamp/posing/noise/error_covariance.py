@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from scipy.sparse import linalg as sparse_linalg
 
 from invsamp.arguments import array, increasing, instance, store, wrong
 from invsamp.expression import Value
+from invsamp.posing.noise.axis_labels import Axis, stated_axes
 from invsamp.posing.noise.base import Noise, half_square_cumulant, quantity
 from invsamp.protocols import Array
 
@@ -28,11 +29,18 @@ class Covariance(ABC):
 
     #: Whether it is that of the data themselves, in their units; otherwise of errors of variance 1, to be scaled.
     has_units: ClassVar[bool] = False
+    #: Of a table or labeled array.
+    axes: Sequence[Axis] = ()
 
     @property
     def quantities(self) -> Mapping[str, object]:
         """As in `invsamp.extending.Noise`."""
         return {}
+
+    @property
+    def labeled(self) -> Mapping[str, Sequence[Axis]]:
+        """As in `invsamp.extending.Noise`, of the matrix that it was given as."""
+        return {f"{part} of covariance": [axis] for part, axis in zip(("rows", "columns"), self.axes, strict=False)}
 
     @property
     def limits(self) -> Mapping[str, tuple[float, float]]:
@@ -93,6 +101,7 @@ class Matrix(Covariance):
     def __init__(self, matrix: Value) -> None:
         self.matrix = np.array(array("covariance", matrix, ("m", "m")))
         self.matrix.flags.writeable = False
+        self.axes = stated_axes(matrix, 0)
         _check_symmetric("covariance", self.matrix)
         self._factor = _cholesky(self.matrix)
 
@@ -165,7 +174,7 @@ class Precision(Covariance):
         difference = abs(self.matrix - self.matrix.T)
         if difference.nnz and difference.max() > 1e-10 * abs(self.matrix).max():
             raise ValueError("matrix must be symmetric, got a matrix that differs from its transpose")
-        self._factor = _Factor(self.matrix)
+        self._factor, self.axes = _Factor(self.matrix), stated_axes(matrix, 0)
 
     def __repr__(self) -> str:
         return f"Precision({self.matrix.shape[0]} x {self.matrix.shape[0]}, {self.matrix.nnz} entries)"

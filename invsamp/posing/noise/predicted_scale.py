@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, numbers, shown, store
+from invsamp.posing.noise.axis_labels import Axis
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array
@@ -68,6 +70,11 @@ class PredictedScale(Noise):
     @property
     def wanted(self) -> str:  # type: ignore[override]
         return self.noise.wanted
+
+    @property
+    def labeled(self) -> Mapping[str, Sequence[Axis]]:
+        """As in `invsamp.extending.Noise`."""
+        return self.noise.labeled
 
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
         """Which of the data can come with this noise."""

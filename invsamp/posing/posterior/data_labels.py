@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from invsamp.posing.expressions.variable_names import DIMENSIONS
+from invsamp.posing.noise.axis_labels import Axis, stated_axes
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.protocols import Array, AxisLabels, Plain
 from invsamp.warning_codes import InvsampWarning
@@ -18,11 +17,6 @@ from invsamp.warning_codes import InvsampWarning
 _TAKEN = (*DIMENSIONS, "sample", "data", "mean")
 #: Relative difference of times that are the same.
 _SAME_TIME = 1e-6
-
-
-class _Axis(NamedTuple):
-    name: str | None = None
-    labels: list[Any] | None = None
 
 
 def data_labels(
@@ -56,8 +50,8 @@ def data_labels(
     UserWarning
         If a table has other times than the model.
     """
-    stated, known = _of_data(data, len(shape)), _of_model(model, series, shape)
-    if not any(axis != _Axis() for axis in (*stated, *known)):
+    stated, known = stated_axes(data, len(shape)), _of_model(model, series, shape)
+    if not any(axis != Axis() for axis in (*stated, *known)):
         return {}
     found: AxisLabels = {}
     for k, (own, other) in enumerate(zip(stated, known, strict=True)):
@@ -66,7 +60,7 @@ def data_labels(
         labels = own.labels if own.labels is not None else other.labels
         if not name or name in found or name in taken or name in _TAKEN or "/" in name:
             name = f"data_dim_{k}"
-        found[name] = list(range(shape[k])) if labels is None or len(labels) != shape[k] else labels
+        found[name] = list(range(shape[k]) if labels is None or len(labels) != shape[k] else labels)
     return found
 
 
@@ -91,53 +85,22 @@ def labels_for_prediction(named: AxisLabels, axes: Plain, own: AxisLabels, own_a
     return dict(entries) if len(dict(entries)) == len(entries) else named
 
 
-def plain_labels(values: Any) -> list[Any]:
-    """Labels as numbers and text, which JSON keeps; points in time as ISO 8601, spans as seconds."""
-    found = np.asarray(values)
-    if found.dtype.kind == "M":
-        return np.datetime_as_string(found, unit="auto").tolist()
-    if found.dtype.kind == "m":
-        return (found / np.timedelta64(1, "s")).tolist()
-    if found.dtype.kind in "iufb":
-        return found.tolist()
-    return [" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in values]
-
-
-def _of_data(data: Any, axes: int) -> list[_Axis]:
-    """Axes of a table or labeled array."""
-    xarray, pandas = sys.modules.get("xarray"), sys.modules.get("pandas")  # who has one has imported it
-    if xarray is not None and isinstance(data, xarray.DataArray):
-        return [
-            _Axis(str(dim), plain_labels(data.coords[dim].values) if dim in data.coords else None) for dim in data.dims
-        ]
-    if pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series):
-        indices = [data.index] if data.ndim == 1 else [data.index, data.columns]
-        return [_of_index(index, pandas.RangeIndex) for index in indices]
-    return [_Axis()] * axes
-
-
-def _of_index(index: Any, default: Any) -> _Axis:
-    name = " ".join(map(str, index.names)) if all(one is not None for one in index.names) else None
-    counted = isinstance(index, default) and index[0] == 0 and index.step == 1 if len(index) else True
-    return _Axis(name, None if counted and name is None else plain_labels(index))
-
-
-def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...]) -> list[_Axis]:
+def _of_model(model: object, series: Sequence[str] | None, shape: tuple[int, ...]) -> list[Axis]:
     """Axes that the forward model describes, and the outputs that ``series`` names."""
-    known, found = axes_of(model, shape), [_Axis()] * len(shape)
+    known, found = axes_of(model, shape), [Axis()] * len(shape)
     first = 1 if "members" in known else 0
     if first:
-        found[0] = _Axis("member")
+        found[0] = Axis("member")
     if "times" in known:
-        found[first] = _Axis("time", known["times"])
-    if series is not None and len(shape) > 1 and len(series) == shape[-1] and found[-1] == _Axis():
-        found[-1] = _Axis("output", list(series))
-    elif known.get("sensors") and found[-1] == _Axis():
-        found[-1] = _Axis("sensor")
+        found[first] = Axis("time", known["times"])
+    if series is not None and len(shape) > 1 and len(series) == shape[-1] and found[-1] == Axis():
+        found[-1] = Axis("output", list(series))
+    elif known.get("sensors") and found[-1] == Axis():
+        found[-1] = Axis("sensor")
     return found
 
 
-def _check_times(own: _Axis, other: _Axis) -> None:
+def _check_times(own: Axis, other: Axis) -> None:
     """Compare what a table says of its rows with the model's times.
 
     Raises

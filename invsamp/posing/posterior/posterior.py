@@ -23,7 +23,7 @@ from invsamp.posing.forward_models.log_density import GivenLikelihood, densities
 from invsamp.posing.forward_models.population import Population
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
-from invsamp.posing.noise.data_columns import check_places, columns_of, series_of, with_missing
+from invsamp.posing.noise.data_columns import check_noise_labels, check_places, columns_of, series_of, with_missing
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
 from invsamp.posing.posterior.data_axes import axes_of
@@ -161,6 +161,8 @@ class Posterior(PriorInPositions):
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
+        if self.predicts and isinstance(noise, Noise | Outputs):
+            check_noise_labels(noise, data, self.series, observed.shape)
         self._data_labels = self._labels(data, observed.shape)
         self._observe(observed)
         if simulations is not None:
@@ -244,6 +246,7 @@ class Posterior(PriorInPositions):
         if known.shape != self.data.shape:
             raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
         check_places("data", columns_of(data) or (), "those before", self.series or ())
+        check_noise_labels(self.noise, data, self.series, known.shape)
         other = copy.copy(self)
         other.data = known
         other._data_labels = self._labels(data, known.shape) or self._data_labels  # noqa: SLF001 (its own class)

@@ -178,3 +178,32 @@ def test_a_label_is_found_without_the_others(monkeypatch):
     assert (block.name, number) == ("theta", 999_999)
     with pytest.raises(IndexError):
         table[1_000_001]
+
+
+def test_columns_of_a_run_are_not_exchanged() -> None:
+    """The same parameters in another order are other columns of theta."""
+    model = iv.with_jacobian(lambda theta: theta, lambda theta: np.tile(np.eye(2), (len(theta), 1, 1)))
+    first, second = (
+        iv.Posterior(iv.Prior(**dict.fromkeys(names, iv.Normal(0.0, 1.0))), model, [1.0, 2.0], iv.GaussianNoise(0.5))
+        for names in (("a", "b"), ("b", "a"))
+    )
+    run = iv.sample(first, iv.mala(0.1), draws=20, warmup=20, seed=1, progress=False)
+    asked = [
+        run.posterior_predictive,
+        run.predict,
+        run.log_likelihood,
+        run.loo,
+        lambda posterior: run.derive("residual", lambda y: y[:, 0], posterior),
+        lambda posterior: iv.fidelities.compare(posterior.with_forward({"coarse": model, "fine": model}), run),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"parameters of the run in their order, \['a', 'b'\], got \['b', 'a'\]"):
+            ask(second)
+    modes = iv.maximize(first, seed=1)
+    for argument, ask in {
+        "start": lambda: iv.sample(second, iv.mala(0.1), start=modes, draws=20, progress=False),
+        "modes": lambda: iv.profile(second, modes=modes),
+        "at": lambda: iv.information(second, at=modes),
+    }.items():
+        with pytest.raises(ValueError, match=rf"{argument} must be modes of this posterior, with .* \['b', 'a'\], got"):
+            ask()

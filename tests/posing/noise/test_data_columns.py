@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import xarray as xr
 
 import invsamp as iv
-from invsamp.posing.noise.data_columns import series_of
+from invsamp.posing.noise.data_columns import check_noise_labels, series_of
 
 VALUES = np.array([[0.4, 0.6], [0.1, 0.9], [0.05, 0.95]])
 TABLE = pd.DataFrame(VALUES, columns=["left", "right"])
@@ -111,3 +112,76 @@ def test_other_data_come_in_the_order_of_those_before() -> None:
     assert before.with_data(2 * TABLE).data[0, 1] == 2 * VALUES[0, 1]
     with pytest.raises(ValueError, match="order of those before"):
         before.with_data(TABLE[["right", "left"]])
+
+
+TIMED = TABLE.set_axis(pd.Index([0.0, 1.0, 2.0], name="hour"), axis="index")
+ARRAY = xr.DataArray(VALUES, dims=("hour", "ear"), coords={"ear": ["left", "right"]})
+COVARIANCE = pd.DataFrame(np.diag([1.0, 2.0, 3.0]), index=TIMED.index, columns=TIMED.index)
+BACK = TIMED["right"][::-1]
+SERIES = TIMED["left"]
+
+
+@pytest.mark.parametrize(
+    ("data", "noise", "message"),
+    [
+        (TABLE, iv.GaussianNoise(pd.Series({"right": 0.1, "left": 9.0})), r"scale .* order of the data, \['left', 'r"),
+        (TIMED, iv.StudentTNoise(3.0, TIMED[::-1]), r"got \[2.0, 1.0, 0.0\]: 2.0 is in place 0 instead of 2"),
+        (TIMED, iv.Outputs(left=iv.GaussianNoise(SERIES), right=iv.GaussianNoise(BACK)), "right.scale must come"),
+        (TIMED[:2], iv.GaussianNoise(TIMED["left"][:2]), "scale has labels of another axis"),
+        (ARRAY[:2], iv.GaussianNoise(ARRAY[:2, 0].drop_vars("ear")), "got 'hour' for 'ear'"),
+        (SERIES, iv.GaussianNoise(covariance=COVARIANCE.iloc[::-1, ::-1]), "rows of covariance must come"),
+        (SERIES, iv.GaussianNoise(covariance=iv.noise.Precision(COVARIANCE.iloc[::-1, ::-1])), "rows of covariance"),
+        (0.0 * SERIES, iv.BinomialNoise((10 + 0 * BACK).astype(int)), "trials must come"),
+        (SERIES, iv.CensoredNoise(NOISE, lower=BACK), "lower must come"),
+        (SERIES, iv.MixtureNoise(iv.GaussianNoise(BACK), NOISE, fraction=0.1), "noise.scale must come"),
+        (
+            SERIES,
+            iv.Outputs.labeled(list("uvu"), {"u": iv.GaussianNoise(BACK[[2.0, 0.0]]), "v": NOISE}),
+            "u.scale must come",
+        ),
+    ],
+)
+def test_numbers_of_a_noise_come_in_the_order_of_the_data(data, noise, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(data), data, noise)
+
+
+@pytest.mark.parametrize(
+    ("data", "noise"),
+    [
+        (TABLE, pd.Series({"left": 0.1, "right": 9.0})),
+        (TABLE, pd.Series([0.1, 9.0])),
+        (TABLE, pd.Series({"sd left": 0.1, "sd right": 9.0})),
+        (TIMED, TIMED),
+        (SERIES, TIMED["right"]),
+        (VALUES[:, 0], BACK),
+        (ARRAY, ARRAY),
+        (ARRAY, ARRAY[0]),
+        (ARRAY, ARRAY[:, :1]),
+    ],
+)
+def test_labels_that_agree_change_nothing(data, noise) -> None:
+    prior, plain = iv.Prior(half=iv.Normal(0.0, 1.0)), iv.GaussianNoise(np.asarray(noise))
+    found = iv.Posterior(prior, halves_of(data), data, iv.GaussianNoise(noise))
+    expected = iv.Posterior(prior, halves_of(data), np.asarray(data), plain)
+    np.testing.assert_array_equal(found.log_likelihood([[0.5]]), expected.log_likelihood([[0.5]]))
+    assert pickle.loads(pickle.dumps(found.noise)) == plain
+
+
+def test_other_data_have_the_order_of_the_noise() -> None:
+    before = iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(SERIES), SERIES, iv.GaussianNoise(SERIES))
+    with pytest.raises(ValueError, match="scale must come in the order of the data"):
+        before.with_data(BACK)
+
+
+def test_outputs_of_the_model_name_the_last_axis() -> None:
+    noise = iv.GaussianNoise(pd.Series({"right": 0.1, "left": 9.0}))
+    with pytest.raises(ValueError, match=r"scale must come in the order of the data, \['left', 'right'\]"):
+        check_noise_labels(noise, VALUES, ("left", "right"), VALUES.shape)
+
+
+def halves_of(data) -> object:
+    return iv.with_jacobian(
+        lambda theta: np.broadcast_to(theta[:, :1], (len(theta), data.size)),
+        lambda theta: np.ones((len(theta), data.size, 1)),
+    )
