@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,18 +90,28 @@ def output_scale(noise: BoundNoise, theta: Array, rng: np.random.Generator) -> O
     exact = noise.saturated(points)
     exact = np.where(np.isfinite(exact), exact, np.nanmedian(exact))
     least = np.where(link == "log", _SMALLEST * np.abs(exact[0]), -np.inf)
-    with np.errstate(all="ignore"):
-        drawn = noise.saturated(points, noise.generate(rng, points, exact.copy()))
-        away = np.abs(_linked(drawn, link, np.zeros(len(link))) - _linked(exact, link, np.zeros(len(link))))
-    scale = np.full(len(link), np.nan)
-    some = np.isfinite(away).any(axis=0)
-    scale[some] = np.nanmedian(np.where(np.isfinite(away[:, some]), away[:, some], np.nan), axis=0) / 0.6745
+    again = copy.deepcopy(rng)
+    scale = _spread(noise, points, exact, rng)
+    elsewhere = _spread(noise, points, 2.0 * exact + 10.0 * np.nan_to_num(scale), again)
+    steady = np.isclose(scale, elsewhere, rtol=1e-3, atol=0.0)
     for name, usual in _USUAL.items():
         these = link == name
         known = scale[these & np.isfinite(scale) & (scale > 0.0)]
         typical = np.median(known) if len(known) else usual
-        scale = np.where(these & ~(scale > 1e-3 * typical), typical, scale)
+        # where it grows with the output, a datum near zero says little of it; a small unit is none such
+        scale = np.where(these & ~(scale > np.where(steady, 0.0, 1e-3 * typical)), typical, scale)
     return OutputScale(scale, link, least)
+
+
+def _spread(noise: BoundNoise, points: Array, y: Array, rng: np.random.Generator) -> Array:
+    """Sd (m,) of the noise about outputs y (n, m), after its link; NaN where no draws are finite."""
+    link, none = noise.links, np.zeros(y.shape[1])
+    with np.errstate(all="ignore"):
+        drawn = noise.saturated(points, noise.generate(rng, points, y.copy()))
+        away = np.abs(_linked(drawn, link, none) - _linked(y, link, none))
+    found, some = np.full(y.shape[1], np.nan), np.isfinite(away).any(axis=0)
+    found[some] = np.nanmedian(np.where(np.isfinite(away[:, some]), away[:, some], np.nan), axis=0) / 0.6745
+    return found
 
 
 @dataclass(frozen=True)

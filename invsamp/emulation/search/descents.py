@@ -297,7 +297,7 @@ class Descents:
 
     def _noise_scale(self, position: Array) -> float:
         theta = self._posterior.to_theta(position[None])
-        return float(output_scale(self._runs.noise, theta, np.random.default_rng(0)).scale.mean())
+        return float(np.log(output_scale(self._runs.noise, theta, np.random.default_rng(0)).scale).mean())
 
     def _noise_columns(self) -> npt.NDArray[np.bool_]:
         """Which positions (dimension,) no input depends on."""

@@ -74,6 +74,11 @@ class Population(ModelAround):
         store(self, individual=individual, parameters=tuple(found))
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many numbers each parameter has: one for each member, or one for all."""
+        return tuple(self.members if name in self.individual else 1 for name in self.parameters)
+
+    @property
     def n_observations(self) -> int | None:
         """Length of a row of observations, where the model knows that of a member."""
         count = getattr(self.model, "n_observations", None)
@@ -134,15 +139,13 @@ class Population(ModelAround):
 
     def _each(self, theta: Array) -> Array:
         """Theta of every member, (batch * members, p)."""
-        wanted = sum(self.members if name in self.individual else 1 for name in self.parameters)
-        if theta.shape[1] != wanted:
+        if theta.shape[1] != (wanted := sum(self.sizes)):
             raise ModelError(
                 f"{', '.join(self.individual)} must have shape ({self.members},) in the prior, and the model's other "
                 f"parameters be numbers, {wanted} in all, got {theta.shape[1]}"
             )
         columns, first = [], 0
-        for name in self.parameters:
-            size = self.members if name in self.individual else 1
+        for size in self.sizes:
             part = theta[:, first : first + size]
             columns.append(np.broadcast_to(part, (len(theta), self.members)))
             first += size

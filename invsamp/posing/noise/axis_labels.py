@@ -63,7 +63,7 @@ def plain_labels(values: Any) -> list[Any]:
     return [" ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in values]
 
 
-def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis]) -> None:
+def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis], known_as: str = "the data") -> None:
     """`ValueError` if numbers that broadcast to the data have labels of these in other places, or on another axis."""
     last = len(of_data) - 1
     for k, own in enumerate(reversed(axes[-len(of_data) :])):
@@ -71,7 +71,7 @@ def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis]) -> None
         names = [axis.name for axis in of_data]
         if own.name is not None and own.name in names and other.name not in (None, own.name):
             raise ValueError(
-                f"{who} must have its axes in the order of the data's, {names}, got {own.name!r} for {other.name!r}"
+                f"{who} must have its axes in the order of {known_as}, {names}, got {own.name!r} for {other.name!r}"
             )
         if own.labels is None or len(own.labels) == 1:
             continue
@@ -81,12 +81,12 @@ def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis]) -> None
         for at, label in enumerate(own.labels if len(own.labels) == len(known) else ()):
             if label in known and (place := known.index(label)) != at:
                 raise ValueError(
-                    f"{who} must come in the order of the data, {_listed(known)}, got {_listed(own.labels)}: "
+                    f"{who} must come in the order of {known_as}, {_listed(known)}, got {_listed(own.labels)}: "
                     f"{label!r} is in place {at} instead of {place}"
                 )
         if any(j != last - k and list(own.labels) == list(axis.labels or ()) for j, axis in enumerate(of_data)):
             raise ValueError(
-                f"{who} has labels of another axis of the data, {_listed(own.labels)}: give it all axes, of length 1 "
+                f"{who} has labels of another axis of {known_as}, {_listed(own.labels)}: give it all axes, of length 1 "
                 "where it does not change"
             )
 

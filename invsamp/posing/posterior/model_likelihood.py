@@ -153,9 +153,8 @@ def _names(fidelity: str, model: object, bound: BoundNoise, prior: Prior) -> lis
 
 def _check_sizes(fidelity: str, sizes: Sequence[int], names: Sequence[str], prior: Prior) -> None:
     """Of each parameter the model takes as many entries as the prior gives it, where it says how many."""
-    shapes = prior.known_names.shapes
     for name, size in zip(names, sizes, strict=False):
-        if name in shapes and (given := math.prod(shapes[name])) != size:
+        if (given := math.prod(prior.known_names.shape(name, name))) != size:
             wanted = f"shape={size}" if size > 1 else "one number"
             raise ValueError(
                 f"prior must give {name!r} {wanted}, as forward[{fidelity!r}] takes it, got {given} entries"

@@ -21,6 +21,7 @@ from invsamp.posing.expressions.variable_names import labels, labels_of
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, checked_costs, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, densities_by_fidelity
 from invsamp.posing.forward_models.population import Population
+from invsamp.posing.noise.axis_labels import check_order, stated_axes
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_noise_labels, check_places, columns_of, series_of, with_missing
@@ -163,6 +164,7 @@ class Posterior(PriorInPositions):
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
         if self.predicts and isinstance(noise, Noise | Outputs):
             check_noise_labels(noise, data, self.series, observed.shape)
+        self._axes = stated_axes(data, observed.ndim)
         self._data_labels = self._labels(data, observed.shape)
         self._observe(observed)
         if simulations is not None:
@@ -237,8 +239,8 @@ class Posterior(PriorInPositions):
         Raises
         ------
         ValueError
-            If the shape differs, the data are infinite or do not fit the noise, or the posterior has none: one posed by
-            its log likelihood.
+            If the shape or the order of labels differs, the data are infinite or do not fit the noise, or the posterior
+            has none: one posed by its log likelihood.
         """
         if isinstance(self.noise, GivenLikelihood):
             raise ValueError("posterior must have a forward model for other data, got one posed by its log likelihood")
@@ -246,6 +248,7 @@ class Posterior(PriorInPositions):
         if known.shape != self.data.shape:
             raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
         check_places("data", columns_of(data) or (), "those before", self.series or ())
+        check_order("data", stated_axes(data, known.ndim), self._axes, "those before")
         check_noise_labels(self.noise, data, self.series, known.shape)
         other = copy.copy(self)
         other.data = known

@@ -87,6 +87,17 @@ def test_noise_is_as_large_everywhere_after_its_link(noise: iv.extending.Noise, 
     assert exact == pytest.approx(np.array([data]) / (25.0 if link == "arcsine" else 1.0))
 
 
+def test_outputs_in_other_units_have_scales_of_their_own() -> None:
+    """Noise that grows with its output is no smaller at a datum near zero than in others."""
+    prior, data = iv.Prior(a=iv.Normal(0.0, 1.0)), [1e6, 2e6, 1e-8, 2e-8]
+    found = []
+    for noise in (iv.GaussianNoise([3e4, 3e4, 3e-10, 3e-10]), iv.GaussianNoise("0.1 * y")):
+        bound = iv.Posterior(prior, lambda a: np.tile(a, 4), data, noise)._posed["model"].noise
+        found.append(output_scale(bound, np.zeros((10, 1)), np.random.default_rng(0)).scale)
+    assert found[0] == pytest.approx([3e4, 3e4, 3e-10, 3e-10], rel=0.2)
+    assert (found[1] > 1e4).all()
+
+
 def test_means_below_zero_are_failed_simulations() -> None:
     noise = iv.Outputs.labeled(
         ["a", "b", "c"], {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0), "c": iv.BinomialNoise(3)}

@@ -88,11 +88,19 @@ def test_bad_input(make, message) -> None:
         make()
 
 
-def test_a_prior_of_other_sizes_is_reported() -> None:
-    prior = iv.Prior(level=iv.Normal(0, 1), rate=iv.LogNormal(0, 1, shape=3), start=1.0)
-    posterior = iv.Posterior(prior, iv.Population(ONE, 4, individual=("rate",)), np.ones((4, 3)), iv.GaussianNoise(0.5))
-    with pytest.raises(iv.ModelError, match=r"rate must have shape \(4,\) in the prior"):
-        posterior.potential().energy(np.zeros((1, 4)))
+@pytest.mark.parametrize(
+    ("level", "rate", "start", "message"),
+    [
+        (iv.Normal(0, 1), iv.LogNormal(0, 1, shape=3), 1.0, "prior must give 'rate' shape=4, .* got 3 entries"),
+        (iv.Normal(0, 1, shape=4), iv.LogNormal(0, 1), 1.0, "prior must give 'rate' shape=4, .* got 1 entries"),
+        (iv.Normal(0, 1), iv.LogNormal(0, 1, shape=4), np.ones(4), "prior must give 'start' one number"),
+    ],
+)
+def test_a_prior_of_other_sizes_is_refused(level, rate, start, message) -> None:
+    """Also where there are as many columns in all."""
+    prior, model = iv.Prior(level=level, rate=rate, start=start), iv.Population(ONE, 4, individual=("rate",))
+    with pytest.raises(ValueError, match=message):
+        iv.Posterior(prior, model, np.ones((4, 3)), iv.GaussianNoise(0.5))
 
 
 def test_data_are_a_row_for_each_member() -> None:

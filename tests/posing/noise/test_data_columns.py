@@ -117,6 +117,7 @@ def test_other_data_come_in_the_order_of_those_before() -> None:
 TIMED = TABLE.set_axis(pd.Index([0.0, 1.0, 2.0], name="hour"), axis="index")
 ARRAY = xr.DataArray(VALUES, dims=("hour", "ear"), coords={"ear": ["left", "right"]})
 COVARIANCE = pd.DataFrame(np.diag([1.0, 2.0, 3.0]), index=TIMED.index, columns=TIMED.index)
+HOURS = ARRAY.assign_coords(hour=[0.0, 1.0, 2.0])
 BACK = TIMED["right"][::-1]
 SERIES = TIMED["left"]
 
@@ -168,8 +169,18 @@ def test_labels_that_agree_change_nothing(data, noise) -> None:
     assert pickle.loads(pickle.dumps(found.noise)) == plain
 
 
+@pytest.mark.parametrize(
+    ("data", "other"), [(SERIES, SERIES[::-1]), (HOURS[:, 0], HOURS[::-1, 0]), (ARRAY[:2], ARRAY[:2].transpose())]
+)
+def test_rows_of_other_data_come_in_the_order_of_those_before(data, other) -> None:
+    before = iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(data), data, NOISE)
+    with pytest.raises(ValueError, match="in the order of those before"):
+        before.with_data(other)
+
+
 def test_other_data_have_the_order_of_the_noise() -> None:
-    before = iv.Posterior(iv.Prior(half=iv.Normal(0.0, 1.0)), halves_of(SERIES), SERIES, iv.GaussianNoise(SERIES))
+    prior, noise = iv.Prior(half=iv.Normal(0.0, 1.0)), iv.GaussianNoise(SERIES)
+    before = iv.Posterior(prior, halves_of(SERIES), SERIES.to_numpy(), noise)
     with pytest.raises(ValueError, match="scale must come in the order of the data"):
         before.with_data(BACK)
 
