@@ -480,7 +480,7 @@ class Posterior(PriorInPositions):
         points = numbers("theta", theta) if named is None else self.packed("theta", named)
         self._theta(points)
         posed = self._posed[self._fidelity(fidelity)]
-        centered = Sampled.of(self.prior, self.names)
+        centered = Sampled.as_itself(self.prior)
         identity = Coordinates([Identity()] * self.dimension)
         domain = with_support(centered.base, identity, self.domain)
         potential = PosteriorPotential(centered, identity, domain, posed.model, posed.columns, posed.noise)

@@ -11,6 +11,7 @@ from invsamp.posing.distributions.base import Distribution, ScalarFamily
 from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.distributions.univariate import Normal
 from invsamp.posing.expressions.bound_expression import Formula, Indices, Names
+from invsamp.posing.priors.conditional_distribution import OfPrior
 from invsamp.protocols import Array, Coloring
 
 #: Derivatives by columns of theta, as in `invsamp.posing.priors.conditional_distribution`.
@@ -67,8 +68,8 @@ class ColoredField:
 
     @property
     def sampled(self) -> Distribution:
-        """Standard normal numbers."""
-        return self.base
+        """Standard normal numbers, or numbers without a density of their own where it is sampled as itself."""
+        return OfPrior(self.distribution.shape, self.distribution.support) if self.itself else self.base
 
     def log_density(self, theta: Array) -> tuple[Array, Value, ByColumn]:
         """Log density (batch,) at theta (batch, width), its slope in the field, and by the parents' columns."""

@@ -37,6 +37,15 @@ class Sampled:
         return cls._standing_for(prior, prior.hierarchy.as_itself(as_themselves))
 
     @classmethod
+    def as_itself(cls, prior: Prior) -> Sampled:
+        """That of a prior with u as theta; `ValueError` if ends of a parameter's support depend on others."""
+        if prior.hierarchy is None:
+            return cls(prior, None)
+        for node in prior.hierarchy.conditionals:
+            node.check_centered()
+        return cls._standing_for(prior, prior.hierarchy.as_itself())
+
+    @classmethod
     def _standing_for(cls, prior: Prior, hierarchy: Hierarchy) -> Sampled:
         sampled = {node.name: node.sampled for node in hierarchy.parameters}
         return cls(Prior(**(dict(prior.distributions) | sampled)), hierarchy)

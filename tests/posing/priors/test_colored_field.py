@@ -148,3 +148,23 @@ def test_a_linear_problem_has_its_exact_posterior(draw, agrees):
     gain = covariance[[12, 13], 12] / (covariance[12, 12] + 0.25)
     assert agrees(values, 1.5 * gain)
     assert not agrees(values, 0.8 * 1.5 * gain)
+
+
+@pytest.mark.parametrize("unknown", [{}, {"range": "rho", "sd": "tau"}])
+def test_the_density_of_theta_is_that_of_prior_and_data(unknown) -> None:
+    """For other software, although samplers move in white noise."""
+    field = fields.matern(unit_square(3), **({"range": 0.4} | unknown))
+    prior = iv.Prior(rho=iv.LogNormal(-1.0, 0.5), tau=iv.LogNormal(0.0, 0.5), u=field)
+    rows = np.random.default_rng(0).standard_normal((3, field.size))
+    model = iv.with_jacobian(
+        lambda u: u @ rows.T, lambda u: np.broadcast_to(rows, (len(u), *rows.shape)), parameters=("u",)
+    )
+    noise = iv.GaussianNoise("rho + tau")
+    posterior = iv.Posterior(prior, model, [0.1, 0.2, 0.3], noise)
+    theta = prior.sample(np.random.default_rng(1), 2)
+    value, slope = posterior.log_density(theta)
+    expected = prior.log_density(theta) + posterior.log_likelihood(theta).sum(axis=1)
+    np.testing.assert_allclose(value, expected)
+    moves = 1e-5 * np.eye(theta.shape[1])
+    up, down = (posterior.log_density(theta[0] + sign * moves)[0] for sign in (1.0, -1.0))
+    np.testing.assert_allclose(slope[0], (up - down) / 2e-5, rtol=1e-4, atol=1e-4)
