@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from invsamp.emulation.emulator.emulated_posterior import EmulatedPosterior, Emulator
 from invsamp.emulation.emulator.emulator_fit import fit_emulator
-from invsamp.emulation.emulator.gaussian_process import Hyperparameters
 from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.population import CHAINS, Mode, Population, sampled, starts
 from invsamp.emulation.runs.simulation_runs import Simulations
@@ -112,7 +111,6 @@ class Rounds:
         self._runs, self._scale, self._batch, self._rng = simulations, scale, batch, rng
         self._found = self._modes = modes
         self._draws = self._start = self._begun()
-        self._hyperparameters: Hyperparameters | None = None
         # posterior draws that were simulated: their positions, and their numbers among the simulations that were made
         self._simulated = np.empty((0, self._draws.shape[1]))
         self._numbers = np.empty(0, dtype=int)
@@ -126,12 +124,9 @@ class Rounds:
         if runs.noise.names:
             some = self._draws[self._rng.integers(len(self._draws), size=200)]
             self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
-        start, every = self._hyperparameters, np.ones(len(runs), dtype=bool)
+        every = np.ones(len(runs), dtype=bool)
         whitening = np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance))))
-        emulator = fit_emulator(
-            runs, self._scale, every, center, whitening, start, iterations=60 if start is None else 25
-        )
-        self._hyperparameters = emulator.process.hyperparameters
+        emulator = fit_emulator(runs, self._scale, every, center, whitening, iterations=60, turned=True)
         emulated = EmulatedPosterior(posterior, emulator)
         potential = emulated.potential()
         population = sampled(potential, self._modes, self._start, self._rng)

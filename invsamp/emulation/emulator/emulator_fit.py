@@ -15,6 +15,9 @@ from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
+#: Of the regression of outputs on inputs, in units of the inputs' variance.
+_RIDGE = 1e-3
+
 
 def fit_emulator(
     simulations: Simulations,
@@ -24,6 +27,7 @@ def fit_emulator(
     whitening: Array,
     start: Hyperparameters | None = None,
     iterations: int = 40,
+    turned: bool = False,
 ) -> Emulator:
     """The emulator of the simulations that are near.
 
@@ -35,6 +39,11 @@ def fit_emulator(
         Those from which it learns, among all of them.
     center, whitening : ndarray, shape (p,), (p, p)
         Standardized inputs are ``whitening @ (coordinates - center)``; each has a length of its own.
+    start, iterations : Hyperparameters, int
+        Where the search for hyperparameters begins, and its length, at most.
+    turned : bool
+        Whether lengths may belong to the directions in which outputs change most, where that makes the outputs more
+        probable.
     """
     good = simulations.succeeded
     chosen = good & near
@@ -47,6 +56,10 @@ def fit_emulator(
         eta = eta - below.outputs
     components, values = principal_components(eta, scale)
     process = fit(x[chosen], values, start, iterations)
+    if turned:
+        axes = _axes(x[chosen], values)
+        if (other := fit(x[chosen] @ axes, values, None, iterations)).evidence > process.evidence:
+            process, x, whitening = other, x @ axes, axes.T @ whitening
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
     weight = process.scales / process.scales.sum()
@@ -58,6 +71,17 @@ def fit_emulator(
         components = replace(components, mean=components.mean + below.mean, rows=rows)
         scales = np.concatenate([scales, np.zeros(len(below.rows))])
     return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
+
+
+def _axes(x: Array, values: Array) -> Array:
+    """Orthogonal directions (p, p) of inputs (n, p), as columns, the last one that in which components change most.
+
+    Compare active subspaces (Constantine, Dow and Wang 2014, SIAM Journal on Scientific Computing 36, A1500-A1524); the
+    slopes here are those of a linear regression.
+    """
+    square = x.T @ x
+    slopes = np.linalg.solve(square + _RIDGE * len(x) * np.eye(len(square)), x.T @ values)
+    return np.asarray(np.linalg.eigh(slopes @ slopes.T)[1])
 
 
 class _Below(NamedTuple):

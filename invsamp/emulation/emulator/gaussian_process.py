@@ -12,6 +12,7 @@ maximize the sum of the outputs' profiled log marginal likelihoods, with weak pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,11 +72,14 @@ class GaussianProcess:
     inputs : ndarray, shape (n, p)
     outputs : ndarray, shape (n, k)
     hyperparameters : Hyperparameters
+    evidence : float
+        Log posterior density of the hyperparameters, up to a constant: the log marginal likelihood and their priors.
     """
 
     inputs: Array
     outputs: Array
     hyperparameters: Hyperparameters
+    evidence: float = math.nan
 
     @cached_property
     def _factor(self) -> Array:
@@ -158,7 +162,7 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     found = scipy.optimize.minimize(
         objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
-    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x))
+    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x), -float(found.fun))
 
 
 class _Objective:

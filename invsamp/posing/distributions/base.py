@@ -243,7 +243,8 @@ class ScalarFamily(Distribution):
         if isinstance(value := getattr(self, name), str):
             raise ValueError(
                 f"{name} must be made of numbers, got {value!r}: a {type(self).__name__} with names has a "
-                "density only within a Prior"
+                "density only as the distribution of a parameter in a Prior, not within another distribution "
+                "(truncated, ordered, a mixture)"
             )
         return np.broadcast_to(np.asarray(value, dtype=float), self.shape).flatten()
 

@@ -98,7 +98,7 @@ class Conditional:
         """`ValueError` if the parameter cannot be sampled as itself."""
         if self._ends_move:
             raise ValueError(
-                f"{self.name} cannot be sampled as itself, centered or within a domain: the bounds of "
+                f"{self.name} must be sampled non-centered and without a domain that constrains it: the bounds of "
                 f"{self.distribution!r} depend on other parameters"
             )
 

@@ -13,10 +13,11 @@ import pytest
 from targets import gaussian
 
 import invsamp as iv
+from invsamp.diagnostics.limits import LEAST_ESS_PER_DRAW
 from invsamp.domains import Box, Unbounded
 from invsamp.engine.automatic import kernel_selection
 from invsamp.engine.automatic.evaluation_budget import EvaluationBudget
-from invsamp.engine.automatic.kernel_selection import LOOKS, WORTH, KernelSelection
+from invsamp.engine.automatic.kernel_selection import LOOKS, KernelSelection
 from invsamp.engine.automatic.phases import Phases
 from invsamp.engine.driver import checkpoint_loop, serialization
 from invsamp.engine.driver.engine import Engine
@@ -220,7 +221,7 @@ class TestWhatIsChosen:
     def test_draws_that_keep_no_promise_are_chosen_again(self, monkeypatch):
         choice = KernelSelection(Automatic().stages(3, 1), 3, True, draws=2000)
         move_once(choice)
-        for found, passes in (((1.01, 0.5), True), ((1.01, WORTH), True), ((1.01, 0.09), False)):
+        for found, passes in (((1.01, 0.5), True), ((1.01, LEAST_ESS_PER_DRAW), True), ((1.01, 0.09), False)):
             monkeypatch.setattr(choice, "_measured", lambda found=found: found)
             assert choice.judged(3, lambda times: True) == passes
         assert choice.stage == 1 and "were worse than the pilot run" in choice.decisions[-1]
