@@ -72,6 +72,7 @@ def emulated(
     if cheap is not None:
         simulations.trend = Trend(cheap[0], cheap[1].fitted.emulator)
         known = np.array([one.position for one in cheap[1].search.weighty])
+    points = min(points, simulations.left - (0 if known is None else len(known)))
     found, _ = search(simulations, scale, prior, points, descents, rng, known)
     report(f"{len(found.weighty)} mode(s) after {simulations.made} simulations")
     modes = [Mode(one.position, one.covariance) for one in found.weighty]

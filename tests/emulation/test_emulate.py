@@ -77,6 +77,14 @@ def truth() -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(weight @ np.square(theta - mean))
 
 
+def test_the_least_budget_is_spent_on_points_of_the_prior() -> None:
+    prior, times = iv.Prior(rate=iv.LogNormal(0.0, 1.0)), np.linspace(0.2, 2.0, 10)
+    target = iv.Posterior(prior, lambda theta: np.exp(-theta * times), np.exp(-times), iv.GaussianNoise(0.05))
+    with pytest.warns(UserWarning, match="spent its budget of 4 simulations"):
+        found = iv.emulate(target, 4, seed=1, **DRAWS)
+    assert found.report["emulation"]["purposes"] == {"prior": 4}
+
+
 def test_is_right_within_its_budget(run: EmulatedRun, truth: tuple[np.ndarray, np.ndarray]) -> None:
     assert run.report["emulation"]["stopped_by_rule"]
     assert run.report["emulation"]["simulations"] <= 90
