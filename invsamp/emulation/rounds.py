@@ -126,7 +126,7 @@ class Rounds:
             self._scale = output_scale(runs.noise, posterior.to_theta(some), self._rng)
         every = np.ones(len(runs), dtype=bool)
         whitening = np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * np.diag(np.diag(covariance))))
-        emulator = fit_emulator(runs, self._scale, every, center, whitening, iterations=60, turned=True)
+        emulator = fit_emulator(runs, self._scale, every, center, whitening, iterations=60, rotated=True)
         emulated = EmulatedPosterior(posterior, emulator)
         potential = emulated.potential()
         population = sampled(potential, self._modes, self._start, self._rng)

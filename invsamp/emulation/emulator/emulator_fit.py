@@ -27,7 +27,7 @@ def fit_emulator(
     whitening: Array,
     start: Hyperparameters | None = None,
     iterations: int = 40,
-    turned: bool = False,
+    rotated: bool = False,
 ) -> Emulator:
     """The emulator of the simulations that are near.
 
@@ -41,7 +41,7 @@ def fit_emulator(
         Standardized inputs are ``whitening @ (coordinates - center)``; each has a length of its own.
     start, iterations : Hyperparameters, int
         Where the search for hyperparameters begins, and its length, at most.
-    turned : bool
+    rotated : bool
         Whether lengths may belong to the directions in which outputs change most, where that makes the outputs more
         probable.
     """
@@ -56,7 +56,7 @@ def fit_emulator(
         eta = eta - below.outputs
     components, values = principal_components(eta, scale)
     process = fit(x[chosen], values, start, iterations)
-    if turned:
+    if rotated:
         axes = _axes(x[chosen], values)
         if (other := fit(x[chosen] @ axes, values, None, iterations)).evidence > process.evidence:
             process, x, whitening = other, x @ axes, axes.T @ whitening

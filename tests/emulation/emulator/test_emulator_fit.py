@@ -25,7 +25,7 @@ def separate(theta: np.ndarray) -> np.ndarray:
     return np.sin(3.0 * theta[:, :1] * TIMES) + theta[:, 1:5]
 
 
-def emulated(model: Model, turned: bool, seed: int) -> Emulator:
+def emulated(model: Model, rotated: bool, seed: int) -> Emulator:
     prior = iv.Prior(x=iv.Normal(0.0, 1.0, shape=6))
     target = iv.Posterior(prior, model, np.zeros(4), iv.GaussianNoise(0.1))
     rng = np.random.default_rng(seed)
@@ -33,7 +33,7 @@ def emulated(model: Model, turned: bool, seed: int) -> Emulator:
     simulations.run(target.sample_start(rng, 40), "prior")
     scale = output_scale(simulations.noise, target.to_theta(target.sample_start(rng, 200)), rng)
     near = np.ones(40, dtype=bool)
-    return fit_emulator(simulations, scale, near, np.zeros(6), np.eye(6), iterations=60, turned=turned)
+    return fit_emulator(simulations, scale, near, np.zeros(6), np.eye(6), iterations=60, rotated=rotated)
 
 
 def error(model: Model, emulator: Emulator) -> float:
