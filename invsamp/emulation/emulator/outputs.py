@@ -98,7 +98,7 @@ def output_scale(noise: BoundNoise, theta: Array, rng: np.random.Generator) -> O
         these = link == name
         known = scale[these & np.isfinite(scale) & (scale > 0.0)]
         typical = np.median(known) if len(known) else usual
-        # where it grows with the output, a datum near zero says little of it; where it does not grow, it is small because of its unit
+        # where it grows with the output, a datum near zero says little of it; else a small one is due to the unit
         scale = np.where(these & ~(scale > np.where(steady, 0.0, 1e-3 * typical)), typical, scale)
     return OutputScale(scale, link, least)
 
