@@ -2,8 +2,9 @@
 
 The rule is stated in advance, and looks at true simulations. Energies of the posterior draws that were simulated so far
 are predicted by the emulator, each from all other simulations. What their errors change of any posterior mean, in sds,
-or of the log of any sd has to be at most `EFFECT`. It is estimated from these draws, with two standard errors added. It
-is never more than the sd of the errors, whatever these depend on (Cauchy and Schwarz).
+or of the log of any sd has to be at most `EFFECT`. It is estimated from these draws, as the largest of all estimates,
+and counts as at least two of their standard errors. It is never more than the sd of the errors, whatever these depend
+on (Cauchy and Schwarz).
 
 There are four more conditions. The emulator's own sd of the misfit is below `PREDICTED`. No energy of the last batch
 within the posterior's mass was predicted with an error above `WORST`. No mean or sd depends by more than `UNKNOWN` on
@@ -38,7 +39,7 @@ def held_out(errors: Array, noise: float) -> float:
 
 
 def effect_of_errors(last: Round, noise: float) -> float:
-    """Largest change of a mean, in sds, or of the log of an sd by errors of energies, with two standard errors.
+    """Largest change of a mean, in sds, or of the log of an sd by errors of energies; at least two standard errors.
 
     To first order a mean changes by the covariance of the errors with the parameter.
     """
@@ -48,7 +49,7 @@ def effect_of_errors(last: Round, noise: float) -> float:
     by_moment = np.column_stack([last.simulated, 0.5 * np.square(last.simulated)])
     away, n = last.errors - last.errors.mean(), len(last.errors)
     change = float(np.abs(away @ by_moment).max()) / n
-    return min(sd, change + 2.0 * float(last.errors.std(ddof=1)) / np.sqrt(n))
+    return min(sd, max(change, 2.0 * float(last.errors.std(ddof=1)) / np.sqrt(n)))
 
 
 def unmet(last: Round, noise: float) -> list[str]:

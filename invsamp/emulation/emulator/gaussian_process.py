@@ -1,9 +1,9 @@
 r"""A Gaussian process of several outputs at once, with the gradients of its mean and variance.
 
-Outputs share one correlation function of inputs x (p,), standardized to be of the size of 1,
+Outputs share one correlation function of inputs x (p,), standardized to be of the size of 1, by their lengths,
 
-.. math:: k(x, x') = 1 + a_1 s + a_2 s^2 + a_3 s^3 + b\, e^{-\frac12 \sum_i (x_i - x'_i)^2 / \ell_i^2},
-          \qquad s = x \cdot x' / p
+.. math:: k(z, z') = 1 + a_1 s + a_2 s^2 + a_3 s^3 + b\, e^{-\frac12 |z - z'|^2},
+          \qquad s = 4 z \cdot z', \quad z_i = x_i / \ell_i
 
 (Rasmussen and Williams 2006, "Gaussian Processes for Machine Learning", sections 2.7 and 4.2): a constant, a linear, a
 quadratic and a cubic trend, and what these leave. Each output has its own variance, in closed form. The hyperparameters
@@ -27,11 +27,13 @@ from invsamp.protocols import Array
 #: Least variance of an output: one that never changes has none.
 TINY = 1e-12
 #: Least variance of the noise of an output, as a share of the output's own; with less, variances lose their digits.
-LEAST_NOISE = 1e-7
+LEAST_NOISE = 1e-9
 #: Added to each variance, as a share of it: far out the trends are so large that rounding exceeds the noise.
 _ROUNDING = 1e-10
 #: Means and sds of the hyperparameters' priors: logs of the weights of the trends and of the rest, and of the lengths.
 _WEIGHTS, _WEIGHTS_SD, _LENGTHS_SD = np.array([2.0, -1.0, -4.0, -1.0]), 3.0, 0.7
+#: Of the products of inputs in the trends: where lengths have their prior median, s is the mean of the products x_i x'_i.
+_SHARE = 4.0
 #: Outputs whose sd is far below this, in units of the noise of the data, do not count when lengths are chosen.
 _COUNTED = 0.1
 
@@ -83,7 +85,8 @@ class GaussianProcess:
 
     @cached_property
     def _factor(self) -> Array:
-        covariance = _correlation(self.hyperparameters, self.inputs, self.inputs)[0]
+        z = self.inputs / self.hyperparameters.lengths
+        covariance = _correlation(self.hyperparameters, z, z)[0]
         _add_noise(covariance, self.hyperparameters.noise)
         return np.asarray(cholesky(covariance, lower=True))
 
@@ -112,8 +115,9 @@ class GaussianProcess:
     def predict(self, x: Array) -> Prediction:
         """Mean and variance at inputs (batch, p), with their derivatives."""
         h = self.hyperparameters
-        k, slope, bump = _correlation(h, x, self.inputs)
-        own = np.square(x).sum(axis=1) / x.shape[1]
+        z, others = x / h.lengths, self.inputs / h.lengths
+        k, slope, bump = _correlation(h, z, others)
+        own = _SHARE * np.square(z).sum(axis=1)
         prior = 1.0 + own * (h.trend[0] + own * (h.trend[1] + own * h.trend[2])) + h.rest
         whitened = k @ self._inverse_factor.T
         variance = np.maximum(prior - np.square(whitened).sum(axis=1), 0.0)
@@ -124,12 +128,8 @@ class GaussianProcess:
             by_k -= 2.0 * by_variance[:, None] * (whitened @ self._inverse_factor)
             by_own = by_variance * (h.trend[0] + own * (2.0 * h.trend[1] + 3.0 * own * h.trend[2]))
             by_bump = by_k * bump
-            rest = by_bump.sum(axis=1)[:, None] * x - by_bump @ self.inputs
-            return (
-                (by_k * slope) @ self.inputs / x.shape[1]
-                + 2.0 * by_own[:, None] * x / x.shape[1]
-                - rest / np.square(h.lengths)
-            )
+            rest = by_bump.sum(axis=1)[:, None] * z - by_bump @ others
+            return (_SHARE * ((by_k * slope) @ others + 2.0 * by_own[:, None] * z) - rest) / h.lengths
 
         return Prediction(k @ self._weights, variance, pull_back)
 
@@ -151,7 +151,7 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
     p = inputs.shape[1]
     length = np.log(2.0 * np.sqrt(p))
     lower = np.concatenate([[-4.0, -14.0, -18.0, -12.0], np.full(p, np.log(0.5)), [np.log(LEAST_NOISE)]])
-    upper = np.concatenate([[5.0, 4.0, 4.0, 4.0], np.full(p, np.log(30.0)), [-1.0]])
+    upper = np.concatenate([[5.0, 4.0, 4.0, 0.0], np.full(p, np.log(30.0)), [-1.0]])
     first = np.concatenate([[0.0, -1.0, -3.0, -1.0], np.full(p, length), [-10.0]])
     if start is not None:
         first = start.packed()
@@ -169,15 +169,12 @@ class _Objective:
     """Minus the log posterior density of the hyperparameters, with its gradient."""
 
     def __init__(self, inputs: Array, outputs: Array, counted: Array, length: float) -> None:
-        self._outputs, self._counted, self._length = outputs, counted, length
-        self._products = inputs @ inputs.T / inputs.shape[1]
-        self._squares = np.square(inputs.T[:, :, None] - inputs.T[:, None, :])  # (p, n, n)
+        self._inputs, self._outputs, self._counted, self._length = inputs, outputs, counted, length
 
     def __call__(self, row: Array) -> tuple[float, Array]:
-        h, n, s = Hyperparameters.unpacked(row), len(self._outputs), self._products
-        trends = [a * s ** (i + 1) for i, a in enumerate(h.trend)]
-        bump = h.rest * np.exp(-0.5 * np.tensordot(h.lengths**-2, self._squares, 1))
-        covariance = 1.0 + trends[0] + trends[1] + trends[2] + bump
+        h, n = Hyperparameters.unpacked(row), len(self._outputs)
+        z = self._inputs / h.lengths
+        covariance, slope, bump = _correlation(h, z, z)
         _add_noise(covariance, h.noise)
         factor = cho_factor(covariance, lower=True)
         inverse, weights = cho_solve(factor, np.eye(n)), cho_solve(factor, self._outputs)
@@ -187,12 +184,15 @@ class _Objective:
         by_covariance = 0.5 * self._counted.sum() * inverse - 0.5 * n * (weights * (self._counted / misfit)) @ weights.T
         by_noise = np.trace(by_covariance) * h.noise
         by_covariance[np.diag_indices(n)] *= 1.0 + _ROUNDING
-        by_bump = by_covariance * bump
+        by_bump, s = by_covariance * bump, _SHARE * z @ z.T
+        # the derivative by a length is that by the inputs, times the inputs: z is x / length
+        across = 2.0 * _SHARE * np.einsum("ik,ik->k", z, (by_covariance * slope) @ z)
+        apart = 2.0 * (by_bump.sum(axis=1) @ np.square(z) - np.einsum("ik,ik->k", z, by_bump @ z))
         gradient = np.concatenate(
             [
-                [np.vdot(by_covariance, part) for part in trends],
+                [a * np.vdot(by_covariance, s ** (i + 1)) for i, a in enumerate(h.trend)],
                 [by_bump.sum()],
-                np.tensordot(self._squares, by_bump, 2) * h.lengths**-2,
+                apart - across,
                 [by_noise],
             ]
         )
@@ -212,11 +212,11 @@ def _add_noise(covariance: Array, noise: float) -> None:
     covariance[diagonal] += noise
 
 
-def _correlation(h: Hyperparameters, x: Array, points: Array) -> tuple[Array, Array, Array]:
+def _correlation(h: Hyperparameters, z: Array, others: Array) -> tuple[Array, Array, Array]:
     """Correlations (batch, n), their derivatives by s, and the part that decays with the distance."""
-    s = x @ points.T / x.shape[1]
-    scaled, others = x / h.lengths, points / h.lengths
-    distance = np.square(scaled).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2.0 * scaled @ others.T
+    products = z @ others.T
+    distance = np.square(z).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2.0 * products
     bump = h.rest * np.exp(-0.5 * np.maximum(distance, 0.0))
+    s = _SHARE * products
     k = 1.0 + s * (h.trend[0] + s * (h.trend[1] + s * h.trend[2])) + bump
     return k, h.trend[0] + s * (2.0 * h.trend[1] + 3.0 * s * h.trend[2]), bump
