@@ -28,9 +28,9 @@ MEANS, SDS = 0.1, 0.1
 
 
 def truth_of(problem: SimulatorProblem) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of the positions of 8,000 draws."""
+    """Mean and sd of the positions of 40,000 draws."""
     finest = problem.posterior.alone(problem.posterior.fidelities[-1])
-    run = iv.sample(finest, draws=2000, seed=1, progress=False)
+    run = iv.sample(finest, draws=10000, seed=1, progress=False)
     position = problem.posterior.to_position(run.theta.reshape(-1, problem.posterior.dimension))
     return position.mean(axis=0), position.std(axis=0)
 

@@ -52,11 +52,11 @@ def emulate(
 
     The simulator is run at quasi-random points of the prior. From the best of these local optimizations look for modes,
     all at the same time and on shared simulations. Then a Gaussian process emulates the outputs, its posterior is
-    sampled, and a batch of simulations follows: half of them posterior draws, half where the emulator knows least. The
-    energies of these draws are predicted from all other simulations. Rounds end once the errors of these predictions
-    change no mean by more than 0.1 sds, and the posterior no longer changes. They also end when the budget is spent,
-    which a warning reports. The emulator's own uncertainty widens the likelihood. Unknown parameters of the noise take
-    no simulations.
+    sampled, and a batch of simulations follows: three quarters of them posterior draws, the others where the emulator
+    knows least. The energies of these draws are predicted from all other simulations. Rounds end once the errors of
+    these predictions change no mean by more than 0.1 sds, and the posterior no longer changes. They also end when the
+    budget is spent, which a warning reports. The emulator's own uncertainty widens the likelihood. Unknown parameters
+    of the noise take no simulations.
 
     Parameters
     ----------

@@ -16,6 +16,8 @@ from invsamp.emulation.search.search_points import energies
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
+#: Share of a batch that are draws of the posterior: the stopping rule looks at these.
+DRAWN = 0.75
 #: Draws of the posterior from which the best points of the next batch are chosen, beside the wide ones.
 POOL = 64
 #: Energies up to this far above nearly all of the posterior's count as within it.
@@ -109,6 +111,7 @@ class Rounds:
         self, simulations: Simulations, scale: OutputScale, modes: list[Mode], batch: int, rng: np.random.Generator
     ) -> None:
         self._runs, self._scale, self._batch, self._rng = simulations, scale, batch, rng
+        self._drawn = round(DRAWN * batch)
         self._found = self._modes = modes
         self._draws = self._start = self._begun()
         # posterior draws that were simulated: their positions, and their numbers among the simulations that were made
@@ -148,7 +151,7 @@ class Rounds:
         SpentError
             If the budget does not allow for a batch.
         """
-        before, runs, half = self.fitted, self._runs, self._batch // 2
+        before, runs, drawn = self.fitted, self._runs, self._drawn
         position, made = self._next(before), runs.made
         predicted, sd = before.potential.energy(position), before.posterior.misfit_errors(position)
         truth = energies(runs.posterior, position, runs.run(position, "emulator"))
@@ -157,8 +160,8 @@ class Rounds:
         # a region that the emulator alone takes for the posterior's counts, and so does one that it has missed
         within = good & (np.minimum(truth, predicted) < before.highest)
         ratio = np.sqrt(np.mean(np.square(error[good] / np.maximum(sd[good], 1e-12)))) if good.any() else np.inf
-        self._simulated = np.concatenate([self._simulated, position[:half]])
-        self._numbers = np.concatenate([self._numbers, made + np.arange(half)])
+        self._simulated = np.concatenate([self._simulated, position[:drawn]])
+        self._numbers = np.concatenate([self._numbers, made + np.arange(drawn)])
 
         self.fitted = now = self._fit()
         some = now.population.draws[:: max(1, len(now.population.draws) // 500)]
@@ -173,8 +176,8 @@ class Rounds:
             effect(some, own > UNSURE),
             float(np.abs(error[within]).max(initial=0.0)),
             float(ratio),
-            half,
-            int((~np.isfinite(truth[:half])).sum()),
+            drawn,
+            int((~np.isfinite(truth[:drawn])).sum()),
             mean,
             sds,
             float((np.abs(mean - old.mean(axis=0)) / sds).max()),
@@ -194,9 +197,9 @@ class Rounds:
         return position[within], (truth - emulated)[within]
 
     def _next(self, fitted: Fitted) -> Array:
-        """Half draws of the posterior; half points of the largest variance among draws of its square root."""
+        """Draws of the posterior; the others are points of the largest variance among draws of its square root."""
         draws, emulator = fitted.population.draws, fitted.emulator
-        chosen = [*draws[self._rng.integers(len(draws), size=self._batch // 2)]]
+        chosen = [*draws[self._rng.integers(len(draws), size=self._drawn)]]
         pool = np.concatenate([fitted.population.wide, draws[self._rng.integers(len(draws), size=POOL)]])
         x = emulator.standardized(self._runs.coordinates_at(pool))
         variance = emulator.process.predict(x).variance
