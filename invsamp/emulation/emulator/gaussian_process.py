@@ -32,7 +32,7 @@ LEAST_NOISE = 1e-9
 _ROUNDING = 1e-10
 #: Means and sds of the hyperparameters' priors: logs of the weights of the trends and of the rest, and of the lengths.
 _WEIGHTS, _WEIGHTS_SD, _LENGTHS_SD = np.array([2.0, -1.0, -4.0, -1.0]), 3.0, 0.7
-#: Of the products of inputs in the trends: where lengths have their prior median, s is the mean of the products x_i x'_i.
+#: Factor of the products of inputs in the trends: at the lengths' prior median, s is the mean of the products x_i x'_i.
 _SHARE = 4.0
 #: Outputs whose sd is far below this, in units of the noise of the data, do not count when lengths are chosen.
 _COUNTED = 0.1
