@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.protocols import Array
+from invsamp.arguments import Array
 
 
 def freeze(value: Array) -> Any:
