@@ -426,8 +426,8 @@ def by_name(value: Any) -> Facts | None:
     ]
     if len(named) != 1:
         return None
-    (dim, labels), *_ = named
-    return {label: value.isel({dim: k}) for k, label in enumerate(labels)}
+    (dim, known), *_ = named
+    return {label: value.isel({dim: k}) for k, label in enumerate(known)}
 
 
 def as_selector(columns: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
