@@ -2,7 +2,7 @@
 
     python benchmarks/simulator_peers.py --tools pyvbmc --problems "banana" --seeds 3
 
-A tool that is not installed is skipped by name. Each is told more than `invsamp.emulate`: all begin at the exact
+A tool that is not installed is skipped by name. Each is given more than `invsamp.emulate`: all begin at the exact
 posterior mode, except on the heat source, which has two, and with the widths of the Gaussian there. Simulations do not
 include a search for the mode. A run that takes longer than ``--limit`` seconds is stopped.
 
@@ -113,7 +113,7 @@ TOOLS: dict[str, Callable[[Density, Start, int], Drawn]] = {
 
 
 def start_of(problem: SimulatorProblem, name: str) -> Start:
-    """What a tool is told."""
+    """Where a tool begins."""
     finest = problem.posterior.alone(problem.posterior.fidelities[-1])
     if name == "heat source":
         prior = finest.sample_start(np.random.default_rng(1), 2000)

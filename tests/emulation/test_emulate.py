@@ -218,7 +218,7 @@ def test_errors_are_of_simulations_that_the_emulator_has_not_learned_from(monkey
     monkeypatch.setattr(rounds, "_next", lambda fitted: batch)
     made = rounds.advance()
     assert len(simulations) == made.simulations == 26 and simulations.made == 8
-    assert made.draws == 4 and made.failed == 0
+    assert made.draws == 6 and made.failed == 0
     # each draw's energy, as an emulator that has not learned from this draw has it
     emulator, posterior = rounds.fitted.emulator, rounds.fitted.posterior
     rows = np.arange(18, 22)

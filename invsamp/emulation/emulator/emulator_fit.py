@@ -42,8 +42,8 @@ def fit_emulator(
     start, iterations : Hyperparameters, int
         Where the search for hyperparameters begins, and its length, at most.
     rotated : bool
-        Whether lengths may belong to the directions in which outputs change most, where that makes the outputs more
-        probable.
+        Whether lengths may belong to the directions in which outputs change most, and trends share them, where that
+        makes the outputs more probable.
     """
     good = simulations.succeeded
     chosen = good & near
@@ -58,8 +58,9 @@ def fit_emulator(
     process = fit(x[chosen], values, start, iterations)
     if rotated:
         axes = _axes(x[chosen], values)
-        if (other := fit(x[chosen] @ axes, values, None, iterations)).evidence > process.evidence:
-            process, x, whitening = other, x @ axes, axes.T @ whitening
+        others = [fit(x[chosen] @ axes, values, None, iterations, shared) for shared in (False, True)]
+        if (best := max(others, key=lambda one: one.evidence)).evidence > process.evidence:
+            process, x, whitening = best, x @ axes, axes.T @ whitening
     errors, factors = process.leave_one_out()
     squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
     weight = process.scales / process.scales.sum()

@@ -1,13 +1,14 @@
 r"""A Gaussian process of several outputs at once, with the gradients of its mean and variance.
 
-Outputs share one correlation function of inputs x (p,), standardized to be of the size of 1, by their lengths,
+Outputs share one correlation function of inputs x (p,), standardized to be of the size of 1,
 
-.. math:: k(z, z') = 1 + a_1 s + a_2 s^2 + a_3 s^3 + b\, e^{-\frac12 |z - z'|^2},
-          \qquad s = 4 z \cdot z', \quad z_i = x_i / \ell_i
+.. math:: k(x, x') = 1 + a_1 s + a_2 s^2 + a_3 s^3 + b\, e^{-\frac12 \sum_i (x_i - x'_i)^2 / \ell_i^2},
+          \qquad s = \sum_i w_i x_i x'_i
 
 (Rasmussen and Williams 2006, "Gaussian Processes for Machine Learning", sections 2.7 and 4.2): a constant, a linear, a
-quadratic and a cubic trend, and what these leave. Each output has its own variance, in closed form. The hyperparameters
-maximize the sum of the outputs' profiled log marginal likelihoods, with weak priors.
+quadratic and a cubic trend, and what these leave. The weights w are 1 / p, or 4 / l^2 where the trends share the
+lengths; both are 1 / p where lengths have their prior median. Each output has its own variance, in closed form. The
+hyperparameters maximize the sum of the outputs' profiled log marginal likelihoods, with weak priors.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ LEAST_NOISE = 1e-9
 _ROUNDING = 1e-10
 #: Means and sds of the hyperparameters' priors: logs of the weights of the trends and of the rest, and of the lengths.
 _WEIGHTS, _WEIGHTS_SD, _LENGTHS_SD = np.array([2.0, -1.0, -4.0, -1.0]), 3.0, 0.7
-#: Factor of the products of inputs in the trends: at the lengths' prior median, s is the mean of the products x_i x'_i.
-_SHARE = 4.0
 #: Outputs whose sd is far below this, in units of the noise of the data, do not count when lengths are chosen.
 _COUNTED = 0.1
 
@@ -45,16 +44,22 @@ class Hyperparameters(NamedTuple):
     rest: float  # b
     lengths: Array  # (p,)
     noise: float  # variance of the noise, as a share of the output's own
+    shared: bool = False  # whether the trends share the lengths
+
+    @property
+    def weights(self) -> Array:
+        """Of the products of inputs in the trends (p,)."""
+        return 4.0 / np.square(self.lengths) if self.shared else np.full(len(self.lengths), 1.0 / len(self.lengths))
 
     def packed(self) -> Array:
         """Their logs in a row."""
         return np.log(np.concatenate([self.trend, [self.rest], self.lengths, [self.noise]]))
 
     @classmethod
-    def unpacked(cls, row: Array) -> Hyperparameters:
+    def unpacked(cls, row: Array, shared: bool = False) -> Hyperparameters:
         """From their logs in a row."""
         values = np.exp(row)
-        return cls(values[:3], float(values[3]), values[4:-1], float(values[-1]))
+        return cls(values[:3], float(values[3]), values[4:-1], float(values[-1]), shared)
 
 
 class Prediction(NamedTuple):
@@ -85,8 +90,7 @@ class GaussianProcess:
 
     @cached_property
     def _factor(self) -> Array:
-        z = self.inputs / self.hyperparameters.lengths
-        covariance = _correlation(self.hyperparameters, z, z)[0]
+        covariance = _correlation(self.hyperparameters, self.inputs, self.inputs)[0]
         _add_noise(covariance, self.hyperparameters.noise)
         return np.asarray(cholesky(covariance, lower=True))
 
@@ -115,9 +119,8 @@ class GaussianProcess:
     def predict(self, x: Array) -> Prediction:
         """Mean and variance at inputs (batch, p), with their derivatives."""
         h = self.hyperparameters
-        z, others = x / h.lengths, self.inputs / h.lengths
-        k, slope, bump = _correlation(h, z, others)
-        own = _SHARE * np.square(z).sum(axis=1)
+        k, slope, bump = _correlation(h, x, self.inputs)
+        own = np.square(x) @ h.weights
         prior = 1.0 + own * (h.trend[0] + own * (h.trend[1] + own * h.trend[2])) + h.rest
         whitened = k @ self._inverse_factor.T
         variance = np.maximum(prior - np.square(whitened).sum(axis=1), 0.0)
@@ -128,13 +131,16 @@ class GaussianProcess:
             by_k -= 2.0 * by_variance[:, None] * (whitened @ self._inverse_factor)
             by_own = by_variance * (h.trend[0] + own * (2.0 * h.trend[1] + 3.0 * own * h.trend[2]))
             by_bump = by_k * bump
-            rest = by_bump.sum(axis=1)[:, None] * z - by_bump @ others
-            return (_SHARE * ((by_k * slope) @ others + 2.0 * by_own[:, None] * z) - rest) / h.lengths
+            rest = by_bump.sum(axis=1)[:, None] * x - by_bump @ self.inputs
+            by_trends = (by_k * slope) @ self.inputs + 2.0 * by_own[:, None] * x
+            return by_trends * h.weights - rest / np.square(h.lengths)
 
         return Prediction(k @ self._weights, variance, pull_back)
 
 
-def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, iterations: int = 40) -> GaussianProcess:
+def fit(
+    inputs: Array, outputs: Array, start: Hyperparameters | None = None, iterations: int = 40, shared: bool = False
+) -> GaussianProcess:
     """The Gaussian process of most probable hyperparameters.
 
     Parameters
@@ -147,34 +153,36 @@ def fit(inputs: Array, outputs: Array, start: Hyperparameters | None = None, ite
         Where the search begins.
     iterations : int
         Of L-BFGS, at most.
+    shared : bool
+        Whether the trends share the lengths.
     """
     p = inputs.shape[1]
     length = np.log(2.0 * np.sqrt(p))
     lower = np.concatenate([[-4.0, -14.0, -18.0, -12.0], np.full(p, np.log(0.5)), [np.log(LEAST_NOISE)]])
-    upper = np.concatenate([[5.0, 4.0, 4.0, 0.0], np.full(p, np.log(30.0)), [-1.0]])
+    upper = np.concatenate([[5.0, 4.0, 4.0, 4.0], np.full(p, np.log(30.0)), [-1.0]])
     first = np.concatenate([[0.0, -1.0, -3.0, -1.0], np.full(p, length), [-10.0]])
     if start is not None:
         first = start.packed()
     variance = np.square(outputs).mean(axis=0)
-    objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length)
+    objective = _Objective(inputs, outputs, variance / (variance + _COUNTED**2), length, shared)
     options = {"maxiter": iterations}
     bounds = list(zip(lower, upper, strict=True))
     found = scipy.optimize.minimize(
         objective, np.clip(first, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
-    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x), -float(found.fun))
+    return GaussianProcess(inputs, outputs, Hyperparameters.unpacked(found.x, shared), -float(found.fun))
 
 
 class _Objective:
     """Minus the log posterior density of the hyperparameters, with its gradient."""
 
-    def __init__(self, inputs: Array, outputs: Array, counted: Array, length: float) -> None:
-        self._inputs, self._outputs, self._counted, self._length = inputs, outputs, counted, length
+    def __init__(self, inputs: Array, outputs: Array, counted: Array, length: float, shared: bool) -> None:
+        self._inputs, self._outputs, self._counted = inputs, outputs, counted
+        self._length, self._shared = length, shared
 
     def __call__(self, row: Array) -> tuple[float, Array]:
-        h, n = Hyperparameters.unpacked(row), len(self._outputs)
-        z = self._inputs / h.lengths
-        covariance, slope, bump = _correlation(h, z, z)
+        h, n, x = Hyperparameters.unpacked(row, self._shared), len(self._outputs), self._inputs
+        covariance, slope, bump = _correlation(h, x, x)
         _add_noise(covariance, h.noise)
         factor = cho_factor(covariance, lower=True)
         inverse, weights = cho_solve(factor, np.eye(n)), cho_solve(factor, self._outputs)
@@ -184,15 +192,16 @@ class _Objective:
         by_covariance = 0.5 * self._counted.sum() * inverse - 0.5 * n * (weights * (self._counted / misfit)) @ weights.T
         by_noise = np.trace(by_covariance) * h.noise
         by_covariance[np.diag_indices(n)] *= 1.0 + _ROUNDING
-        by_bump, s = by_covariance * bump, _SHARE * z @ z.T
-        # the derivative by a length is that by the inputs, times the inputs: z is x / length
-        across = 2.0 * _SHARE * np.einsum("ik,ik->k", z, (by_covariance * slope) @ z)
-        apart = 2.0 * (by_bump.sum(axis=1) @ np.square(z) - np.einsum("ik,ik->k", z, by_bump @ z))
+        by_bump, s = by_covariance * bump, (x * h.weights) @ x.T
+        apart = by_bump.sum(axis=1) @ np.square(x) - np.einsum("ik,ik->k", x, by_bump @ x)
+        by_lengths = 2.0 * apart / np.square(h.lengths)
+        if h.shared:
+            by_lengths -= 2.0 * h.weights * np.einsum("ik,ik->k", x, (by_covariance * slope) @ x)
         gradient = np.concatenate(
             [
                 [a * np.vdot(by_covariance, s ** (i + 1)) for i, a in enumerate(h.trend)],
                 [by_bump.sum()],
-                apart - across,
+                by_lengths,
                 [by_noise],
             ]
         )
@@ -212,11 +221,11 @@ def _add_noise(covariance: Array, noise: float) -> None:
     covariance[diagonal] += noise
 
 
-def _correlation(h: Hyperparameters, z: Array, others: Array) -> tuple[Array, Array, Array]:
+def _correlation(h: Hyperparameters, x: Array, points: Array) -> tuple[Array, Array, Array]:
     """Correlations (batch, n), their derivatives by s, and the part that decays with the distance."""
-    products = z @ others.T
-    distance = np.square(z).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2.0 * products
+    s = (x * h.weights) @ points.T
+    scaled, others = x / h.lengths, points / h.lengths
+    distance = np.square(scaled).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2.0 * scaled @ others.T
     bump = h.rest * np.exp(-0.5 * np.maximum(distance, 0.0))
-    s = _SHARE * products
     k = 1.0 + s * (h.trend[0] + s * (h.trend[1] + s * h.trend[2])) + bump
     return k, h.trend[0] + s * (2.0 * h.trend[1] + 3.0 * s * h.trend[2]), bump
