@@ -2,9 +2,9 @@
 
 The rule is stated in advance, and looks at true simulations. Energies of the posterior draws that were simulated so far
 are predicted by the emulator, each from all other simulations. What their errors change of any posterior mean, in sds,
-or of the log of any sd has to be at most `EFFECT`. It is estimated from these draws, as the largest of all estimates,
-and counts as at least two of their standard errors. It is never more than the sd of the errors, whatever these depend
-on (Cauchy and Schwarz).
+or of the log of any sd has to be at most `EFFECT`. It is estimated from these draws, with two standard errors added. It
+is never more than the sd of the errors, whatever these depend on (Cauchy and Schwarz). This sd is at least the
+emulator's own: few draws miss the tails, where errors are large.
 
 There are four more conditions. The emulator's own sd of the misfit is below `PREDICTED`. No energy of the last batch
 within the posterior's mass was predicted with an error above `WORST`. No mean or sd depends by more than `UNKNOWN` on
@@ -39,17 +39,18 @@ def held_out(errors: Array, noise: float) -> float:
 
 
 def effect_of_errors(last: Round, noise: float) -> float:
-    """Largest change of a mean, in sds, or of the log of an sd by errors of energies; at least two standard errors.
+    """Largest change of a mean, in sds, or of the log of an sd by errors of energies, with two standard errors.
 
     To first order a mean changes by the covariance of the errors with the parameter.
     """
-    sd = held_out(last.errors, noise)
+    sd = max(held_out(last.errors, noise), last.predicted)
     if not np.isfinite(sd):
         return np.inf
     by_moment = np.column_stack([last.simulated, 0.5 * np.square(last.simulated)])
     away, n = last.errors - last.errors.mean(), len(last.errors)
     change = float(np.abs(away @ by_moment).max()) / n
-    return min(sd, max(change, 2.0 * float(last.errors.std(ddof=1)) / np.sqrt(n)))
+    error = max(float(last.errors.std(ddof=1)), last.predicted) / np.sqrt(n)
+    return min(sd, change + 2.0 * error)
 
 
 def unmet(last: Round, noise: float) -> list[str]:

@@ -212,7 +212,7 @@ def test_errors_are_of_simulations_that_the_emulator_has_not_learned_from(monkey
     simulations = Simulations(target, 100, earlier=(known, Counted()(known)))
     scale = output_scale(simulations.noise, known, rng)
     rounds = Rounds(simulations, scale, [Mode(np.zeros(3), np.eye(3))], 8, rng)
-    # of the batch's half of posterior draws two are among those that were there
+    # two of the batch's posterior draws are among those that were there
     near = np.median(rounds.fitted.population.draws, axis=0) + 0.1 * rng.standard_normal((6, 3))
     batch = np.concatenate([target.to_position(known[:2]), near])
     monkeypatch.setattr(rounds, "_next", lambda fitted: batch)
