@@ -20,6 +20,7 @@ from invsamp.engine.driver.blas_threads import one_thread
 from invsamp.engine.driver.checkpoint_loop import NOTICE, fingerprint, obey, record, start_run
 from invsamp.engine.driver.engine import Engine
 from invsamp.engine.driver.recorded_variables import Record, as_record
+from invsamp.engine.driver.running_moments import without_large
 from invsamp.engine.driver.signals import Interrupts
 from invsamp.engine.ensemble.run_settings import Plan
 from invsamp.evaluate.contract import Evaluator
@@ -207,8 +208,11 @@ def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, r
     given = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")
     if set(given) != set(names):
         raise ValueError(f"record must have the functions {names} of the run in {path}, got {list(given)}")
-    keep = about["keep"]
-    return as_record(problem, {name: given[name] for name in names}, True if keep is None else keep or False)
+    keep, every = about["keep"], about.get("every")
+    functions = {name: given[name] for name in names}
+    if every is not None:
+        return without_large(as_record(problem, functions, True), problem, every)
+    return as_record(problem, functions, True if keep is None else keep or False)
 
 
 def _why(about: Mapping[str, object], error: Exception) -> str:

@@ -122,10 +122,10 @@ def sample(
         warnings know them as they know parameters. Choose ``thin`` so that they cost little beside the steps.
     keep : bool or sequence of names
         Which parameters the run keeps: all, of all rungs. None, or those that are named, of the posterior's draws
-        alone. Without a directory, at most 256 MiB of draws are kept. Beyond that, blocks of more than 2,000 numbers (a
-        field's values, the weights of a network) are not kept whole. `Run.moments` has their means and sds over all
-        draws. `Run.thinned` has every k-th draw in single precision, 64 MiB at most. Of each block 50 numbers are
-        recorded at every draw. A warning says so.
+        alone. Where all would take more than 256 MiB, blocks of more than 2,000 numbers (a field's values, the weights
+        of a network) are not kept whole. `Run.moments` has their means and sds over all draws. `Run.thinned` has every
+        k-th draw in single precision: 64 MiB at most, or 2 GiB in a directory. Of each block 50 numbers are recorded at
+        every draw. A warning says so.
     evaluations : int, optional
         Budget of evaluations, of all fidelities together. Warm-up, with all that comes before it, ends when three
         quarters are spent, and sampling ends when all are. The last step of all chains may exceed it (with several
@@ -206,9 +206,9 @@ def sample(
     engine = Engine(problem, sampler, asked)
     engine.record, less = as_record(problem, record, keep), None
     # moments of all draws alike are not those of draws that have weights
-    if directory is None and keep is True and sampler.rungs[0].target.factors is not None:
+    if keep is True and sampler.rungs[0].target.factors is not None:
         rungs = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.max_rungs
-        engine.record, less = within_memory(engine.record, problem, chains * draws, rungs)
+        engine.record, less = within_memory(engine.record, problem, chains * draws, rungs, directory is not None)
     engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
     optional(integer, "segment", segment, least=1)

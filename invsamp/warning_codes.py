@@ -107,7 +107,7 @@ CODES: dict[str, Entry] = {
         "Not all parameters are kept",
         "All draws of a large field would exceed the memory. The run keeps means and standard deviations of all "
         "draws (run.moments), every k-th draw in single precision (run.thinned), and all draws of some entries.",
-        "Record functions of the field (record=), or write all draws to disk (directory=).",
+        "Record functions of the field (record=), or write more draws to disk (directory=).",
     ),
     # how a run ended
     "IV-STOPPED": Entry(

@@ -105,8 +105,13 @@ def search_field(
             known.count += 1
         else:
             found = yield from low_rank(end.place.products, at, reference, directions, rng)
-            if found is None:
-                modes.append(FieldMode(end.place, found))
+            if found is None:  # conjugate gradients alone have to find the rest
+                end = yield from newton(sources[-1], at, tolerance)
+                steps += end.steps
+                if (known := (yield from _known(modes, end.place))) is not None:
+                    known.count += 1
+                else:
+                    modes.append(FieldMode(end.place, found))
             else:
                 place = yield from _polished(sources[-1], end.place, found.metric, tolerance)
                 modes.append(FieldMode(place, replace(found, mean=place.position)))

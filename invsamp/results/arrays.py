@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 
+import numpy as np
+
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import normalized
 from invsamp.protocols import Array, AxisLabels, Facts, InferenceData
 from invsamp.storage import arviz_data, layout
 from invsamp.storage.contents import Groups, inference_data
-from invsamp.storage.segments import Rest
+from invsamp.storage.segments import Rest, Some
 
 
 class Source(ABC):
@@ -33,7 +35,7 @@ class Source(ABC):
         """Shape (chains, draws, ...) of each variable that was recorded, by group and name."""
 
     @abstractmethod
-    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array: ...
+    def _read(self, group: str, name: str, draws: Some, rest: Rest) -> Array: ...
 
     @abstractmethod
     def _recorded(self) -> InferenceData:
@@ -79,6 +81,11 @@ class Source(ABC):
         return 1 + next(iter(hot.values()))[2] if hot else 1
 
     @property
+    def every(self) -> int:
+        """The k of the every k-th draw in the group ``thinned``."""
+        return int(self.attributes.get("every", 1))
+
+    @property
     def size(self) -> tuple[int, int]:
         """Number of chains, and of draws of each."""
         chains, draws = next(iter(self.shapes["posterior"].values()))[:2]
@@ -88,8 +95,11 @@ class Source(ABC):
         """Whether there is such a variable."""
         return name in self.shapes.get(group, {}) or (group == "posterior" and name in self._derived)
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
+    def read(self, group: str, name: str, draws: Some = slice(None), rest: Rest = ()) -> Array:
+        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these.
+
+        Numbers of draws are for all of these entries.
+        """
         if group == "posterior" and name in self._derived:
             return self._derived[name][(slice(None), draws, *rest)]
         return self._read(group, name, draws, rest)
@@ -148,9 +158,12 @@ class Arrays(Source):
         datasets = {
             group: layout.dataset(values, layout.LEADING[group], self.axes) for group, values in self._groups.items()
         }
+        if "thinned" in datasets:
+            numbers = self.every * np.arange(datasets["thinned"].sizes["draw"])
+            datasets["thinned"] = datasets["thinned"].assign_coords(draw=numbers)
         return inference_data(datasets, self.attributes)
 
-    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
+    def _read(self, group: str, name: str, draws: Some, rest: Rest) -> Array:
         return self._groups[group][name][(slice(None), draws, *rest)]
 
 
@@ -170,6 +183,6 @@ class Dataset(Source):
     def _recorded(self) -> InferenceData:
         return self._loaded
 
-    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
+    def _read(self, group: str, name: str, draws: Some, rest: Rest) -> Array:
         values: Array = self._loaded[group][name].to_numpy()[(slice(None), draws, *rest)]
         return values

@@ -13,10 +13,10 @@ import numpy as np
 from invsamp.diagnostics.report import Report
 from invsamp.engine.driver.draw_buffer import Draws, Segment
 from invsamp.engine.driver.engine import Engine
-from invsamp.protocols import AnyArray, Array, Problem
+from invsamp.protocols import Array, Problem
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
-from invsamp.storage.contents import attributes_of, constants, groups_of
+from invsamp.storage.contents import attributes_of, constants, groups_of, mean_and_sd
 from invsamp.warning_codes import InvsampWarning, coded
 
 Item = TypeVar("Item")
@@ -34,10 +34,8 @@ def completed_run(engine: Engine, kept: Draws) -> Run:
     report = faults.tried("the report", engine.report, lambda: _planned(engine))
     positions = draws.positions
     if positions is None:
-        moments = {name: np.stack([own.mean, own.sd]) for name, own in kept.moments.items()}
-        some = -(-draws.statistics["energy"].shape[2] // engine.record.every)
-        thinned = {name: values[:, :some] for name, values in kept.thinned.items()}
-        return _recorded(engine, draws, faults.added_to(report), moments, thinned)
+        moments = {name: mean_and_sd(own.sums, own.count) for name, own in kept.moments.items()}
+        return _recorded(engine, draws, faults.added_to(report), moments)
     theta = faults.tried("the conversion to natural parameters", lambda: _natural(problem, positions), lambda: None)
     if theta is None:
         faults.messages[-1] += ". The draws are in the sampler's own coordinates, as the parameter 'position'"
@@ -77,18 +75,17 @@ def warn(message: str, stacklevel: int) -> None:
             print(f"warning: {message}", file=sys.stderr)
 
 
-def _recorded(
-    engine: Engine, draws: Segment, report: Report, moments: dict[str, Array], thinned: dict[str, AnyArray]
-) -> Run:
+def _recorded(engine: Engine, draws: Segment, report: Report, moments: dict[str, Array]) -> Run:
     """The run of which not all parameters are kept: those that are stand among what was recorded."""
     problem, kept = engine.problem, engine.record.kept(engine.problem)
     groups = groups_of(None, {}, draws.statistics, draws.recorded)
     groups |= constants(problem, dict(problem.shapes), report.get("seed"), {*kept, *moments})
     if moments:
         groups["moments"] = {name: own.reshape(2, *problem.shapes[name]) for name, own in moments.items()}
-        groups["thinned"] = {name: own.reshape(*own.shape[:2], *problem.shapes[name]) for name, own in thinned.items()}
+    if draws.thinned:
+        groups["thinned"] = draws.thinned
     shapes = {name: values.shape[2:] for name, values in draws.recorded.items() if name not in kept}
-    return Run(Arrays(groups, attributes_of(kept, report, None, shapes)))
+    return Run(Arrays(groups, attributes_of(kept, report, None, shapes, engine.record.every)))
 
 
 class _Faults:

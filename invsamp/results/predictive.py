@@ -84,17 +84,23 @@ def chosen(theta: Array, weight: Array | None, draws: int | None) -> tuple[Array
     ValueError
         If ``draws`` < 1, or weights are not finite.
     """
-    wanted = optional(integer, "draws", draws, least=1) or DEFAULT_DRAWS
     chains, available, dimension = theta.shape
-    per_chain = min(-(-wanted // chains), available)
+    numbers = evenly_spaced(chains, available, draws)
+    per_chain = len(numbers)
     if weight is None:
-        # midpoints of equal parts, so that one draw is not the first of its chain
-        numbers = ((np.arange(per_chain) + 0.5) * available / per_chain).astype(int)
         return theta[:, numbers], numbers
     if not np.isfinite(weight).all():
         raise ValueError("log_weight of the run must be finite, or -inf for some draws, to predict from them")
     taken = weights.resampled(weight.ravel(), chains * per_chain).reshape(per_chain, chains).T
     return theta.reshape(-1, dimension)[taken], np.arange(per_chain)
+
+
+def evenly_spaced(chains: int, available: int, draws: int | None) -> npt.NDArray[np.intp]:
+    """Numbers of as many draws of a chain as `chosen` takes; `ValueError` if ``draws`` < 1."""
+    wanted = optional(integer, "draws", draws, least=1) or DEFAULT_DRAWS
+    per_chain = min(-(-wanted // chains), available)
+    # midpoints of equal parts, so that one draw is not the first of its chain
+    return ((np.arange(per_chain) + 0.5) * available / per_chain).astype(int)
 
 
 def log_likelihood(

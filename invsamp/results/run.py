@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +35,7 @@ from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.fitted_prior import run_as_prior
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictions import Predictions
-from invsamp.results.predictive import log_likelihood, predict
+from invsamp.results.predictive import evenly_spaced, log_likelihood, predict
 from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.run_figures import Pictures
 from invsamp.results.run_summary import RunSummary
@@ -195,9 +195,9 @@ class Run(Pictures):
             If it keeps none (``keep=False`` of `invsamp.sample`).
         """
         if not self.shapes:
-            raise ValueError(
-                f"the run keeps no parameters (keep=False), but {list(self.recorded)}: see run.draws(name)"
-            )
+            few = "thinned" in self._source.shapes
+            why, see = ("too large to keep all", "run.thinned(name)") if few else ("keep=False", "run.draws(name)")
+            raise ValueError(f"the run keeps no parameters ({why}), but {list(self.recorded)}: see {see}")
         return layout.join({name: self._source.read("posterior", name) for name in self.shapes})
 
     @property
@@ -409,7 +409,7 @@ class Run(Pictures):
         place, heading = arguments.path("path", path), arguments.text("title", title)
         optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")
         if posterior is not None:
-            check_shapes(posterior.shapes, self.shapes)
+            check_shapes(posterior.shapes, self._all_shapes(posterior))
         if not place.parent.is_dir():  # before predictions are solved and figures drawn
             raise FileNotFoundError(f"path must lie in a folder that exists, got {str(place)!r}")
         write_whole(place, [page(self, posterior, heading).encode()])
@@ -527,7 +527,7 @@ class Run(Pictures):
             `Posterior.for_prediction` of it, for what was not measured.
         draws : int, optional
             How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
-            default, but at most 1000.
+            default, but at most 1000. Of a field that is not kept whole those of `thinned`.
         seed : int
             Of the noise.
         fidelity : str, optional
@@ -546,7 +546,10 @@ class Run(Pictures):
         ValueError
             If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
         """
-        predicted = predict(self.theta, self.weights, self.shapes, posterior, draws, seed, fidelity)
+        theta, shapes, numbers = self._complete(draws, posterior)
+        predicted = predict(theta, self.weights, shapes, posterior, draws, seed, fidelity)
+        if numbers is not None:
+            predicted = predicted.assign_coords(draw=numbers)
         if isinstance(posterior, Observed) and np.isnan(np.asarray(posterior.data, dtype=float)).all():
             return predicted  # of what was not measured
         return self._keep("posterior_predictive", predicted)
@@ -737,19 +740,38 @@ class Run(Pictures):
         if of == "prior":
             if "prior" not in held:
                 raise ValueError("of must be 'posterior': the run has no draws of the prior, as runs of a Posterior do")
-            theta, shapes = self._theta_of("prior", held["prior"])
+            parts = {name: self._source.read("prior", name) for name in held["prior"]}
+            theta, shapes = layout.join(parts), {name: values.shape[2:] for name, values in parts.items()}
             known = {name: tuple(self._source.read("prior_moments", name)) for name in held.get("prior_moments", {})}
             return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, True, grids)
-        if thinned := held.get("thinned", {}):
-            theta, shapes = self._theta_of("thinned", thinned)
-            known = {name: self.moments(name) for name in thinned}
-            return field_draws(theta, None, shapes, field, mesh, on, draws, truth, known, False, grids)
-        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth, grids=grids)
+        theta, shapes, _ = self._complete(draws)
+        known = {name: self.moments(name) for name in held.get("moments", {})}
+        return field_draws(theta, self.weights, shapes, field, mesh, on, draws, truth, known, False, grids)
 
-    def _theta_of(self, group: str, names: Iterable[str]) -> tuple[Array, dict[str, tuple[int, ...]]]:
-        """Draws (chains, draws, d) of the parameters that a group has, and their shapes."""
-        parts = {name: self._source.read(group, name) for name in names}
-        return layout.join(parts), {name: values.shape[2:] for name, values in parts.items()}
+    def _complete(
+        self, draws: int | None = None, posterior: object = None
+    ) -> tuple[Array, dict[str, tuple[int, ...]], npt.NDArray[np.intp] | None]:
+        """Draws theta (chains, draws, d), and the shapes of their parameters.
+
+        Of a run that keeps every k-th draw of some parameters: so many of those that have all, evenly spaced, and their
+        numbers in their chains.
+        """
+        thinned, shapes = self._source.shapes.get("thinned", {}), self._all_shapes(posterior)
+        if not thinned:
+            return self.theta, shapes, None
+        chains, available = next(iter(thinned.values()))[:2]
+        at = evenly_spaced(chains, available, draws)
+        numbers = self._source.every * at
+        groups = {name: ("thinned", at) if name in thinned else ("posterior", numbers) for name in shapes}
+        parts = {name: self._source.read(group, name, which) for name, (group, which) in groups.items()}
+        return layout.join(parts), shapes, numbers
+
+    def _all_shapes(self, posterior: object = None) -> dict[str, tuple[int, ...]]:
+        """Shapes of all parameters; of a run that keeps every k-th draw of some in the order of a posterior."""
+        thinned = {name: shape[2:] for name, shape in self._source.shapes.get("thinned", {}).items()}
+        shapes = self.shapes | thinned
+        order = [name for name in getattr(posterior, "shapes", ()) if name in shapes] if thinned else []
+        return {name: shapes[name] for name in order} | shapes
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

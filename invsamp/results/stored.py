@@ -14,7 +14,7 @@ from invsamp.protocols import Array, AxisLabels, InferenceData
 from invsamp.results.arrays import Source
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
-from invsamp.storage.segments import Draws, Rest
+from invsamp.storage.segments import Draws, Rest, Some
 from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Stored(Source):
         shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
         domain = None if about["domain"] is None else from_dict(about["domain"])
         recorded = {name: shape for name, shape in draws.shapes.items() if name not in shapes}
-        super().__init__(attributes_of(shapes, self._stored.report, domain, recorded))
+        super().__init__(attributes_of(shapes, self._stored.report, domain, recorded, draws.every))
 
     def __reduce__(self) -> tuple[object, ...]:
         added = {"attributes": self.attributes, "_derived": self._derived} if self._derived else {}
@@ -51,8 +51,12 @@ class Stored(Source):
     def shapes(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """As of `Source`."""
         draws = self._stored.draws
-        return {
-            group: {name: (shape[0], draws.count, *shape[1:]) for name, (shape, _) in variables.items()}
+        constants = {
+            group: {name: values.shape for name, values in variables.items()}
+            for group, variables in self._stored.constants.items()
+        }
+        return constants | {
+            group: {name: (shape[0], len(draws.held(group)), *shape[1:]) for name, (shape, _) in variables.items()}
             for group, variables in draws.variables.items()
         }
 
@@ -65,7 +69,9 @@ class Stored(Source):
             datasets[group] = layout.dataset(values, layout.LEADING[group], labels)
         return inference_data(datasets, self.attributes)
 
-    def _read(self, group: str, name: str, draws: slice, rest: Rest) -> Array:
+    def _read(self, group: str, name: str, draws: Some, rest: Rest) -> Array:
+        if group in self._stored.constants:
+            return self._stored.constants[group][name][(slice(None), draws, *rest)]
         return self._stored.draws.read(group, name, draws, rest)
 
 
@@ -79,7 +85,7 @@ def _lazy(draws: Draws, group: str, labels: Mapping[str, AxisLabels]) -> xr.Data
 
         def __init__(self, name: str) -> None:
             (chains, *rest), self.dtype = draws.variables[group][name]
-            self.name, self.shape = name, (chains, draws.count, *rest)
+            self.name, self.shape = name, (chains, len(numbers), *rest)
 
         def __getitem__(self, key: Any) -> InferenceData:
             basic = indexing.IndexingSupport.BASIC
@@ -96,9 +102,10 @@ def _lazy(draws: Draws, group: str, labels: Mapping[str, AxisLabels]) -> xr.Data
             return part[key[0], 0] if number else part[key[0]]
 
     leading = layout.LEADING[group]
+    numbers = draws.held(group)
     variables, coordinates = {}, layout.Coordinates(labels, leading)
     for name in draws.variables[group]:
         array = Variable(name)
         dims = (*leading, *coordinates.dims(name, array.shape[len(leading) :]))
         variables[name] = xr.Variable(dims, indexing.LazilyIndexedArray(array))
-    return coordinates.assigned(xr.Dataset(variables)).assign_coords(draw=draws.numbers)
+    return coordinates.assigned(xr.Dataset(variables)).assign_coords(draw=numbers)

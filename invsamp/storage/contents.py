@@ -97,13 +97,22 @@ def constants(
     return groups
 
 
+def mean_and_sd(sums: Array, count: int) -> Array:
+    """Mean and standard deviation (2, ...) of each number, from mean and sum of squared deviations over ``count``."""
+    return np.stack([sums[0], np.sqrt(sums[1] / max(1, count - 1))])
+
+
 def attributes_of(
     shapes: Mapping[str, tuple[int, ...]],
     report: Mapping[str, object],
     domain: Domain | None,
     recorded: Mapping[str, tuple[int, ...]] | None = None,
+    every: int = 1,
 ) -> dict[str, str]:
-    """Attributes of a run's data: shapes of the parameters that are kept, and of what was recorded of them."""
+    """Attributes of a run's data: shapes of the parameters that are kept, and of what was recorded of them.
+
+    And the k of the every k-th draw of the group ``thinned``.
+    """
     attributes = {
         "inference_library": "invsamp",
         "report": layout.to_json(report),
@@ -113,6 +122,8 @@ def attributes_of(
         attributes["recorded"] = layout.to_json({name: list(shape) for name, shape in recorded.items()})
     if domain is not None:
         attributes["domain"] = layout.to_json(domain.to_dict())
+    if every > 1:
+        attributes["every"] = str(every)
     return attributes
 
 

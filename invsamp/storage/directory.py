@@ -158,6 +158,7 @@ class RunDirectory:
         largest: int = 0,
         before: int | None = None,
         fingerprint: Mapping[str, object] | None = None,
+        every: int = 1,
     ) -> None:
         """Write new draws, then the state that knows them.
 
@@ -177,6 +178,8 @@ class RunDirectory:
             So many of the draws that were written stand. Default: all; the others were of a trial that failed.
         fingerprint : mapping, optional
             Kept from now on.
+        every : int
+            The k of the every k-th draw of the group ``thinned``.
 
         Raises
         ------
@@ -191,7 +194,7 @@ class RunDirectory:
                 if kept and kept[-1].count + segments.count(groups) <= largest:
                     superseded.append(kept.pop())
                     groups, first = segments.joined(self.path, superseded[-1], groups), superseded[-1].first
-                kept.append(segments.write_segment(self.path, written, first, groups))
+                kept.append(segments.write_segment(self.path, written, first, groups, every))
                 written += 1
             found = dict(fingerprint or self.header.fingerprint)
             header = Header(self.header.about, self.header.files, step, tuple(kept), dict(report), found, written)

@@ -25,6 +25,7 @@ LEADING: dict[str, tuple[str, ...]] = {
     "observed_data": (),
     "moments": ("moment",),
     "prior_moments": ("moment",),
+    "sums": ("moment",),
     "thinned": ("chain", "draw"),
 }
 

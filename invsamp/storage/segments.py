@@ -1,4 +1,8 @@
-"""Draws on disk, some at a time: each segment is a netCDF file of its own, with the groups of a whole run."""
+"""Draws on disk, some at a time: each segment is a netCDF file of its own, with the groups of a whole run.
+
+Two groups have no entry for each draw. ``thinned`` has every k-th one of the run, k being the attribute ``every``.
+``sums`` has means and sums of squared deviations over all draws up to the last one of the segment.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,12 @@ FORMAT, FORMAT_VERSION = "invsamp segment", 1
 Groups = Mapping[str, Mapping[str, AnyArray]]
 #: Of the axes behind those of chains and draws, one entry each, or some together.
 Rest = tuple[int | npt.NDArray[np.intp], ...]
+#: Some of the draws: a slice, or increasing numbers.
+Some = slice | npt.NDArray[np.intp]
 
 
-def write_segment(directory: Path, number: int, first: int, groups: Groups) -> Entry:
-    """Write one segment whose first draw is the run's draw number ``first``.
+def write_segment(directory: Path, number: int, first: int, groups: Groups, every: int = 1) -> Entry:
+    """Write one segment whose first draw is the run's draw number ``first``; ``every``: the k of its thinned draws.
 
     Raises
     ------
@@ -33,6 +39,7 @@ def write_segment(directory: Path, number: int, first: int, groups: Groups) -> E
     """
     path = directory / segment_name(number)
     attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "first": first, "count": count(groups)}
+    attributes["every"] = every
     image = _image(groups, attributes)
     return Entry(path.name, len(image), write_whole(path, [image]), first, count(groups))
 
@@ -47,11 +54,19 @@ def joined(directory: Path, entry: Entry, groups: Groups) -> Groups:
     with _open(directory / entry.name) as file:
         return {
             group: {
-                name: np.concatenate([_values(_variable(file, group, name), ()), values], axis=1)
+                name: values
+                if group == "sums"  # which include those before
+                else np.concatenate([_values(_variable(file, group, name), ()), values], axis=1)
                 for name, values in variables.items()
             }
             for group, variables in groups.items()
         }
+
+
+def read_sums(directory: Path, entry: Entry) -> dict[str, AnyArray]:
+    """Means and sums of squared deviations (2, *shape) of large blocks, over all draws up to the last of a segment."""
+    with _open(directory / entry.name) as file:
+        return {n: _values(_variable(file, "sums", n), ()) for n in _variables(file, "sums")} if "sums" in file else {}
 
 
 def write_constants(path: Path, groups: Groups) -> File:
@@ -95,7 +110,8 @@ def found(directory: Path) -> tuple[list[Entry], list[str]]:
             with _open(path) as file:
                 first, count = (int(np.ravel(file.attrs[name])[0]) for name in ("first", "count"))
                 # wrong checksums show when all is read
-                counts = {_variable(file, g, name)[()].shape[1] for g in file for name in _variables(file, g)}
+                read = {(g, name): _variable(file, g, name)[()].shape for g in file for name in _variables(file, g)}
+                counts = {shape[1] for (g, _), shape in read.items() if g not in ("thinned", "sums")}
                 if first < 0 or counts != {count} or not _variables(file, "posterior"):
                     raise ValueError
                 entry = Entry(path.name, path.stat().st_size, 0, first, count)
@@ -127,68 +143,76 @@ class Draws:
         self.count = sum(entry.count for entry in entries)
         #: Number of every draw in the run: with a gap where a segment was lost.
         self.numbers = np.concatenate([np.arange(e.first, e.first + e.count) for e in entries] or [np.arange(0)])
-        #: group -> name -> (shape without the draws, dtype)
-        self.variables = self._described()
+        #: group -> name -> (shape without the draws, dtype); and the k of the every k-th draw of the group ``thinned``.
+        self.variables, self.every = self._described()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every parameter."""
         return {name: shape[1:] for name, (shape, _) in self.variables["posterior"].items()}
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> AnyArray:
+    def held(self, group: str) -> npt.NDArray[np.intp]:
+        """Numbers of the draws that a group has."""
+        return self.numbers if group != "thinned" else self.numbers[self.numbers % self.every == 0]
+
+    def read(self, group: str, name: str, draws: Some = slice(None), rest: Rest = ()) -> AnyArray:
         """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
+        numbers = self.held(group)[draws]
         try:
-            return self._read(self._entries, group, name, draws, rest)
+            return self._read(self._entries, group, name, numbers, rest)
         except FileNotFoundError:
             if self._refresh is None:
                 raise
-        wanted = set(self.numbers.tolist())
-        entries = [e for e in self._refresh() if wanted.intersection(range(e.first, e.first + e.count))]
-        # the draws that were there are there still, in the same order
-        parts = self._read(entries, group, name, slice(None), rest)
-        return parts[:, : self.count][:, draws]
+        return self._read(self._refresh(), group, name, numbers, rest)
 
-    def _described(self) -> dict[str, dict[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
+    def sums(self) -> tuple[dict[str, AnyArray], int]:
+        """Means and sums of squared deviations (2, *shape) of large blocks, and over how many draws of a chain."""
+        last = self._entries[-1]
+        try:
+            return read_sums(self._directory, last), last.first + last.count
+        except FileNotFoundError:
+            if self._refresh is None:
+                raise
+        last = self._refresh()[-1]
+        return read_sums(self._directory, last), last.first + last.count
+
+    def _described(self) -> tuple[dict[str, dict[str, tuple[tuple[int, ...], np.dtype[Any]]]], int]:
         name = self._entries[0].name
         if self._refresh is not None and not (self._directory / name).exists():
             name = self._refresh()[0].name
         with _open(self._directory / name) as file:
-            return {
+            variables = {
                 group: {name: _described(_variable(file, group, name)) for name in _variables(file, group)}
                 for group in file
+                if group != "sums"
             }
+            every = int(np.ravel(file.attrs.get("every", 1))[0])
+        if every < 1:
+            raise ValueError(f"{self._directory / name} claims to hold every {every}-th draw")
+        return variables, every
 
-    def _read(self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: Rest) -> AnyArray:
-        chosen = range(sum(e.count for e in entries))[draws]
+    def _read(
+        self, entries: Sequence[Entry], group: str, name: str, numbers: npt.NDArray[np.intp], rest: Rest
+    ) -> AnyArray:
+        """Of the draws of these numbers in the run."""
+        every = self.every if group == "thinned" else 1
         out: AnyArray | None = None
-        done = begin = 0
         for entry in entries:
-            end = begin + entry.count
-            own = _within(chosen, begin, end)
-            begin = end
-            if not len(own):
+            done, end = np.searchsorted(numbers, (entry.first, entry.first + entry.count))
+            if done == end:
                 continue
+            places = numbers[done:end] // every - -(-entry.first // every)
             with _open(self._directory / entry.name) as file:
-                offset = end - entry.count
-                whole = _values(_variable(file, group, name), np.s_[:, own.start - offset : own[-1] + 1 - offset])
+                whole = _values(_variable(file, group, name), np.s_[:, places[0] : places[-1] + 1])
             # HDF5 takes scattered entries one by one: many times slower than all of them and a choice here
-            part = whole[(slice(None), slice(None, None, own.step), *rest)]
+            part = whole[(slice(None), slice(None), *rest)][:, places - places[0]]
             if out is None:
-                out = np.empty((part.shape[0], len(chosen), *part.shape[2:]), part.dtype)
-            out[:, done : done + len(own)] = part
-            done += len(own)
+                out = np.empty((part.shape[0], len(numbers), *part.shape[2:]), part.dtype)
+            out[:, done:end] = part
         if out is None:
             shape, dtype = self.variables[group][name]
             return np.empty((shape[0], 0, *np.empty(shape[1:])[rest].shape), dtype)
         return out
-
-
-def _within(chosen: range, begin: int, end: int) -> range:
-    """The part of an increasing range that lies in [begin, end)."""
-    step = chosen.step
-    first = max(0, -(-(begin - chosen.start) // step))
-    last = max(first, -(-(end - chosen.start) // step))
-    return chosen[first:last]
 
 
 def _image(groups: Groups, attributes: Facts) -> memoryview:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from invsamp.protocols import Array
 from invsamp.storage import segments
+from invsamp.storage.contents import mean_and_sd
 from invsamp.storage.state import Entry, Header, OtherFormatError, read_state
 from invsamp.warning_codes import coded
 
@@ -49,7 +50,7 @@ class StoredDraws:
             reason = header.report.get("stopped") or "there was no checkpoint with draws so far"
             why = "; ".join(lost) or reason
             raise ValueError(f"no draws in {path}: {why}")
-        self.constants, more = _constants(path, header)
+        constants, more = _constants(path, header)
         lost += more
         self.report = header.report | {"draws": header.draws}
         if header.about:  # the draws of segments that are damaged were made
@@ -61,6 +62,10 @@ class StoredDraws:
                 *(coded("IV-LOST", one) for one in lost),
             ]
         self.draws = segments.Draws(path, header.segments, lambda: read_state(path)[0].segments)
+        sums, count = self.draws.sums()
+        chains = next(iter(self.draws.variables["posterior"].values()))[0][0]
+        moments = {name: mean_and_sd(both, chains * count) for name, both in sums.items()}
+        self.constants = constants | ({"moments": moments} if moments else {})
         self.about = header.about or {"parameters": self.draws.shapes, "domain": None}
 
 

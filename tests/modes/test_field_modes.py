@@ -170,3 +170,37 @@ class TestBulk:
                 )
             )
         assert found == [True, False, False, False]
+
+
+class Level:
+    """A log likelihood with no Gaussian at the maximum: along the first unknown it cancels the prior's curvature."""
+
+    def __init__(self, seed, d=100):
+        rng = np.random.default_rng(seed)
+        self.curvature, self.center = rng.uniform(1.0, 300.0, d - 1), rng.standard_normal(d - 1)
+        self.slope = rng.choice([-1.0, 1.0]) * rng.uniform(0.5, 1.0)
+
+    def value(self, x):
+        first, rest = x[:, 0], x[:, 1:] - self.center
+        return 0.49 * first**2 - 1e-6 * first**4 + self.slope * first - 0.5 * (self.curvature * rest**2).sum(axis=1)
+
+    def gradient(self, x):
+        first = 0.98 * x[:, :1] - 4e-6 * x[:, :1] ** 3 + self.slope
+        return np.hstack([first, -self.curvature * (x[:, 1:] - self.center)])
+
+    def least(self):
+        """Least energy of the posterior, with the prior's constant."""
+        first = np.linspace(-60.0, 60.0, 400_001)
+        alone = (0.01 * first**2 + 1e-6 * first**4 - self.slope * first).min()
+        rest = (0.5 * self.curvature * self.center**2 / (1.0 + self.curvature)).sum()
+        return alone + rest + 0.5 * (len(self.center) + 1) * np.log(2.0 * np.pi)
+
+
+@pytest.mark.parametrize("seed", [2, 9, 19])
+def test_without_a_gaussian_the_minimum_is_found_too(seed):
+    """Optimizations that end 0.1 of energy above it, or a few times that, were several modes."""
+    level = Level(seed)
+    density = iv.LogDensity(level.value, level.gradient)
+    modes = iv.maximize(iv.Posterior(iv.Prior(x=iv.Normal(0.0, np.ones(100))), log_likelihood=density), seed=seed)
+    assert modes.gaussians == (None,)
+    assert abs(modes.energies[0] - level.least()) < 0.02

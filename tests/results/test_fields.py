@@ -93,14 +93,16 @@ def test_maps_show_mean_sd_truth_and_probability(run: iv.Run) -> None:
     np.testing.assert_allclose(flat, np.tile(run.field(FIELD, mesh, on="cells").mean, 2))
 
 
-@pytest.fixture(scope="module")
-def posed() -> iv.Run:
+@pytest.fixture(scope="module", params=["memory", "directory"])
+def posed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> iv.Run:
     """A run that has draws of its prior."""
     prior = iv.Prior(z=iv.Normal(0, 1, shape=2), c=iv.Normal(0, 0.5))
     model = iv.with_jacobian(lambda t: t, lambda t: np.broadcast_to(np.eye(3), (len(t), 3, 3)))
     posterior = iv.Posterior(prior, model, np.zeros(3), iv.GaussianNoise(0.1))
+    folder = None if request.param == "memory" else tmp_path_factory.mktemp("runs") / "run"
+    settings = {"draws": 20, "warmup": 10, "chains": 2, "seed": 1, "progress": False, "directory": folder}
     with pytest.warns(UserWarning):
-        return iv.sample(posterior, iv.mala(0.1), draws=20, warmup=10, chains=2, seed=1, progress=False)
+        return iv.sample(posterior, iv.mala(0.1), **settings)
 
 
 def test_the_prior_is_shown_beside_it_and_draws(posed: iv.Run) -> None:

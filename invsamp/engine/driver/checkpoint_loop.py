@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from invsamp.protocols import Array, Plain
 from invsamp.storage import manifest as manifests
 from invsamp.storage.contents import constants, described, groups_of, versions
 from invsamp.storage.directory import RunDirectory
+from invsamp.storage.segments import read_sums
 
 #: Seconds between checkpoints, about: what a kill costs at most is the double of it.
 SECONDS = 30.0
@@ -131,6 +133,9 @@ class _Checkpoints(Draws):
         self._segment, self._largest = _sizes(engine, directory)
         super().__init__(engine, min(self._largest, engine.plan.draws))
         self._directory, self._unchanged = directory, Unchanged(engine)
+        if self.moments and engine.kept:
+            for name, sums in read_sums(directory.path, directory.header.segments[-1]).items():
+                self.moments[name].restore(sums.reshape(2, -1), engine.kept * len(engine.rungs[0].position))
         self._begun = engine.done
         self._written, self._seconds, self._since = engine.done, FIRST_SECONDS / 2, time.perf_counter()
         self._next, self._room = engine.done + 1, self._largest
@@ -160,15 +165,20 @@ class _Checkpoints(Draws):
         if engine.done == self._written:
             return
         self._unchanged.check()
-        groups, before = None, engine.kept
+        # draws that are not kept whole are counted as they are made
+        groups, before = None, engine.kept - (0 if engine.record.whole else self.count)
         if self.count:
             segment = self.take()
             theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
             between = None if segment.between is None else engine.problem.to_theta(segment.between)
             shapes = dict(engine.problem.shapes)
             groups = groups_of(theta, shapes, segment.statistics, segment.recorded, between)
+            if self.moments:
+                sums = {name: own.sums.reshape(2, *shapes[name]) for name, own in self.moments.items()}
+                groups |= {"thinned": segment.thinned, "sums": sums}
         payload = _payload(engine, engine.state())
-        self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest, before)
+        every = engine.record.every
+        self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest, before, every=every)
         self._next, self._room = self._chosen()
         self._written = engine.done
 
@@ -198,7 +208,7 @@ def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
         **described(kept, problem.support),
         "versions": versions(),
     }
-    fixed = constants(problem, shapes, plan.seed, kept)
+    fixed = constants(problem, shapes, plan.seed, {*kept, *engine.record.moments})
     parts = problem, engine.sampler, engine.record
     return RunDirectory.create(path, about, fixed, _payload(engine, None), parts)
 
@@ -211,7 +221,9 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     recorded = engine.record.of(engine.problem, engine.rungs[0].position)
     numbers = chains * rungs * ((d if engine.record.whole else 0) + len(kinds_of(engine)))
     numbers += sum(values.size for values in recorded.values())
-    return segment, segment or max(FEWEST, BYTES // (8 * numbers))
+    large = sum(math.prod(engine.problem.shapes[name]) for name in engine.record.moments)
+    size = 8 * numbers + 4 * chains * large // engine.record.every
+    return segment, segment or max(FEWEST, BYTES // size)
 
 
 def _payload(engine: Engine, state: object) -> bytes:

@@ -28,6 +28,7 @@ class Segment(NamedTuple):
     positions: Array | None  # (rungs, chains, draws, d); None where not all parameters are kept
     statistics: dict[str, AnyArray]  # by name, each (rungs, chains, draws)
     recorded: dict[str, AnyArray]  # of the cold rung, by name, each (chains, draws, *shape)
+    thinned: dict[str, AnyArray]  # every k-th draw of large blocks of it, by name, each (chains, draws, *shape)
     between: Array | None = None  # (steps, chains, draws, d) of the second rung, on the way to each draw
 
 
@@ -44,6 +45,7 @@ class Draws:
 
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
+        self._taken = engine.kept  # draws that were taken before
         self._open()
 
     def _open(self) -> None:
@@ -67,7 +69,7 @@ class Draws:
         self.moments = {name: RunningMoments(math.prod(shapes[name])) for name in engine.record.moments}
         every = engine.record.every
         self.thinned = {
-            name: np.empty((chains, -(-capacity // every), moments.size), np.float32)
+            name: np.empty((chains, -(-capacity // every), *shapes[name]), np.float32)
             for name, moments in self.moments.items()
         }
         shape = None if engine.between is None or not whole else engine.between.shape
@@ -86,7 +88,7 @@ class Draws:
         """Keep a draw if one is due after a step; none of those before where draws begin anew."""
         made = self._engine.drawn
         if made == 0:
-            self._counts = [0] * len(self._counts)
+            self._counts, self._taken = [0] * len(self._counts), 0
             for moments in self.moments.values():
                 moments.begin()
         elif made % self._engine.plan.thin == 0:
@@ -152,12 +154,12 @@ class Draws:
         self._counts[k] = i + n
 
     def _record(self, i: int, position: Array) -> None:
-        number, left = divmod(i, self._engine.record.every)
+        number = self._thinned(i)
 
         def seen(name: str, values: Array) -> None:
             self.moments[name].add(values)
-            if not left:
-                self.thinned[name][:, number] = values
+            if self._thinned(i + 1) > number:
+                self.thinned[name][:, number] = values.reshape(len(values), *self._engine.problem.shapes[name])
 
         found = self._found(position, seen)
         for name, values in found.items():
@@ -166,6 +168,11 @@ class Draws:
                 shapes = f"{values.shape[1:]} after {room.shape[2:]}"
                 raise ValueError(f"record[{name!r}] must return one shape for all theta, got {shapes}")
             room[:, i] = values
+
+    def _thinned(self, i: int) -> int:
+        """How many of the first i draws here are among every k-th one of the run."""
+        every = self._engine.record.every
+        return -(-(self._taken + i) // every) - -(-self._taken // every)
 
     def _found(self, position: Array, seen: Callable[[str, Array], None] | None = None) -> dict[str, AnyArray]:
         """The record of the cold rung's positions (chains, d); see `Record.of`."""
@@ -182,6 +189,7 @@ class Draws:
         segment = self.view()
         if segment.positions is not None:
             self._engine.count(segment.positions)
+        self._taken += self.count
         self._counts = [0] * len(self._counts)
         return segment
 
@@ -196,7 +204,8 @@ class Draws:
         positions = self._positions[:, :, : self.count] if self._engine.record.whole else None
         recorded = {name: values[:, : self.count] for name, values in self._recorded.items()}
         between = None if self._between is None else self._between[:, :, : self.count]
-        return Segment(positions, found, recorded, between)
+        thinned = {name: values[:, : self._thinned(self.count)] for name, values in self.thinned.items()}
+        return Segment(positions, found, recorded, thinned, between)
 
 
 def kinds_of(engine: Engine) -> dict[str, type]:

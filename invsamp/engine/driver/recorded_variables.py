@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import mapping
@@ -15,6 +16,17 @@ from invsamp.protocols import AnyArray, Array, Plain, Problem
 
 #: What is kept of each draw: arrays (chains, *shape) by name.
 Values = dict[str, AnyArray]
+
+
+@dataclass(frozen=True)
+class SomeValues:
+    """Some columns of theta."""
+
+    columns: npt.NDArray[np.intp]
+
+    def __call__(self, theta: Array) -> Array:
+        """Those (batch, k) of theta (batch, d)."""
+        return theta[:, self.columns]
 
 
 @dataclass(frozen=True)
@@ -72,8 +84,15 @@ class Record:
         return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
 
     def settings(self) -> Plain:
-        """Its entry in a run's report, in plain types: names of functions, and of parameters."""
-        return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
+        """Its entry in the description of a run, in plain types: names of the user's functions, and of parameters.
+
+        And the k of the every k-th draw that is kept of large blocks; None where there are none.
+        """
+        return {
+            "record": [name for name, function in self.functions.items() if not isinstance(function, SomeValues)],
+            "keep": None if self.parameters is None else list(self.parameters),
+            "every": self.every if self.moments else None,
+        }
 
 
 def as_record(

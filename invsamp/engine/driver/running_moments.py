@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from invsamp.engine.driver.recorded_variables import Record
+from invsamp.engine.driver.recorded_variables import Record, SomeValues
 from invsamp.protocols import Array, Problem
 from invsamp.warning_codes import coded
 
 #: Bytes of draws from which on blocks of more numbers than that are not kept whole; and how many of them are.
 MOST_BYTES, LARGE, KEPT = 2**28, 2000, 50
-#: Bytes of the draws that are kept of such blocks, in single precision.
-THINNED_BYTES = 2**26
+#: Bytes of the draws that are kept of such blocks, in single precision: in memory, and in a directory.
+THINNED_BYTES, STORED_BYTES = 2**26, 2**31
 
 
 class RunningMoments:
@@ -45,46 +44,50 @@ class RunningMoments:
         self.count = total
 
     @property
-    def sd(self) -> Array:
-        """Standard deviation of each number (size,)."""
-        return np.sqrt(self._squares / max(1, self.count - 1))
+    def sums(self) -> Array:
+        """Mean and sum of squared deviations (2, size)."""
+        return np.stack([self.mean, self._squares])
+
+    def restore(self, sums: Array, count: int) -> None:
+        """Continue from `sums` over so many values of each number."""
+        self.count, self.mean, self._squares = count, sums[0].copy(), sums[1].copy()
 
 
-@dataclass(frozen=True)
-class SomeValues:
-    """Some columns of theta."""
-
-    columns: npt.NDArray[np.intp]
-
-    def __call__(self, theta: Array) -> Array:
-        """Those (batch, k) of theta (batch, d)."""
-        return theta[:, self.columns]
-
-
-def within_memory(record: Record, problem: Problem, draws: int, rungs: int) -> tuple[Record, str | None]:
+def within_memory(
+    record: Record, problem: Problem, draws: int, rungs: int, stored: bool = False
+) -> tuple[Record, str | None]:
     """The record of so many draws of all chains, for each rung, and a warning where that is not all of them.
 
     Where all would take more than `MOST_BYTES`, blocks of more than `LARGE` numbers are replaced by running moments,
-    every k-th draw in single precision, and `KEPT` of their numbers at every draw.
+    every k-th draw in single precision, and `KEPT` of their numbers at every draw. ``stored``: in a directory.
     """
     sizes = {name: math.prod(shape) for name, shape in problem.shapes.items()}
-    large = tuple(name for name, size in sizes.items() if size > LARGE)
+    large = [size for size in sizes.values() if size > LARGE]
     if not record.whole or not large or 8 * rungs * draws * sum(sizes.values()) <= MOST_BYTES:
         return record, None
+    every = max(1, math.ceil(4 * draws * sum(large) / (STORED_BYTES if stored else THINNED_BYTES)))
+    less = without_large(record, problem, every)
+    room = 8e-9 * rungs * draws * sum(sizes.values())
+    which = "all draws" if every == 1 else f"one draw in {every}"
+    some = ", ".join(name for name in less.functions if name not in record.functions)
+    said = coded(
+        "IV-MEMORY",
+        f"all draws of {', '.join(less.moments)} would take {room:.2g} GB. The run keeps means and sds over all draws "
+        f"(run.moments), {which} in single precision (run.field, run.thinned), and {KEPT} numbers of each at every "
+        f"draw, {some}. Use record= to keep functions of them"
+        + ("" if stored or every == 1 else ", or directory= to keep more draws on disk"),
+    )
+    return less, said
+
+
+def without_large(record: Record, problem: Problem, every: int) -> Record:
+    """The record with moments, every k-th draw and some numbers of large blocks in place of all their draws."""
+    sizes = {name: math.prod(shape) for name, shape in problem.shapes.items()}
     first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    large = tuple(name for name, size in sizes.items() if size > LARGE)
     some = {
         f"{name}_some": SomeValues(first[name] + np.linspace(0, sizes[name] - 1, KEPT).astype(np.intp))
         for name in large
     }
     rest = tuple(name for name in sizes if name not in large)
-    room = 8e-9 * rungs * draws * sum(sizes.values())
-    every = max(1, math.ceil(4 * draws * sum(sizes[name] for name in large) / THINNED_BYTES))
-    which = "all draws" if every == 1 else f"one draw in {every}"
-    said = coded(
-        "IV-MEMORY",
-        f"draws of {', '.join(large)} would take {room:.2g} GB of memory. The run keeps means and sds over all draws "
-        f"(run.moments), {which} in single precision (run.field, run.thinned), and {KEPT} numbers of each at every "
-        f"draw, {', '.join(some)}. Use record= to keep functions of them, or directory= to keep all of them on disk",
-    )
-    functions = dict(record.functions) | some
-    return replace(record, functions=functions, parameters=rest, moments=large, every=every), said
+    return replace(record, functions=dict(record.functions) | some, parameters=rest, moments=large, every=every)
