@@ -615,10 +615,11 @@ class Posterior(PriorInPositions):
 
     def _warn_of_endless(self) -> None:
         """Of parameters that the domain constrains, and whose prior density grows without bound towards an end."""
-        constrained = self.domain.constrains(self.dimension)
+        constrained, parents = self.domain.constrains(self.dimension), self.prior.graph.parents
+        alone = {name: columns for name, columns in self.prior.slices.items() if not parents.get(name)}
         found = [
             name
-            for name, columns in self.prior.slices.items()
+            for name, columns in alone.items()
             if constrained[columns].any() and endless(self.prior.distributions[name])[constrained[columns]].any()
         ]
         if found:
