@@ -7,6 +7,7 @@ what all this takes does not depend on the number of unknowns.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +29,8 @@ STARTS = 8
 DIRECTIONS, SHARE = 400, 0.5
 #: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
 WARM_UP, LEAST = 800, 25
-#: Mean angle of a path at least; and steps of such a path, about. Paths are as long as the posterior is wide, in sds of
-#: the reference, at most `LONGEST`: where no Gaussian is like the posterior, its width is not known any better.
-LENGTH, PATH, LONGEST = 2.0, 7, 6.0
+#: Mean angle of a path where the posterior is as wide as the reference; and steps of such a path, about.
+LENGTH, PATH = 2.0, 7
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     if gaussian is None:
         return FieldSelection(None, f"{descents}: the general search follows")
     reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
-    kernel = InfinityHamiltonian(length=min(max(LENGTH, width), LONGEST), reference=reference)
+    # the widest directions gain by longer paths, and the others lose: the geometric mean of what they take
+    length = math.sqrt(LENGTH * max(LENGTH, width))
+    kernel = InfinityHamiltonian(length=length, reference=reference)
     of = f", fitted to the posterior at {2 * PAIRS} of its draws" if potentials[-1].tangents else ""
     return FieldSelection(kernel, f"{descents}: one kernel, {kernel}{of}")
 
