@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from flaky_models import Forgetful
 from scipy import sparse
 
@@ -142,6 +143,42 @@ class TestLabels:
         np.testing.assert_array_equal(posterior().predict(table.to_numpy()), posterior().predict(THETA[:, ::-1]))
         with pytest.raises(ValueError, match=r"prior's parameters \['a', 'b'\], got \['c'\]"):
             posterior().predict(pd.Series({"a": 1.0, "b": 2.0, "c": 3.0}))
+
+    @pytest.mark.parametrize("dims", [("draw", "parameter"), ("parameter", "draw")])
+    def test_so_is_a_labeled_array_whatever_the_order_of_its_axes(self, dims):
+        labeled = xr.DataArray(THETA[:, ::-1], dims=("draw", "parameter"), coords={"parameter": ["b", "a"]})
+        labeled = labeled.transpose(*dims)
+        np.testing.assert_array_equal(posterior().predict(labeled), posterior().predict(THETA))
+        np.testing.assert_array_equal(posterior().log_density(labeled)[0], posterior().log_density(THETA)[0])
+        np.testing.assert_array_equal(posterior().predict(labeled.isel(draw=2)), posterior().predict(THETA[2]))
+        unnamed = xr.DataArray(THETA, dims=("draw", "parameter"))
+        np.testing.assert_array_equal(posterior().predict(unnamed), posterior().predict(THETA))
+
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (
+                lambda a, b: iv.MultivariateNormal(
+                    pd.Series([0.0, 1.0], [a, b]), pd.DataFrame([[1.0, 0.1], [0.1, 2.0]], ["x", "y"], ["x", "y"])
+                ),
+                r"covariance must come in the order of mean, \['y', 'x'\]",
+            ),
+            (
+                lambda a, b: iv.Normal(pd.Series([0.0, 1.0], [a, b]), pd.Series([1.0, 2.0], ["x", "y"])),
+                r"sd must come in the order of mean, \['y', 'x'\]",
+            ),
+            (
+                lambda a, b: iv.Uniform(
+                    xr.DataArray([0.0, 1.0], dims="k", coords={"k": [a, b]}), pd.Series([2.0, 3.0], ["x", "y"])
+                ),
+                r"upper must come in the order of lower, \['y', 'x'\]",
+            ),
+        ],
+    )
+    def test_parts_of_a_prior_come_in_one_order(self, make, message):
+        make("x", "y")
+        with pytest.raises(ValueError, match=message):
+            make("y", "x")
 
     def test_so_is_a_start(self):
         settings = {"draws": 5, "warmup": 100, "seed": 1, "progress": False}

@@ -4,8 +4,8 @@ There are two kinds of moves. Hamiltonian moves have the population's covariance
 Hamiltonian dynamics"). Independent proposals come from a mixture of Gaussians, one for each mode, and carry the weights
 of modes (Tierney 1994, "Markov chains for exploring posterior distributions", section 2.3.3). The chains begin at
 weighted draws of the posterior's square root (Del Moral, Doucet and Jasra 2006, "Sequential Monte Carlo samplers",
-section 2.3). These draws choose where to simulate next. The reported draws come from the same engine as those of
-`invsamp.sample`.
+section 2.3). These draws choose where to simulate next. Paths are reflected at bounds. The reported draws come from the
+same engine as those of `invsamp.sample`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import logsumexp
 
 from invsamp.diagnostics import weights
+from invsamp.domains.contract import Domain
 from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
@@ -29,6 +31,8 @@ MEANS, SDS = 0.1, 0.07
 ACCEPTANCE, WIDER = 0.8, 1.2
 #: Leapfrog steps of a move, at most.
 LONGEST = 12
+#: How often the way from a mode to a start outside the domain is halved, at most.
+HALVINGS = 50
 #: Of the wide draws.
 TEMPERATURE = 2.0
 
@@ -62,9 +66,11 @@ class Population(NamedTuple):
     converged: bool
 
 
-def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng: np.random.Generator) -> Population:
-    """Draws of the posterior of a potential, from starts (CHAINS, dimension)."""
-    chains = _Chains(potential, modes, rng)
+def sampled(
+    potential: PosteriorPotential, domain: Domain, modes: list[Mode], start: Array, rng: np.random.Generator
+) -> Population:
+    """Draws of the posterior of a potential, from starts (CHAINS, dimension) within its domain."""
+    chains = _Chains(potential, domain, modes, rng)
     wide, _ = chains.moved(start, 20, TEMPERATURE)
     position, energy = chains.moved(_weighty(potential, np.concatenate([start, wide])), 15, 1.0)
     kept, energies, converged = [], [], False
@@ -80,12 +86,19 @@ def sampled(potential: PosteriorPotential, modes: list[Mode], start: Array, rng:
     return Population(draws, wide, _refitted(draws, modes), np.concatenate(energies[len(kept) // 3 :]), converged)
 
 
-def starts(modes: list[Mode], masses: Array, rng: np.random.Generator) -> Array:
-    """Starts (CHAINS, dimension) from the modes' Gaussians."""
+def starts(modes: list[Mode], masses: Array, domain: Domain, rng: np.random.Generator) -> Array:
+    """Starts (CHAINS, dimension) from the modes' Gaussians; those outside the domain are moved towards their mode."""
     number = rng.choice(len(modes), size=CHAINS, p=masses / masses.sum())
     noise = rng.standard_normal((CHAINS, len(modes[0].center)))
     factors = [np.linalg.cholesky(mode.covariance) for mode in modes]
-    return np.array([modes[k].center + factors[k] @ e for k, e in zip(number, noise, strict=True)])
+    away = np.array([factors[k] @ e for k, e in zip(number, noise, strict=True)])
+    center = np.array([modes[k].center for k in number])
+    for _ in range(HALVINGS):
+        outside = ~domain.contains(center + away)
+        if not outside.any():
+            break
+        away[outside] *= 0.5
+    return np.asarray(center + away)
 
 
 def _weighty(potential: PosteriorPotential, position: Array) -> Array:
@@ -125,13 +138,14 @@ def _refitted(draws: Array, modes: list[Mode]) -> list[Mode]:
 @dataclass
 class _Chains:
     potential: PosteriorPotential
+    domain: Domain
     modes: list[Mode]
     rng: np.random.Generator
     step_size: float = 0.45
 
     def __post_init__(self) -> None:
-        covariance = np.mean([mode.covariance for mode in self.modes], axis=0)
-        self._metric = np.linalg.cholesky(covariance)
+        self._covariance = np.mean([mode.covariance for mode in self.modes], axis=0)
+        self._metric = np.linalg.cholesky(self._covariance)
         self._factors = [np.linalg.cholesky(WIDER * mode.covariance) for mode in self.modes]
 
     def moved(self, position: Array, steps: int, temperature: float) -> tuple[Array, Array]:
@@ -157,17 +171,28 @@ class _Chains:
         moving = momentum - 0.5 * step * slope @ self._metric
         # a quarter of the period of a Gaussian, in units of its sd, makes the next draw independent
         count = int(np.clip(np.round(self.rng.uniform(0.5, 1.5) * 0.5 * np.pi / step), 1, LONGEST))
+        lost = np.zeros(len(position), dtype=bool)
         for k in range(count):
-            there = there + step * moving @ self._metric.T
+            there, moving, failed = self._drifted(there, moving, step)
+            lost |= failed
             value, gradient = self._evaluate(there, temperature)
             moving = moving - (step if k < count - 1 else 0.5 * step) * gradient @ self._metric
         with np.errstate(invalid="ignore", over="ignore"):
             change = value - energy + 0.5 * np.square(moving).sum(axis=1) - 0.5 * np.square(momentum).sum(axis=1)
-        change = np.where(np.isfinite(change), change, np.inf)
+        change = np.where(np.isfinite(change) & ~lost, change, np.inf)
         taken = np.log(self.rng.random(len(position))) < -change
         self.step_size *= np.exp(0.3 * (np.exp(-np.maximum(change, 0.0)).mean() - ACCEPTANCE))
         rows = taken[:, None]
         return np.where(rows, there, position), np.where(taken, value, energy), np.where(rows, gradient, slope)
+
+    def _drifted(self, position: Array, moving: Array, step: float) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Ends of straight moves, reflected at bounds; momenta there; which paths could not be followed."""
+        found = self.domain.reflect(position, step * moving @ self._metric.T, self._covariance)
+        if found.bounces.any():
+            turned = found.bounces > 0
+            moving = moving.copy()
+            moving[turned] = np.linalg.solve(self._metric, found.move[turned].T).T / step
+        return found.position, moving, found.failed
 
     def _jumped(self, position: Array, energy: Array) -> tuple[Array, Array]:
         number = self.rng.integers(len(self.modes), size=len(position))

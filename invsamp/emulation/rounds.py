@@ -129,7 +129,7 @@ class Rounds:
         emulator = fit_emulator(runs, self._scale, every, center, whitening, iterations=60, rotated=True)
         emulated = EmulatedPosterior(posterior, emulator)
         potential = emulated.potential()
-        population = sampled(potential, self._modes, self._start, self._rng)
+        population = sampled(potential, posterior.sampling_domain, self._modes, self._start, self._rng)
         self._draws, self._modes = population.draws, population.modes
         # half begin where the search has ended, so that no error of one emulator carries all of them away
         last = self._draws[self._rng.integers(len(self._draws), size=CHAINS)]
@@ -138,7 +138,8 @@ class Rounds:
 
     def _begun(self) -> Array:
         """Starts (CHAINS, dimension) at the modes that the search has found."""
-        return starts(self._found, np.ones(len(self._found)), self._rng)
+        domain = self._runs.posterior.sampling_domain
+        return starts(self._found, np.ones(len(self._found)), domain, self._rng)
 
     def advance(self) -> Round:
         """Choose a batch, simulate it, compare it with what the emulator predicted, and let the emulator learn from it.

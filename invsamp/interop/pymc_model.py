@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import generator, integer, needed, wrong
+from invsamp.axis_labels import plain_labels
 from invsamp.interop.row_potential import SplitRowPotential
 from invsamp.interop.unconstrained_problem import Block, UnconstrainedProblem
-from invsamp.posing.noise.axis_labels import plain_labels
 from invsamp.protocols import Array, AxisLabels, Plain
 
 #: Half-width of the uniform jitter around PyMC's initial point, where the prior cannot be drawn from.

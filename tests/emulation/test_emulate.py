@@ -410,3 +410,30 @@ def test_counts_of_small_means_are_not_cut_off_where_the_emulator_errs() -> None
     away = made.posterior.potential().energy(drawn) - target.potential().energy(drawn)
     assert np.isfinite(away).all()
     assert away.std() < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("domain", "highest"), [(None, 1.0), ("k + a / 2 < 1", 1.2)])
+def test_nothing_is_simulated_beyond_bounds_at_which_the_mode_lies(domain: str | None, highest: float) -> None:
+    """The posterior is that of quadrature: the emulator may change a mean by 0.1 sds, 1,000 draws by about 0.1."""
+    times, simulated = np.linspace(0.2, 3.0, 8), []
+
+    def model(theta: np.ndarray) -> np.ndarray:
+        simulated.extend(theta)
+        return theta[:, :1] * np.exp(-theta[:, 1:] * times)
+
+    data = model(np.array([[1.03, 0.52]]))[0]
+    simulated.clear()
+    prior = iv.Prior(a=iv.Uniform(0.0, highest), k=iv.Uniform(0.5, 2.0))
+    posterior = iv.Posterior(prior, model, data, iv.GaussianNoise(0.05), domain=domain)
+    found = quiet(posterior, 100, seed=1)
+    assert posterior.sampling_domain.contains(np.array(simulated)).all()
+    assert found.report["emulation"]["stopped_by_rule"]
+
+    middles = (np.arange(600) + 0.5) / 600
+    grid = np.stack(np.meshgrid(highest * middles, 0.5 + 1.5 * middles), axis=-1).reshape(-1, 2)
+    grid = grid[posterior.sampling_domain.contains(grid)]
+    weight = np.exp(-0.5 * np.square((model(grid) - data) / 0.05).sum(axis=1))
+    mean = weight @ grid / weight.sum()
+    sd = np.sqrt(weight @ np.square(grid - mean) / weight.sum())
+    assert (np.abs(found.theta.mean(axis=(0, 1)) - mean) / sd).max() < 0.35

@@ -119,10 +119,17 @@ def minimized(
 
 
 def laplace(potential: PosteriorPotential, position: Array, spread: Array) -> Array:
-    """The covariance (d, d) of the Gaussian about a position; no direction is wider than about two prior sds."""
+    """The covariance (d, d) of the Gaussian about a position; no direction is wider than about two prior sds.
+
+    At a bound, differences are one-sided. Beyond it there is no mass, so that a slope there counts as the inverse of
+    the width of an exponential.
+    """
     d, step = len(position), 1e-3 * spread
-    ends = np.concatenate([position + np.diag(step), position - np.diag(step)])
-    slopes = potential.energy_and_gradient(ends)[1]
-    hessian = (slopes[:d] - slopes[d:]) / (2.0 * step[:, None])
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T) * np.outer(spread, spread))
+    points = np.concatenate([position + np.diag(step), position - np.diag(step), position[None]])
+    energy, slopes = potential.energy_and_gradient(points)
+    inside, here = np.isfinite(energy[: 2 * d]).reshape(2, d), slopes[-1]
+    upper, lower = (np.where(inside[k][:, None], slopes[k * d : (k + 1) * d], here) for k in (0, 1))
+    hessian = (upper - lower) / (np.maximum(inside.sum(axis=0), 1) * step)[:, None]
+    hessian = 0.5 * (hessian + hessian.T) + np.diag(np.where(inside.all(axis=0), 0.0, here) ** 2)
+    values, vectors = np.linalg.eigh(hessian * np.outer(spread, spread))
     return np.asarray((vectors / np.maximum(values, 0.3)) @ vectors.T * np.outer(spread, spread))

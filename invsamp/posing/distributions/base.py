@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, wrong
+from invsamp.axis_labels import check_same_order, freeze
 from invsamp.domains.contract import Domain
 from invsamp.domains.unbounded import Unbounded
 from invsamp.expression import Expression, Value
@@ -191,6 +192,7 @@ class ScalarFamily(Distribution):
     def __post_init__(self) -> None:
         object.__setattr__(self, "centered", _as_centering(self.centered))
         shape = as_shape(self.shape)
+        check_same_order({name: getattr(self, name) for name in self.parameter_names()})
         for name in self.parameter_names():
             given = getattr(self, name)
             if isinstance(given, str) and given:
@@ -357,11 +359,6 @@ def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, 
     if joined != shape and not (shape == () and value.ndim):
         raise ValueError(f"{name} must broadcast to shape {shape}, got shape {value.shape}")
     return joined
-
-
-def freeze(value: Array) -> Any:
-    """An array as a number or nested tuples, which compare and hash."""
-    return float(value) if value.ndim == 0 else tuple(freeze(entry) for entry in value)
 
 
 def ends(lower: npt.ArrayLike, upper: npt.ArrayLike, shape: tuple[int, ...]) -> tuple[Array, Array]:

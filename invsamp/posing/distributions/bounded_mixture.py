@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import array, instance, store
-from invsamp.posing.distributions.base import Distribution, freeze
+from invsamp.axis_labels import freeze
+from invsamp.posing.distributions.base import Distribution
 from invsamp.posing.distributions.gaussian_mixture import GaussianMixture
 from invsamp.posing.transforms.univariate import Coordinates, Identity, Log, Logit, Transform
 from invsamp.protocols import Array

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, integer, store, wrong
-from invsamp.posing.distributions.base import Distribution, as_shape, ends, freeze, joined_shape
+from invsamp.axis_labels import freeze
+from invsamp.posing.distributions.base import Distribution, as_shape, ends, joined_shape
 from invsamp.protocols import Array
 
 NO_GRADIENT = (

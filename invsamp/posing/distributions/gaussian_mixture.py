@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from invsamp.arguments import array, generator, integer, store
-from invsamp.posing.distributions.base import Distribution, ends, freeze
+from invsamp.axis_labels import freeze
+from invsamp.posing.distributions.base import Distribution, ends
 from invsamp.protocols import Array
 
 #: Differences of points and centers that are held at once, as numbers.

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from scipy import special
 
 from invsamp.arguments import array, generator, instance, integer, real, store
+from invsamp.axis_labels import freeze
 from invsamp.domains.contract import Domain
 from invsamp.domains.half_spaces import HalfSpaces
-from invsamp.posing.distributions.base import Distribution, ScalarFamily, ends, freeze
+from invsamp.posing.distributions.base import Distribution, ScalarFamily, ends
 from invsamp.posing.distributions.truncated import Truncated
 from invsamp.posing.transforms.multivariate import Correlations, Increasing, Shares, VectorTransform
 from invsamp.protocols import Array

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance
-from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze, joined_shape
+from invsamp.axis_labels import freeze
+from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, joined_shape
 from invsamp.protocols import Array
 
 

@@ -21,6 +21,7 @@ from scipy import special
 from scipy.linalg import lapack
 
 from invsamp.arguments import array, generator, integer, store
+from invsamp.axis_labels import check_same_order
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.distributions.base import (
     Distribution,
@@ -319,6 +320,7 @@ class MultivariateNormal(Distribution):
     _factor: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_same_order({"mean": self.mean, "covariance": self.covariance})
         mean = np.array(array("mean", self.mean, ("k",)))
         covariance = np.array(array("covariance", self.covariance, (len(mean), len(mean))))
         if not _symmetric(covariance):

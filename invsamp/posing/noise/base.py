@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, real
+from invsamp.axis_labels import Axis, frozen, stated_axes
 from invsamp.expression import Expression, Value
 from invsamp.posing.compiled import likelihood_loops
-from invsamp.posing.noise.axis_labels import Axis, frozen, stated_axes
 from invsamp.protocols import Array
 
 _NONE = np.empty(0, dtype=np.intp)

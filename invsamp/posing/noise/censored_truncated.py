@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, store, wrong
+from invsamp.axis_labels import frozen
 from invsamp.expression import Value
-from invsamp.posing.noise.axis_labels import frozen
 from invsamp.posing.noise.base import Link, Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from scipy import special
 
 from invsamp.arguments import real, store
+from invsamp.axis_labels import Axis
 from invsamp.expression import Value
 from invsamp.posing.compiled import likelihood_loops
 from invsamp.posing.distributions.base import LARGEST
-from invsamp.posing.noise.axis_labels import Axis
 from invsamp.posing.noise.base import CompiledNoise, Link, Noise, half_square_cumulant, quantity
 from invsamp.posing.noise.error_covariance import Covariance, as_covariance
 from invsamp.protocols import Array

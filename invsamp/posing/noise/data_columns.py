@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import numbers
-from invsamp.posing.noise.axis_labels import Axis, check_order, stated_axes
+from invsamp.axis_labels import Axis, check_order, stated_axes
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.protocols import Array

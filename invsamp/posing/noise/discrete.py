@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy import special
 
 from invsamp.arguments import array, store
+from invsamp.axis_labels import frozen
 from invsamp.posing.compiled import likelihood_loops
-from invsamp.posing.noise.axis_labels import frozen
 from invsamp.posing.noise.base import CompiledNoise, Link, Noise, quantity
 from invsamp.protocols import Array
 

@@ -14,8 +14,8 @@ from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
 from invsamp.arguments import array, increasing, instance, store, wrong
+from invsamp.axis_labels import Axis, stated_axes
 from invsamp.expression import Value
-from invsamp.posing.noise.axis_labels import Axis, stated_axes
 from invsamp.posing.noise.base import Noise, half_square_cumulant, quantity
 from invsamp.protocols import Array
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, numbers, shown, store
-from invsamp.posing.noise.axis_labels import Axis
+from invsamp.axis_labels import Axis
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.continuous import ScaleFamily
 from invsamp.protocols import Array

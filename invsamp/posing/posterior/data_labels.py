@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from invsamp.axis_labels import Axis, stated_axes
 from invsamp.posing.expressions.variable_names import DIMENSIONS
-from invsamp.posing.noise.axis_labels import Axis, stated_axes
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.protocols import Array, AxisLabels, Plain
 from invsamp.warning_codes import InvsampWarning

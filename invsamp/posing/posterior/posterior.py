@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, path, wrong
+from invsamp.axis_labels import check_order, stated_axes
 from invsamp.domains.constraints import DomainLike
 from invsamp.posing.checks.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.distributions.base import as_shape
@@ -21,7 +22,6 @@ from invsamp.posing.expressions.variable_names import labels, labels_of
 from invsamp.posing.forward_models.fidelity_order import check_fidelities, checked_costs, warn_of_work
 from invsamp.posing.forward_models.log_density import GivenLikelihood, densities_by_fidelity
 from invsamp.posing.forward_models.population import Population
-from invsamp.posing.noise.axis_labels import check_order, stated_axes
 from invsamp.posing.noise.base import Noise
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_noise_labels, check_places, columns_of, series_of, with_missing

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, mapping, numbers, wrong
+from invsamp.axis_labels import freeze, stated_axes
 from invsamp.posing.compiled import density_loops
-from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily, freeze
+from invsamp.posing.distributions.base import Coefficients, Distribution, ScalarFamily
 from invsamp.posing.distributions.random_field import FieldDistribution
 from invsamp.posing.expressions.bound_expression import Names
 from invsamp.posing.expressions.variable_names import check_names, labels
@@ -406,7 +407,7 @@ def packed(shapes: Mapping[str, tuple[int, ...]], argument: str, values: Mapping
 
 
 def by_name(value: Any) -> Facts | None:
-    """The values of a mapping, or of what pandas labels with text; None of anything else.
+    """The values of a mapping, or of what pandas or xarray labels with text; None of anything else.
 
     Labels may come in any order: taken as an array, they would be lost.
     """
@@ -416,7 +417,17 @@ def by_name(value: Any) -> Facts | None:
         labels = list(value.keys())
         if labels and all(isinstance(label, str) for label in labels):
             return {label: value[label] for label in labels}
-    return None
+    if not hasattr(value, "dims"):
+        return None
+    named = [
+        (dim, axis.labels)
+        for dim, axis in zip(value.dims, stated_axes(value, 0), strict=False)
+        if axis.labels and all(isinstance(label, str) for label in axis.labels)
+    ]
+    if len(named) != 1:
+        return None
+    (dim, known), *_ = named
+    return {label: value.isel({dim: k}) for k, label in enumerate(known)}
 
 
 def as_selector(columns: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:

@@ -294,14 +294,28 @@ def derivatives(graph: Graph, output: int, by: tuple[str, ...] = ("y", "p")) -> 
             continue
         if row[0] == "select":
             for place, slope in _of_either_side(graph, by, *operands).items():
-                moved = outer * slope
+                moved = chained(outer, slope)
                 adjoint[place] = adjoint[place] + moved if place in adjoint else moved
             continue
         for operand, inner in zip(operands, RULES[row[0]](Node(graph, index), *operands), strict=True):
             if operand.value is None:
-                moved = outer * inner
+                moved = chained(outer, inner)
                 adjoint[operand.index] = adjoint[operand.index] + moved if operand.index in adjoint else moved
     return found
+
+
+def chained(outer: Node, inner: Node) -> Node:
+    """The product of two derivatives.
+
+    A choice that may be zero is made after the product: beyond it the other derivative may be no number, as of the root
+    of max(x, 0), and zero times that is none.
+    """
+    for one, other in ((inner, outer), (outer, inner)):
+        if one.graph.rows[one.index][0] == "select":
+            condition, *sides = (Node(one.graph, k) for k in operands_of(one.graph.rows[one.index]))
+            if any(side.value == 0.0 for side in sides):
+                return _selected(condition, *(chained(other, side) for side in sides))
+    return outer * inner
 
 
 def _of_either_side(graph: Graph, by: tuple[str, ...], condition: Node, a: Node, b: Node) -> dict[int, Node]:
@@ -453,11 +467,12 @@ def functions_of_nodes() -> dict[str, Term]:
     def angle(a: Term, b: Term) -> Term:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
+    # where both are equal, a number is chosen: the root of max(x, 0) has no slope at 0 by x
     def larger(a: Term, b: Term) -> Term:
-        return where(a >= b, a, b)
+        return where(a >= b if isinstance(b, Node) else a > b, a, b)
 
     def smaller(a: Term, b: Term) -> Term:
-        return where(a <= b, a, b)
+        return where(a <= b if isinstance(b, Node) else a < b, a, b)
 
     names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs", "floor")]
     return {

@@ -33,6 +33,7 @@ from invsamp.solvers.ode.codegen.operation_graph import (
     RULES,
     Graph,
     Node,
+    chained,
     operands_of,
     reachable,
     trace_graph,
@@ -136,6 +137,6 @@ def tangent_nodes(graph: Graph, nodes: Sequence[int], direction: dict[tuple[obje
             slopes[index] = where(operands[0], *(slopes.get(each.index, 0.0) for each in operands[1:]))
         elif row[0] not in (*CONDITIONS, "select") and any(each.index in slopes for each in operands):
             rules = zip(operands, RULES[row[0]](Node(graph, index), *operands), strict=True)
-            terms = [slopes[each.index] * rule for each, rule in rules if each.index in slopes]
+            terms = [chained(graph.constant(slopes[each.index]), rule) for each, rule in rules if each.index in slopes]
             slopes[index] = sum(terms[1:], terms[0])
     return [slopes.get(node, graph.constant(0.0)) for node in nodes]

@@ -37,7 +37,8 @@ class Event:
         ``when(t, x, p)``: the event happens where this changes its sign. A change and back within one step is seen
         where the values and slopes at the step's ends point to an extremum between them; `OdeModel` has ``max_step``
         for functions that go to and fro faster. Say here, too, where the right-hand side jumps as a state crosses a
-        threshold: ``when=lambda t, x, p: x[0] - 1`` and no change for ``if x[0] > 1``.
+        threshold: ``when=lambda t, x, p: x[0] - 1`` and no change for ``if x[0] > 1``. Where it is 0 at the initial
+        time, it has the sign that it takes next, and the event does not happen then.
     at : float, str or callable, optional
         Time of the event, in place of ``when``: a number, the name of a parameter, or a function of the parameters p.
         An event before the initial time does not happen.

@@ -67,19 +67,40 @@ class SbmlModel(OdeModel):
         initial : optional
             As of `OdeModel.observe`; the file's by default. A mapping changes those of some states.
         t0 : float, optional
-            0 by default.
+            Time of the initial values, 0 by default.
         of : callable, or sequence of str, optional
             The latter are formulas of the file's names: ``["scale * (A + B)"]`` with a parameter ``scale``.
         times, given, states, jacobian, mask
             As of `OdeModel.observe`.
+
+        Raises
+        ------
+        ValueError
+            As `OdeModel.observe`. If ``t0`` is not 0 where the file has constants that depend on the time at the start,
+            or events that may happen there.
         """
-        begin = self.initial_values(initial) if initial is None or isinstance(initial, Mapping) else initial
+        start = 0.0 if t0 is None else real("t0", t0)
+        if start != 0.0:
+            self._check_start(start)
+        begin = self.initial_values(initial, start) if initial is None or isinstance(initial, Mapping) else initial
         if isinstance(of, list | tuple):
             of = self.function([as_formula(f"of[{k}]", text) for k, text in enumerate(of)])
-        start = 0.0 if t0 is None else t0
         return super().observe(times, begin, t0=start, given=given, states=states, of=of, jacobian=jacobian, mask=mask)
 
-    def initial_values(self, changed: Mapping[str, Quantity | Expression] | None = None) -> Initial:
+    def _check_start(self, t0: float) -> None:
+        """`ValueError` if equations that were made for a start at 0 do not hold for another one."""
+        own = {name: start for name, start in self.system.starts.items() if start is not None}
+        moving = [
+            name
+            for name, start in expanded(own).items()
+            if name in self.system.constants and name not in self.parameters and start.has(time_symbol())
+        ]
+        if moving:
+            raise ValueError(f"t0 must be 0 where the file computes {moving} from the time at the start, got {t0}")
+        if not all(event.before for event in self.system.events):
+            raise ValueError(f"t0 must be 0 where events of the file may happen at the start, got {t0}")
+
+    def initial_values(self, changed: Mapping[str, Quantity | Expression] | None = None, t0: float = 0.0) -> Initial:
         """Initial values as ``initial`` of `OdeModel.observe` has them: numbers and names, or a function of p.
 
         Parameters
@@ -87,6 +108,8 @@ class SbmlModel(OdeModel):
         changed : mapping from state to number, parameter or formula, optional
             In place of what the file says. What the file computes from these values follows. States in a SymPy formula
             are their initial values as the file has them.
+        t0 : float
+            The time at which they hold.
 
         Raises
         ------
@@ -98,10 +121,10 @@ class SbmlModel(OdeModel):
             raise ValueError(f"initial must be of states out of {self.states}, got {unknown}")
         new = {name: _formula(f"initial[{name!r}]", value) for name, value in changes.items()}
         if any(symbol(name) in each.free_symbols for each in new.values() for name in self.states):
-            before = resolved(self.system, self.system.starts, self.parameters)
+            before = resolved(self.system, self.system.starts, self.parameters, t0)
             own = {symbol(name): before[name] for name in self.states if not _unknown(before.get(name))}
             new = {name: each.xreplace(own) for name, each in new.items()}
-        starts = resolved(self.system, {**self.system.starts, **new}, self.parameters)
+        starts = resolved(self.system, {**self.system.starts, **new}, self.parameters, real("t0", t0))
         for name in self.states:
             if _unknown(starts.get(name)):
                 raise ValueError(f"initial must have a value for {name!r}, for which the file gives none")
@@ -220,13 +243,13 @@ def definitions(system: SbmlSystem, parameters: Collection[str]) -> Callable[[Ex
 
 
 def resolved(
-    system: SbmlSystem, starts: Mapping[str, Expression | None], parameters: Collection[str]
+    system: SbmlSystem, starts: Mapping[str, Expression | None], parameters: Collection[str], t0: float = 0.0
 ) -> dict[str, Expression]:
-    """Initial values in terms of parameters alone."""
+    """Initial values at a time in terms of parameters alone."""
     own = {name: start for name, start in starts.items() if start is not None and name not in parameters}
     fixed = {n: number(v) for n, v in system.constants.items() if n not in parameters and n not in own}
     return {
-        name: substituted(start, fixed).xreplace({time_symbol(): number(0.0)}) for name, start in expanded(own).items()
+        name: substituted(start, fixed).xreplace({time_symbol(): number(t0)}) for name, start in expanded(own).items()
     }
 
 

@@ -204,3 +204,27 @@ def test_a_large_model_with_a_branch_is_compiled_as_it_stands():
     assert model.derivatives == "complex step"
     slopes = model.solve_with_sensitivities([[0.5]], np.ones(18), [0.0, 2.0], initial_states=()).sensitivities
     np.testing.assert_allclose(slopes[0, 1, :, 0], -3.0 * math.exp(-1.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["auto", "Rodas5P"])
+@pytest.mark.parametrize(
+    "level", [lambda h: np.maximum(h, 0.0), lambda h: np.maximum(0.0, h), lambda h: np.clip(h, 0.0, 9.0)]
+)
+def test_the_root_of_a_level_that_is_cut_off_at_zero_has_no_slope_there(level, method):
+    """A tank that runs dry: h = (sqrt(h0) - k t / 2)^2 until then. One that begins empty fills up."""
+
+    def outflow(t, x, p):
+        return (p[1] - p[0] * np.sqrt(level(x[0])),)
+
+    model = OdeModel(outflow, ("h",), ("k", "q"), method=method)
+    y, jacobian = model.observe([0.5, 3.0], initial=("h0",), t0=0.0, given={"q": 0.0}).jacobian([[1.0, 0.64]])
+    root = 0.8 - 0.25
+    np.testing.assert_allclose(y[0], [root**2, 0.0], atol=1e-5)
+    np.testing.assert_allclose(jacobian[0], [[-0.5 * root, root / 0.8], [0.0, 0.0]], atol=1e-4)
+
+    empty = model.observe([0.5, 3.0], initial=(0.0,), t0=0.0)
+    theta = np.array([[0.8, 0.3]])
+    _, jacobian = empty.jacobian(theta)
+    steps = 1e-5 * np.eye(2)
+    differences = [(empty(theta + step) - empty(theta - step))[0] / 2e-5 for step in steps]
+    np.testing.assert_allclose(jacobian[0], np.transpose(differences), atol=1e-4)

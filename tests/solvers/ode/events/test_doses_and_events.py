@@ -278,3 +278,12 @@ def test_crossings_are_counted_once_each(direction, count):
     begin, end = (0.3, 1.0), 6 * math.pi  # three turns
     solution = model.solve_with_sensitivities([[1.0]], [math.sin(begin[0]), math.cos(begin[0]), 0.0], [0.0, end])
     assert solution.states[0, 1, 2] == count and abs(solution.sensitivities[0, 1, 2, 0] - count) < 1e-9
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_function_that_is_zero_at_the_start_changes_its_sign_later(power):
+    """t^k (t - 1) is negative between 0 and 1: no event happens at 0, and one at 1 upwards."""
+    for direction, count in (("both", 1), ("up", 1), ("down", 0)):
+        event = Event(lambda t, x, p: t**power * (t - 1.0), change=lambda t, x, p: (x[0] + 1.0,), direction=direction)
+        model = OdeModel(lambda t, x, p: (0.0 * x[0],), ("counted",), ("unused",), events=[event])
+        assert model.solve([[1.0]], [0.0], [0.0, 0.5, 2.0]).states[0][:, 0].tolist() == [0.0, 0.0, count]

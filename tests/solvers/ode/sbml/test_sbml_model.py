@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,35 @@ def test_initial_values_may_be_changed_and_what_depends_on_them_follows(tmp_path
     found = model.observe(TIMES, {"A": "a0"}, of=["A", "a0 * B"])(np.array([[0.8, 0.6, 3.0]]))[0].reshape(3, 2)
     a = conversion(TIMES, 0.8, 0.6, 3, 6)
     np.testing.assert_allclose(found, np.stack([a, 3 * (9 - a)], axis=1), rtol=1e-5)
+
+
+def test_initial_values_are_those_of_the_time_at_which_they_hold(tmp_path):
+    parts = {
+        "species": species("A", None) + species("B", 2.0),
+        "parameters": parameter("k", 0.5) + parameter("w", constant=False),
+        "rules": rule("assignment", "w", "3 * time"),
+        "initial": assignment("A", "B + w"),
+        "reactions": reaction("in", "", "A", "k * time"),
+    }
+    model = from_sbml(write_sbml(tmp_path / "m.xml", **parts))
+    times = np.array([2.0, 3.0, 4.0])
+    for t0 in (0.0, 2.0):
+        found = model.observe(times, of=["A"], t0=t0)(np.array([[0.5]]))[0]
+        np.testing.assert_allclose(found, 2 + 3 * t0 + 0.25 * (times**2 - t0**2), rtol=1e-6)
+
+
+def test_a_start_at_another_time_is_refused_where_the_equations_are_those_of_zero(tmp_path):
+    constant = {"parameters": parameter("k1", 0.8) + parameter("k2", 0.6), "initial": assignment("k2", "1 + time")}
+    model = from_sbml(write_sbml(tmp_path / "m.xml", **constant), parameters=["k1"])
+    model.observe(TIMES)
+    with pytest.raises(ValueError, match=r"t0 must be 0 where the file computes \['k2'\] .* got 0.5"):
+        model.observe(TIMES, t0=0.5)
+    model = from_sbml(write_sbml(tmp_path / "m.xml", events=event("time > 1", A="A + 1")))
+    model.observe(TIMES, t0=0.5)
+    first = tuple(replace(each, before=False) for each in model.system.events)
+    model = replace(model, system=replace(model.system, events=first))
+    with pytest.raises(ValueError, match=r"t0 must be 0 where events of the file may happen at the start, got 0\.5"):
+        model.observe(TIMES, t0=0.5)
 
 
 @pytest.mark.parametrize("many", [1, 2])

@@ -1,15 +1,19 @@
-"""Labels of tables and labeled arrays, and whether the numbers of a noise come in the order of the data."""
+"""Labels of tables and labeled arrays, and whether numbers with labels come in the order of others."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.posing.distributions.base import freeze
-from invsamp.protocols import Array
+from invsamp.arguments import Array
+
+
+def freeze(value: Array) -> Any:
+    """An array as a number or nested tuples, which compare and hash."""
+    return float(value) if value.ndim == 0 else tuple(freeze(entry) for entry in value)
 
 
 class Axis(NamedTuple):
@@ -89,6 +93,19 @@ def check_order(who: str, axes: Sequence[Axis], of_data: Sequence[Axis], known_a
                 f"{who} has labels of another axis of {known_as}, {_listed(own.labels)}: give it all axes, of length 1 "
                 "where it does not change"
             )
+
+
+def check_same_order(given: Mapping[str, object]) -> None:
+    """`ValueError` if tables or labeled arrays, by the names of arguments, have the same labels in other places."""
+    first: tuple[str, list[Axis]] | None = None
+    for name, value in given.items():
+        axes = stated_axes(value, 0)
+        if not any(axis.labels for axis in axes):
+            continue
+        if first is None:
+            first = name, axes
+        else:
+            check_order(name, [Axis(None, axis.labels) for axis in axes], first[1], first[0])
 
 
 def _of_index(index: Any, default: Any) -> Axis:
