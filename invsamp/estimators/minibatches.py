@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, integer
+from invsamp.arguments import array, integer, shown
+from invsamp.axis_labels import stated_axes
 from invsamp.estimators.batches import Groups, random_subsets
 from invsamp.estimators.contract import Source
 from invsamp.evaluate.requests import Batch, Estimate, EvaluationRequests, Request, Structure
@@ -41,8 +42,9 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     Raises
     ------
     ValueError
-        If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
-        integers. In a run, also if there are not as many labels as data, or fewer data than ``size``.
+        If ``size`` is below 2 (no variance within the batch) or above the number of groups. If the labels are no
+        integers, or come in a table or labeled array with an index of its own. In a run, also if there are not as many
+        labels as data, or fewer data than ``size``.
 
     Examples
     --------
@@ -55,6 +57,11 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
     if groups is None:
         return Minibatch(size)
     labels = np.asarray(array("groups", groups, whole=True), dtype=np.int64)
+    if (own := next((axis for axis in stated_axes(groups, 0) if axis.labels), None)) is not None:
+        raise ValueError(
+            "groups must be an array without labels, in the order of the data, which a run does not compare with "
+            f"those of groups, got {shown(list(own.labels or ()))}: give groups.to_numpy()"
+        )
     if size > (count := len(np.unique(labels))):
         raise ValueError(f"size of a minibatch must be at most the {count} groups, got {size}")
     return Minibatch(size, tuple(labels.ravel().tolist()))

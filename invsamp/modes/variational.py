@@ -12,6 +12,11 @@ its draws, in pairs on opposite sides of m, and Gauss-Newton matrices :math:`R_k
 
 .. math:: P = I + \frac{1}{K} \sum_k R_k^T R_k, \qquad m \leftarrow m - P^{-1} \frac{1}{K} \sum_k \nabla v_k.
 
+Where the R_k differ, this Gaussian is narrower than the posterior: an average of precisions is dominated by the large
+ones. By how much shows the average of the covariances :math:`(I + R_k^T R_k)^{-1}` beside :math:`P^{-1}`. The square
+root of their largest ratio is the width of the widest direction, in sds of the reference. Paths that are short against
+it move by a part of it.
+
 References
 ----------
 Opper and Archambeau (2009), "The variational Gaussian approximation revisited", Neural Computation 21, eq. (2.4). The
@@ -22,10 +27,13 @@ dimension reduction for nonlinear inverse problems", Inverse Problems 30, sectio
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
 from invsamp.evaluate.requests import EvaluationRequests
+from invsamp.kernels.metric import LowRankMetric
 from invsamp.modes.low_rank import LEFT_OUT, LowRankGaussian, by_rows, low_rank
 from invsamp.modes.products import Source, times
 from invsamp.protocols import Array
@@ -36,10 +44,17 @@ from invsamp.protocols import Array
 PAIRS = 8
 
 
-def fitted(
-    source: Source, mode: LowRankGaussian, most: int, rng: np.random.Generator
-) -> EvaluationRequests[LowRankGaussian]:
+class Fitted(NamedTuple):
+    """A Gaussian, and the width of the widest direction of the posterior in sds of the Gaussian, at least 1."""
+
+    gaussian: LowRankGaussian
+    width: float
+
+
+def fitted(source: Source, mode: LowRankGaussian, most: int, rng: np.random.Generator) -> EvaluationRequests[Fitted]:
     """The Gaussian after that step, from the pairs that can be solved; the mode's where none can.
+
+    The width is that within the directions of the mode's Gaussian.
 
     The mean moves no farther than the square root of the number of informed directions, in sds: from there on no more
     of the mode's Gaussian lies.
@@ -56,6 +71,8 @@ def fitted(
     """
     d, reference = len(mode.mean), source.reference
     rows, slope, count = np.empty((0, d)), np.zeros(d), 0
+    basis = mode.metric.vectors
+    covariance = np.zeros(2 * basis.shape[1:])
     for move in mode.metric.color(rng.standard_normal((PAIRS, d))):
         places, found = [], []
         for at in (mode.mean + move, mode.mean - move):
@@ -63,18 +80,27 @@ def fitted(
             if math.isfinite(place.energy):
                 gaussian = yield from low_rank(place.products, at, reference, most, rng)
                 places.append(place)
-                found += [] if gaussian is None else [_rows(gaussian)]
+                found += [] if gaussian is None else [gaussian]
         if len(found) == 2:
-            rows = _rows(by_rows(np.vstack([rows, *found]), mode.mean, reference, most))
+            rows = _rows(by_rows(np.vstack([rows, *map(_rows, found)]), mode.mean, reference, most))
+            covariance += sum(_within(gaussian.metric, basis) for gaussian in found)
             slope += places[0].gradient + places[1].gradient
             count += 2
     if not count:
-        return mode
+        return Fitted(mode, 1.0)
     metric = by_rows(rows / math.sqrt(count), mode.mean, reference, most, LEFT_OUT).metric
     step = -metric.covariance_times(slope / count)
     length = math.sqrt(float(-step @ slope) / count)
     share = min(1.0, math.sqrt(mode.informed) / length) if length > 0.0 else 0.0
-    return LowRankGaussian(mode.mean + share * times(reference.factor, step), metric, 0.0)
+    width = 1.0
+    if basis.size:
+        width = math.sqrt(max(1.0, eigh(covariance / count, _within(metric, basis), eigvals_only=True)[-1]))
+    return Fitted(LowRankGaussian(mode.mean + share * times(reference.factor, step), metric, 0.0), width)
+
+
+def _within(metric: LowRankMetric, basis: Array) -> Array:
+    """The covariance (r, r) along orthonormal directions (d, r), in the prior's coordinates."""
+    return basis.T @ metric.covariance_times(basis.T).T
 
 
 def _rows(gaussian: LowRankGaussian) -> Array:

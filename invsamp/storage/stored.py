@@ -63,7 +63,7 @@ class StoredDraws:
             ]
         self.draws = segments.Draws(path, header.segments, lambda: read_state(path)[0].segments)
         sums, count = self.draws.sums()
-        chains = next(iter(self.draws.variables["posterior"].values()))[0][0]
+        chains = next((shape[0] for shape, _ in self.draws.variables["posterior"].values()), 0)
         moments = {name: mean_and_sd(both, chains * count) for name, both in sums.items()}
         self.constants = constants | ({"moments": moments} if moments else {})
         self.about = header.about or {"parameters": self.draws.shapes, "domain": None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from asking import Asked
 from functions import quartic
@@ -142,6 +143,11 @@ class TestMinibatch:
             minibatch(2, groups=[0.0, 1.0, 2.0])
         with pytest.raises(ValueError, match="one label for each of the 6 data terms, got 4"):
             Asked(minibatch(2, groups=[0, 1, 2, 3]), potential, "full")
+
+    def test_groups_with_an_index_are_refused_as_it_would_be_lost(self):
+        assert minibatch(2, groups=pd.Series([0, 1, 1])) == minibatch(2, groups=[0, 1, 1])
+        with pytest.raises(ValueError, match=r"groups must be an array without labels.*got \['b', 'a', 'c'\]"):
+            minibatch(2, groups=pd.Series([0, 1, 1], ["b", "a", "c"]))
 
     def test_groups_print_shortly_and_are_distinguishable(self):
         first, second = minibatch(5, np.arange(1000) % 20), minibatch(5, np.arange(1000) // 50)

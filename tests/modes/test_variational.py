@@ -18,7 +18,7 @@ D = 90
 
 
 def fit(posterior, seed=3):
-    """The mode's Gaussian, the fitted one, and what was counted."""
+    """The mode's Gaussian, the fitted one with the posterior's width, and what was counted."""
     (mode,) = iv.maximize(posterior, seed=1).gaussians
     potential = CountedPotential(posterior.potential(), "model")
     source = source_of(potential, reference_of(posterior), Unbounded())
@@ -39,10 +39,15 @@ def test_it_is_the_average_over_draws_of_the_mode():
     draws = mode.mean + np.concatenate([moves, -moves])
     jacobian = Bent().jacobian(draws)[1] / 0.35
     precision = np.eye(D) + np.einsum("kmd,kme->de", jacobian, jacobian) / len(draws)
-    np.testing.assert_allclose(inverse(found), precision, atol=0.05)  # eigenvalues that are left out are below that
+    # eigenvalues that are left out are below that
+    np.testing.assert_allclose(inverse(found.gaussian), precision, atol=0.05)
     slope = posterior.potential().energy_and_gradient(draws)[1].mean(axis=0)
-    np.testing.assert_allclose(found.mean, mode.mean - np.linalg.solve(precision, slope), atol=0.05)
-    assert np.abs(found.mean - mode.mean).max() > 0.1  # there is something to fit
+    np.testing.assert_allclose(found.gaussian.mean, mode.mean - np.linalg.solve(precision, slope), atol=0.05)
+    assert np.abs(found.gaussian.mean - mode.mean).max() > 0.1  # there is something to fit
+    covariance = np.mean([np.linalg.inv(np.eye(D) + part.T @ part) for part in jacobian], axis=0)
+    ratios = np.linalg.eigvals(covariance @ precision).real
+    assert found.width > 1.1
+    np.testing.assert_allclose(found.width, np.sqrt(ratios.max()), rtol=0.01)
     assert potential.evaluations == 2 * PAIRS and potential.products == 2 * 2 * PAIRS
 
 
@@ -52,8 +57,9 @@ def test_of_a_linear_model_it_is_that_of_the_mode():
     model = iv.with_jacobian(lambda b: b @ slopes.T, lambda b: np.broadcast_to(slopes, (len(b), *slopes.shape)))
     prior = iv.Prior(b=iv.Normal(0.5, np.full(D, 2.0)))
     mode, found, _ = fit(iv.Posterior(prior, model, [1.0, 2.0, 3.0], iv.GaussianNoise(0.5)))
-    np.testing.assert_allclose(found.mean, mode.mean, atol=1e-6)
-    np.testing.assert_allclose(inverse(found), inverse(mode), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found.gaussian.mean, mode.mean, atol=1e-6)
+    np.testing.assert_allclose(inverse(found.gaussian), inverse(mode), rtol=1e-8, atol=1e-8)
+    assert found.width < 1.0 + 1e-8
 
 
 class _Failing(Bent):
@@ -72,11 +78,11 @@ def test_pairs_that_cannot_be_solved_are_left_out(most):
     prior = iv.Prior(x=iv.Normal(0.0, np.ones(D)))
     mode, found, _ = fit(iv.Posterior(prior, _Failing(most), [0.8, 0.4], iv.GaussianNoise(0.35)))
     if most == 0.01:
-        assert found is mode  # one of each pair
+        assert found == (mode, 1.0)  # one of each pair
         return
     moves = mode.metric.color(np.random.default_rng(3).standard_normal((PAIRS, D)))
     left = moves[np.abs(moves[:, 5]) < most]
     assert 0 < len(left) < PAIRS
     jacobian = Bent().jacobian(mode.mean + np.concatenate([left, -left]))[1] / 0.35
     precision = np.eye(D) + np.einsum("kmd,kme->de", jacobian, jacobian) / (2 * len(left))
-    np.testing.assert_allclose(inverse(found), precision, atol=0.05)
+    np.testing.assert_allclose(inverse(found.gaussian), precision, atol=0.05)

@@ -7,6 +7,7 @@ what all this takes does not depend on the number of unknowns.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,15 +29,15 @@ STARTS = 8
 DIRECTIONS, SHARE = 400, 0.5
 #: Evaluations of a warm-up, and steps of it at least: all chains together find one step size.
 WARM_UP, LEAST = 800, 25
-#: Steps of a path, about; and its mean angle.
-PATH, LENGTH = 7, 2.0
+#: Mean angle of a path where the posterior is as wide as the reference; and steps of such a path, about.
+LENGTH, PATH = 2.0, 7
 
 
 @dataclass(frozen=True)
 class FieldSelection:
-    """The result of the search: the reference that was found, or none; and why, in words."""
+    """The result of the search: the kernel about the reference that was found, or none; and why, in words."""
 
-    reference: ModeReference | None
+    kernel: InfinityHamiltonian | None
     decision: str
 
 
@@ -51,8 +52,9 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     starts = starts_of_field(bound.problem, prior, STARTS, rng)
     found = yield from search_field(potentials, prior, bound.domain, starts, most, rng, 0.01 * TOLERANCE)
     gaussian, why = _judged(found, d, min(most, int(SHARE * d)))
+    width = 1.0
     if gaussian is not None and potentials[-1].tangents:
-        gaussian = yield from fitted(source_of(potentials[-1], prior, bound.domain), gaussian, most, rng)
+        gaussian, width = yield from fitted(source_of(potentials[-1], prior, bound.domain), gaussian, most, rng)
     spent = sum(potential.evaluations for potential in potentials) - before
     products = sum(potential.products for potential in potentials)
     said = f"{spent:,} evaluations" + (f" and {products:,} products by tangents" if products else "")
@@ -62,17 +64,16 @@ def select_field(bound: BoundProblem, rng: np.random.Generator) -> EvaluationReq
     if gaussian is None:
         return FieldSelection(None, f"{descents}: the general search follows")
     reference = ModeReference(gaussian.mean, prior.mean, gaussian.metric)
+    # the widest directions gain by longer paths, and the others lose: the geometric mean of what they take
+    length = math.sqrt(LENGTH * max(LENGTH, width))
+    kernel = InfinityHamiltonian(length=length, reference=reference)
     of = f", fitted to the posterior at {2 * PAIRS} of its draws" if potentials[-1].tangents else ""
-    return FieldSelection(reference, f"{descents}: one kernel, {_kernel(reference)}{of}")
+    return FieldSelection(kernel, f"{descents}: one kernel, {kernel}{of}")
 
 
-def field_sampler(reference: ModeReference) -> Sampler:
-    """One rung whose kernel rotates about the mode's Gaussian."""
-    return Sampler((Rung(kernel=_kernel(reference)),), preconditioner=None)
-
-
-def _kernel(reference: ModeReference) -> InfinityHamiltonian:
-    return InfinityHamiltonian(length=LENGTH, reference=reference)
+def field_sampler(kernel: InfinityHamiltonian) -> Sampler:
+    """One rung with that kernel."""
+    return Sampler((Rung(kernel=kernel),), preconditioner=None)
 
 
 def warm_up_steps(chains: int) -> int:

@@ -15,8 +15,8 @@ from invsamp.engine.automatic.field_selection import FieldSelection, field_sampl
 from invsamp.engine.mode_search.mode_occupancy import diverged
 from invsamp.engine.mode_search.multistart import ModeSearchResult
 from invsamp.engine.rungs.lasting_state import Lasting
+from invsamp.kernels import InfinityHamiltonian
 from invsamp.kernels.contract import Kernel
-from invsamp.kernels.gaussian_reference import ModeReference
 from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS
@@ -67,8 +67,8 @@ class KernelSelection(
         self.led = True
         #: By how much the draws lay above the lowest minimum, where chains that began at minima had to begin again.
         self.astray: float | None = None
-        #: Of a Gaussian prior of many unknowns the Gaussian that the kernel keeps; it has no trial.
-        self.field: ModeReference | None = None
+        #: Of a Gaussian prior of many unknowns the kernel that keeps a Gaussian; it has no trial.
+        self.field: InfinityHamiltonian | None = None
         self._modes, self._lowest = 1, np.inf
         self._jumps: tuple[Array, Array] | None = None  # centers and factors of the minima, where there are several
         #: Whether the kernel jumps between them.
@@ -122,7 +122,7 @@ class KernelSelection(
     def choose_field(self, found: FieldSelection | None) -> bool:
         """Whether a kernel about one mode's Gaussian is taken."""
         if found is not None:
-            self.field = found.reference
+            self.field = found.kernel
             self.decisions.append(found.decision)
         return self.field is not None
 

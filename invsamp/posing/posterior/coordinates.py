@@ -47,7 +47,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
             vectors.append((columns, vector))
             transforms += [Identity()] * (columns.stop - columns.start)
             continue
-        unbounded = _unbounded(prior.distributions[name])
+        unbounded = endless(prior.distributions[name])
         for column in range(columns.start, columns.stop):
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
@@ -55,7 +55,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
                     f"{prior.labels[column]}, so it has to be sampled without a transform"
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
-            own = "logit" if kind is None and unbounded[column - columns.start] else kind
+            own = "logit" if kind is None and unbounded[column - columns.start] and np.isfinite(ends).all() else kind
             made = Log() if of_logarithm else _transform(name, own, *ends)
             transforms.append(Identity() if constrained[column] else made)
     return Coordinates(transforms, vectors)
@@ -73,19 +73,19 @@ def _transform(name: str, kind: str | None, lower: float, upper: float) -> Trans
     return Identity()
 
 
-def _unbounded(distribution: Distribution) -> npt.NDArray[np.bool_]:
-    """Entries (size,) between two ends whose density grows without bound towards one, or may do so."""
-    lower, upper = (np.ravel(end) for end in distribution.support)
-    between = np.isfinite(lower) & np.isfinite(upper)
-    if isinstance(distribution, Uniform) or not between.any():  # nothing is compiled for these
-        return np.zeros_like(between)
+def endless(distribution: Distribution) -> npt.NDArray[np.bool_]:
+    """Entries (size,) whose density grows without bound towards a finite end, or may do so between two."""
+    known = np.isfinite(ends := np.array([np.ravel(end) for end in distribution.support]))
+    if isinstance(distribution, Uniform) or not known.any():  # nothing is compiled for these
+        return np.zeros(known.shape[1], dtype=bool)
     if isinstance(distribution, OfPrior):  # given others, such as Beta("a", 2)
-        return between
-    rows = np.where(between, [lower, upper], 0.5)
+        return np.asarray(known.all(axis=0))
+    inner = np.where(known[0], ends[0] + 0.5, np.where(known[1], ends[1] - 0.5, 0.0))
+    rows = np.where(known, ends, inner)
     with np.errstate(all="ignore"):
         if isinstance(distribution, ScipyDistribution):
-            return between & (distribution.log_densities(rows) == np.inf).any(axis=0)
+            return np.asarray((known & (distribution.log_densities(rows) == np.inf)).any(axis=0))
         if isinstance(distribution, ScalarFamily | Truncated):
             slopes = distribution.evaluate(rows)[1]
-            return between & ((slopes[0] == -np.inf) | (slopes[1] == np.inf))
-    return np.zeros_like(between)
+            return np.asarray((known & (slopes == np.array([[-np.inf], [np.inf]]))).any(axis=0))
+    return np.zeros(known.shape[1], dtype=bool)

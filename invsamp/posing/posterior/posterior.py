@@ -27,6 +27,7 @@ from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_noise_labels, check_places, columns_of, series_of, with_missing
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
+from invsamp.posing.posterior.coordinates import endless
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.data_labels import data_labels, labels_for_prediction
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
@@ -176,6 +177,7 @@ class Posterior(PriorInPositions):
         if self.costs is None:
             warn_of_work(what, self.forward)
         self._warn_of_unused()
+        self._warn_of_endless()
 
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
@@ -607,6 +609,24 @@ class Posterior(PriorInPositions):
             warnings.warn(
                 f"neither a model nor the noise uses {', '.join(map(repr, unused))}: the data do not inform "
                 f"{('it' if len(unused) == 1 else 'them')}, and the posterior is the prior there",
+                InvsampWarning,
+                stacklevel=3,
+            )
+
+    def _warn_of_endless(self) -> None:
+        """Of parameters that the domain constrains, and whose prior density grows without bound towards an end."""
+        constrained, parents = self.domain.constrains(self.dimension), self.prior.graph.parents
+        alone = {name: columns for name, columns in self.prior.slices.items() if not parents.get(name)}
+        found = [
+            name
+            for name, columns in alone.items()
+            if constrained[columns].any() and endless(self.prior.distributions[name])[constrained[columns]].any()
+        ]
+        if found:
+            warnings.warn(
+                f"the prior density of {', '.join(map(repr, found))} grows without bound towards an end, and the "
+                "domain keeps it from being sampled as a logarithm or logit: chains hardly reach that end. Constrain "
+                "a formula of a parameter of bounded density instead, as of its root",
                 InvsampWarning,
                 stacklevel=3,
             )

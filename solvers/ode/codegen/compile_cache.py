@@ -20,7 +20,7 @@ from numba import cfunc, types
 from numba.core.errors import NumbaWarning
 
 from invsamp.code_cache import is_usable, temporary_folder, without_collector
-from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.foreign import Jitted, Llvm
 
 _DOUBLES = types.CPointer(types.float64)
 #: ``void f(double t, double *y, double *p, double *out)``
@@ -36,7 +36,14 @@ class Compiled(NamedTuple):
     function: Jitted  # keeps the machine code alive
 
 
-def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, object] | None = None) -> Compiled:
+def compiled(
+    source: str,
+    name: str,
+    *,
+    key: str | None,
+    scope: Mapping[str, object] | None = None,
+    signature: Llvm = SIGNATURE,
+) -> Compiled:
     """Compile the function ``evaluate(t, y, p, out)`` of a piece of source.
 
     Parameters
@@ -50,6 +57,8 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, obj
         compiles in memory, for this process alone.
     scope : mapping, optional
         Values of names that the source reads.
+    signature : numba's type of a function, optional
+        Of one with other arguments.
 
     Raises
     ------
@@ -57,27 +66,29 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, obj
         Whatever numba raises if the source does not compile: mostly, not always, a NumbaError.
     """
     if key is None:
-        return _compiled(source, f"<{name}>", scope, cache=False)
+        return _compiled(source, f"<{name}>", scope, signature, cache=False)
     found = (folder() / _filename(name, key)).exists()
     path = store(_filename(name, key), source)
     try:
-        return _compiled(source, str(path), scope, cache=True)
+        return _compiled(source, str(path), scope, signature, cache=True)
     except Exception:
         path.unlink(missing_ok=True)
         if not found:
             raise
     # what an earlier process stored cannot be loaded here
-    return _compiled(source, f"<{name}>", scope, cache=False)
+    return _compiled(source, f"<{name}>", scope, signature, cache=False)
 
 
-def _compiled(source: str, filename: str, scope: Mapping[str, object] | None, *, cache: bool) -> Compiled:
+def _compiled(
+    source: str, filename: str, scope: Mapping[str, object] | None, signature: Llvm, *, cache: bool
+) -> Compiled:
     # numba imports the module of stored code by name
     namespace: dict[str, object] = {"__name__": __name__, **(scope or {})}
     exec(compile(source, filename, "exec"), namespace)
     with warnings.catch_warnings(), without_collector():
         # captured arrays above a megabyte are compiled in by address, which cannot be stored
         warnings.simplefilter("ignore", NumbaWarning)
-        function = cfunc(SIGNATURE, cache=cache, error_model="numpy")(namespace["evaluate"])
+        function = cfunc(signature, cache=cache, error_model="numpy")(namespace["evaluate"])
     return Compiled(int(function.address or 0), function)
 
 

@@ -250,6 +250,7 @@ def _edition() -> str:
         "numpy_substitutes",
         "rebind_globals",
         "taylor_series",
+        "inlined_stages",
     )
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 

@@ -291,7 +291,7 @@ def _stretch(
             stopped = crosses(before, side)
             happens = crossing(events, sides[0], sides[1]) >= 0 or approach(h, sides, speeds)
             if stopped or happens:
-                _interpolate(rhs, t, h, lower, upper, y, p, k, z, q)
+                _interpolate(rhs, control, t, h, lower, upper, y, p, k, z, q, space)
                 evaluations += _extra
                 interpolated = True
                 if stopped:
@@ -307,9 +307,10 @@ def _stretch(
             done += 1
         if done > first:
             if not interpolated:
-                _interpolate(rhs, t, h, lower, upper, y, p, k, z, q)
                 evaluations += _extra
-            _write(control, absolute, first, done, t, h, lower, upper, times, y, p, z, q, space, out)
+            _write(
+                rhs, control, absolute, first, done, t, h, lower, upper, times, y, p, k, z, q, space, out, interpolated
+            )  # fmt: skip
         steps += 1
         if _EVENTFUL:
             if fired >= 0:

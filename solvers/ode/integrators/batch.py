@@ -9,18 +9,20 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.foreign import Called, Jitted
-from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
+from invsamp.solvers.ode.integrators.adaptive_step import Scratch, march, scratch_of
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
 Number = TypeVar("Number", bound=np.generic)
 
+#: Work arrays of a thread, up to so many components, of so many kinds.
+_KEPT, _MOST_KEPT, _MOST_SIZES = threading.local(), 1000, 16
 #: Message of the first use on a machine, at a terminal and in a notebook: a long silence looks like a fault.
 COMPILING = "Compiling an integrator of ODEs, once on this machine: this takes some seconds"
 
@@ -81,7 +83,7 @@ def integrate(
     loop = _entry(kernel) if kernel.overloads else kernel
 
     def rows(first: int, last: int) -> None:
-        loop(rhs, *arguments, scratch_of(method, control, m, events), first, last)
+        loop(rhs, *arguments, _scratch(method, control, m, events), first, last)
 
     if kernel.overloads and (control.threads == 1 or batch == 1):
         rows(0, batch)
@@ -104,6 +106,19 @@ def _entry(kernel: Jitted) -> Called:
     """
     (compiled,) = kernel.overloads.values()
     return compiled.entry_point
+
+
+def _scratch(method: Stepper, control: Control, m: int, events: int) -> Scratch:
+    """Work arrays of this thread, which are made once where they are small."""
+    if m > _MOST_KEPT or control.linear is not None:
+        return scratch_of(method, control, m, events)
+    key = method.name, m, events, control.n_states, control.states_lead, control.steps != 0
+    kept: dict[Any, Scratch] = _KEPT.__dict__
+    if key not in kept:
+        if len(kept) >= _MOST_SIZES:
+            kept.clear()
+        kept[key] = scratch_of(method, control, m, events)
+    return kept[key]
 
 
 @contextmanager

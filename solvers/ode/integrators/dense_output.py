@@ -37,25 +37,23 @@ _Y, _NEXT = 0, 1
 
 
 def writer(powers: int) -> Jitted:
-    """Compiled ``write(...)`` of a `Stepper`: the interpolant at output times."""
+    """Compiled ``write(first, last, t, h, times, y, q, out)``: the interpolant at output times from first to last."""
 
     def _write(
-        typingctx: object, control: Llvm, absolute: Llvm, first: Llvm, last: Llvm, t: Llvm, h: Llvm, lower: Llvm,
-        upper: Llvm, times: Llvm, y: Llvm, p: Llvm, z: Llvm, q: Llvm, space: Llvm, out: Llvm,
-    ) -> Llvm:  # pragma: no cover  # fmt: skip
+        typingctx: object, first: Llvm, last: Llvm, t: Llvm, h: Llvm, times: Llvm, y: Llvm, q: Llvm, out: Llvm
+    ) -> Llvm:  # pragma: no cover
         def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
-            first, last, t, h = values[2:6]
             arrays = [
-                context.make_array(signature.args[place])(context, builder, values[place]) for place in (8, 9, 12, 14)
+                context.make_array(kind)(context, builder, value)
+                for kind, value in zip(signature.args[4:], values[4:], strict=True)
             ]
             m = builder.extract_value(arrays[1].shape, 0)
             function = _function(builder.module, powers)
-            builder.call(function, [first, last, t, h, *(array.data for array in arrays), m])
+            builder.call(function, [*values[:4], *(array.data for array in arrays), m])
             return context.get_dummy_value()
 
         double, size = types.float64, types.intp
-        given = control, absolute, size, size, double, double, double, double, times, y, p, z, q, space, out
-        return types.void(*given), codegen
+        return types.void(size, size, double, double, times, y, q, out), codegen
 
     return intrinsic(_write)
 

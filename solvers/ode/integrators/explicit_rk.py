@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
 from invsamp.solvers.ode.integrators.dense_output import writer
-from invsamp.solvers.ode.integrators.function_pointers import BORROWING, bound
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, INLINED, bound
 from invsamp.solvers.ode.integrators.stage_programs import Call, Sum, program
 from invsamp.solvers.ode.integrators.stepper import Stepper
 from invsamp.solvers.ode.integrators.trajectories import Control
+from invsamp.solvers.ode.integrators.whole_step import ATTEMPT, UNPACK, WRITE, whole_step
 
 Array = npt.NDArray[np.float64]
 #: A row of a table without its zeros: stage -> coefficient.
@@ -59,7 +61,10 @@ def stepper(name: str, table: Tableau) -> Stepper:
         "_before_last": program([Sum(("z", 0), ("y", 0), "h", table.stages[last - 1])]),
         "_LAST": last,
         "_STABLE": table.most_stable,
+        "_coefficients": program([*extra, *(Sum(("q", r), None, "h", row) for r, row in enumerate(table.interpolant))]),
+        "_values": writer(powers),
     }
+    scope["_interpolate"] = bound(_interpolation, scope)
     return Stepper(
         name=name,
         order=table.order,
@@ -68,13 +73,13 @@ def stepper(name: str, table: Tableau) -> Stepper:
         last=last,
         rows=count,
         powers=powers,
-        workspace=_workspace,
+        workspace=partial(_workspace, last + 1),
         begin=_begin,
-        attempt=bound(_attempt, scope),
-        interpolate=program([*extra, *(Sum(("q", r), None, "h", row) for r, row in enumerate(table.interpolant))]),
+        attempt=bound(_attempt, scope, INLINED),
+        interpolate=scope["_interpolate"],
         extra=len(extra) // 2,
         finish=_finish,
-        write=writer(powers),
+        write=bound(_write, scope, INLINED),
         edge=bound(_edge, scope),
     )
 
@@ -117,10 +122,14 @@ _STABLE = 0.0
 _stages: Jitted = None
 _errors: Jitted = None
 _before_last: Jitted = None
+_coefficients: Jitted = None
+_values: Jitted = None
+_interpolate: Jitted = None
 
 
-def _workspace(control: Control, m: int) -> Array:
-    return np.empty(1)
+def _workspace(rows: int, control: Control, m: int) -> Array:
+    """Where `STEP` keeps its stages."""
+    return np.empty(rows * m if control.steps else 1)
 
 
 @njit(**BORROWING)
@@ -140,6 +149,11 @@ def _attempt(
     rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
     k: Array, z: Array, q: Array, space: Array,
 ) -> float:  # fmt: skip
+    if control.steps != 0:
+        return whole_step(
+            control.steps, ATTEMPT, 0, 0, t, h, lower, upper, control.rtol, control.weight, y, p, absolute, k, z, space,
+            absolute, k,
+        )  # fmt: skip
     _stages(rhs, t, h, lower, upper, y, p, k, z, q)
     _errors(rhs, t, h, lower, upper, y, p, k, z, q)
     rtol = control.rtol
@@ -156,6 +170,7 @@ def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, sp
 
     The latter have the same Jacobian. Hairer and Wanner, Solving Ordinary Differential Equations II, eq. (IV.2.26).
     """
+    _unpack(control, h, y, k, space)
     _before_last(0, 0.0, h, 0.0, 0.0, y, y, k, q[0], q)
     above = below = 0.0
     for i in range(len(y)):
@@ -165,3 +180,32 @@ def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, sp
         above += change * change
         below += distance * distance
     return h * math.sqrt(above / below) / _STABLE if below > 0.0 else 0.0
+
+
+def _interpolation(
+    rhs: int, control: Control, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array,
+    q: Array, space: Array,
+) -> None:  # fmt: skip
+    _unpack(control, h, y, k, space)
+    _coefficients(rhs, t, h, lower, upper, y, p, k, z, q)
+
+
+def _write(
+    rhs: int, control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, k: Array, z: Array, q: Array, space: Array, out: Array, known: bool,
+) -> None:  # fmt: skip
+    if control.steps != 0 and not known:
+        whole_step(
+            control.steps, WRITE, first, last, t, h, lower, upper, 0.0, 0.0, y, p, absolute, k, z, space, times, out
+        )  # fmt: skip
+        return
+    if not known:
+        _interpolate(rhs, control, t, h, lower, upper, y, p, k, z, q, space)
+    _values(first, last, t, h, times, y, q, out)
+
+
+@njit(**BORROWING)
+def _unpack(control: Control, h: float, y: Array, k: Array, space: Array) -> None:
+    """Stages to k, which `STEP` keeps for itself."""
+    if control.steps != 0:
+        whole_step(control.steps, UNPACK, 0, 0, 0.0, h, 0.0, 0.0, 0.0, 0.0, y, y, y, k, y, space, y, k)

@@ -29,7 +29,10 @@ INNER: dict[str, bool | str] = {
 BORROWING: dict[str, bool | str] = {**INNER, "_nrt": False}
 
 
+#: Of functions made here, which numba cannot store by their names; and of those that stand where they are called: many
+#: arrays as arguments take longer than a stage.
 _GENERATED: dict[str, bool | str] = {**BORROWING, "cache": False}
+INLINED: dict[str, bool | str] = {**_GENERATED, "inline": "always"}
 
 
 def _call(

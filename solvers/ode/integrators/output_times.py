@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from invsamp.arguments import array, numbers
 
@@ -22,6 +23,8 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
         after the first output time.
     """
     grid = numbers("times", times)
+    if t0 is None and batch == 1 and grid.ndim == 1 and grid.flags.carray and _increases(grid):
+        return grid[None], grid[:1]
     if grid.ndim not in (1, 2) or not grid.shape[-1] or (grid.ndim == 2 and len(grid) != batch):
         raise ValueError(f"times must be non-empty, of shape (n_times,) or ({batch}, n_times), got shape {grid.shape}")
     common = grid.ndim == 1
@@ -51,6 +54,17 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
         row = int(np.argmax(late))
         raise ValueError(f"t0 must not be after the first of times, {first[0 if common else row]}, got {start[row]}")
     return grid, start
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+def _increases(times: Array) -> bool:
+    """Whether times (n_times,) are finite and increase; not of none."""
+    if len(times) == 0 or not (times[0] > -math.inf and times[-1] < math.inf):
+        return False
+    good = True
+    for i in range(1, len(times)):
+        good &= times[i - 1] < times[i]
+    return good
 
 
 def _first_fault(grid: Array, common: bool) -> int:

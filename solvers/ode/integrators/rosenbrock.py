@@ -333,6 +333,25 @@ def _row(values: Sequence[float]) -> dict[int, float]:
     return {j: value for j, value in enumerate(values) if value}
 
 
+_values = writer(4)
+
+
+@njit(**BORROWING)
+def _interpolate(
+    rhs: int, control: Control, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array,
+    q: Array, space: Workspace,
+) -> None:  # fmt: skip
+    return  # it is done where its error is asked for
+
+
+@njit(**BORROWING, inline="always")
+def _write(
+    rhs: int, control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, k: Array, z: Array, q: Array, space: Workspace, out: Array, known: bool,
+) -> None:  # fmt: skip
+    _values(first, last, t, h, times, y, q, out)
+
+
 #: Rodas5P.
 RODAS = Stepper(
     name="Rodas5P",
@@ -345,9 +364,9 @@ RODAS = Stepper(
     workspace=workspace,
     begin=_begin,
     attempt=_attempt(),
-    interpolate=program([]),  # it is done where its error is asked for
+    interpolate=_interpolate,
     extra=0,
     finish=_finish,
-    write=writer(4),
+    write=_write,
     edge=None,
 )

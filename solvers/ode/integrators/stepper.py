@@ -12,6 +12,7 @@ class Stepper(NamedTuple):
 
     Arrays: states y and z (m,) at both ends of a step, and stages k (rows, m) with the slope at its beginning in the
     first row. Coefficients q (powers, m) of the interpolant y + sum_r q_r x^(r + 1), and the result of ``workspace``.
+    ``write`` writes the rows of out from ``first`` to ``last``; ``known`` says that the coefficients are there.
     """
 
     name: str
@@ -26,10 +27,8 @@ class Stepper(NamedTuple):
         Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on the step; before any from y
     )
     attempt: Jitted  # (rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space) -> error in tolerances
-    interpolate: Jitted  # (rhs, t, h, lower, upper, y, p, k, z, q): coefficients q of an accepted step
+    interpolate: Jitted  # (rhs, control, t, h, lower, upper, y, p, k, z, q, space): coefficients q of an accepted step
     extra: int  # evaluations that it takes
     finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]
-    write: (
-        Jitted  # (control, absolute, first, last, t, h, lower, upper, times, y, p, z, q, space, out): at output times
-    )
+    write: Jitted  # (rhs, control, absolute, first, last, t, h, lower, upper, times, y, p, k, z, q, space, out, known)
     edge: Jitted  # (control, h, y, z, k, q, space) -> h |lambda| in units of the edge of stability; None: there is none

@@ -9,6 +9,7 @@ taken from there on first use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -84,3 +85,7 @@ def _interpolant(solution: Given, others: Given) -> list[Row]:
         shifted = np.roll(powers, 1, axis=0)
         powers = shifted if depth % 2 == 0 else powers - shifted
     return [sparse(row) for row in powers[1:]]
+
+
+#: From the name of a method to what makes its table.
+TABLES: dict[str, Callable[[], Tableau]] = {"RK45": lambda: FIVE, "DOP853": eight}

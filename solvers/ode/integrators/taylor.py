@@ -177,7 +177,7 @@ def _attempt(
     return 0.0  # the next step's length is that of its own series
 
 
-@njit(**BORROWING)
+@njit(**BORROWING, inline="always")
 def _error_of_slopes(control: Control, absolute: Array, y: Array, z: Array, q: Array, x: float) -> float:
     """Error of sensitivities at x, by the next term of their series, in tolerances: the largest of the columns."""
     order, n, rtol, worst = control.order, control.n_states, control.rtol, 0.0
@@ -241,8 +241,9 @@ def _walk(
 
 @njit(**BORROWING, inline="always")
 def _interpolate(
-    rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array, q: Array
-) -> None:
+    rhs: int, control: Control, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array,
+    q: Array, space: Workspace,
+) -> None:  # fmt: skip
     """From powers of time to those of a part of the step."""
     factor = h
     for r in range(int(q[-1, 0])):
@@ -263,9 +264,11 @@ def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, sp
 
 @njit(**BORROWING, inline="always")
 def _write(
-    control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
-    times: Array, y: Array, p: Array, z: Array, q: Array, space: Workspace, out: Array,
+    rhs: int, control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, k: Array, z: Array, q: Array, space: Workspace, out: Array, known: bool,
 ) -> None:  # fmt: skip
+    if not known:
+        _interpolate(rhs, control, t, h, lower, upper, y, p, k, z, q, space)
     if space.edge[1] > 0.0:
         _walk(control, absolute, t, h, h, lower, upper, y, p, q, space, first, last, times, out)
         return

@@ -94,5 +94,6 @@ class Control(NamedTuple):
     series: int = 0  # what Taylor's method needs: address of the function of `codegen.taylor_series`,
     order: int = 0  # its order,
     states_lead: bool = False  # and whether steps are those of the states alone, also where there are sensitivities
+    steps: int = 0  # of an explicit pair: address of its function of `codegen.inlined_stages`; 0: there is none
     trail: Array = np.empty((1, 0, HEAD))  # (rows, kept, HEAD + n): steps are written there: see `.backward_sweep`
     rows: Integers = np.empty(0, dtype=np.int64)  # (batch,): to which rows of the trail; none writes nothing

@@ -28,6 +28,7 @@ from invsamp.solvers.ode.codegen.compile_rhs import (
     prepare_stop,
 )
 from invsamp.solvers.ode.codegen.discontinuity_detection import set_jumps
+from invsamp.solvers.ode.codegen.inlined_stages import prepare_steps
 from invsamp.solvers.ode.codegen.numpy_substitutes import Rhs
 from invsamp.solvers.ode.codegen.rosenbrock_jacobians import (
     is_traced,
@@ -56,6 +57,7 @@ from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import TABLES
 from invsamp.solvers.ode.integrators.taylor import order_of
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Integers, Linear, Outcome
 from invsamp.solvers.ode.model.state_agreement import warn_of_disagreement
@@ -344,6 +346,8 @@ class OdeSolver:
 
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         """Positions of states by name, all by default; ``argument`` is what an error calls them."""
+        if isinstance(names, tuple) and not names:
+            return ()
         chosen = self.states if names is None else sequence(argument, names, "a sequence of names", least=0)
         if not chosen:
             return ()
@@ -494,7 +498,10 @@ class OdeSolver:
         if method == "Taylor":
             series = prepare_series(self.rhs, n, q, columns, own).address
             settings = settings._replace(series=series, order=order_of(rtol), states_lead=joint)
-        elif columns:
+        if method in TABLES and (self.jacobian is None or not columns):
+            steps = prepare_steps(self.rhs, n, q, columns, own, method)
+            settings = settings._replace(steps=0 if steps is None else steps.address)
+        if columns and method != "Taylor":
             variations = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own)
             return variations.compiled.address, settings
         return prepare_states(self.rhs, n, q).compiled.address, settings

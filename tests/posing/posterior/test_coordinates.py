@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -186,3 +188,18 @@ def test_vectors_within_a_domain_keep_their_own_bounds(vector, domain, inside, o
         Prior(v=vector), finite_differences(lambda v: v), [0.1] * 3, GaussianNoise(0.5), transforms={"v": "identity"}
     )
     assert itself.sampling_domain.contains(np.array([inside, outside])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "warned"),
+    [(Beta(0.5, 0.5), True), (Gamma(0.5, 1.0), True), (Beta(1.5, 0.5), True), (Gamma(1.0, 1.0), False)],
+)
+def test_a_constrained_parameter_whose_density_has_no_bound_is_reported(distribution, warned) -> None:
+    """Chains on it give means that are off by half: a domain leaves no logarithm or logit in which it has a bound."""
+    prior, model = Prior(x=distribution, y=Normal(0, 1)), finite_differences(lambda theta: theta)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        Posterior(prior, model, [0.0, 0.0], GaussianNoise(1.0))
+        assert not found
+        Posterior(prior, model, [0.0, 0.0], GaussianNoise(1.0), domain="x + y < 1")
+    assert [str(each.message).startswith("the prior density of 'x' grows") for each in found] == [True] * warned

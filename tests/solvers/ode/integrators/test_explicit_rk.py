@@ -43,9 +43,10 @@ def compiled(order):
 
     @njit
     def run(rhs, control, absolute, t, h, y, p, k, z, q, interpolated):
-        error = attempt(rhs, control, absolute, t, h, -math.inf, math.inf, y, p, k, z, q, np.empty(1))
+        space = np.empty(1)
+        error = attempt(rhs, control, absolute, t, h, -math.inf, math.inf, y, p, k, z, q, space)
         if interpolated:
-            interpolate(rhs, t, h, -math.inf, math.inf, y, p, k, z, q)
+            interpolate(rhs, control, t, h, -math.inf, math.inf, y, p, k, z, q, space)
         return error
 
     return run
