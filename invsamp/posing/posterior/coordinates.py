@@ -47,7 +47,9 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
             vectors.append((columns, vector))
             transforms += [Identity()] * (columns.stop - columns.start)
             continue
-        unbounded = endless(prior.distributions[name])
+        between = np.isfinite(np.array([end[columns] for end in prior.support])).all(axis=0)
+        # the density is compiled only where its growth decides
+        logit = between & endless(prior.distributions[name]) if between.any() else between
         for column in range(columns.start, columns.stop):
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
@@ -55,7 +57,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
                     f"{prior.labels[column]}, so it has to be sampled without a transform"
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
-            own = "logit" if kind is None and unbounded[column - columns.start] and np.isfinite(ends).all() else kind
+            own = "logit" if kind is None and logit[column - columns.start] else kind
             made = Log() if of_logarithm else _transform(name, own, *ends)
             transforms.append(Identity() if constrained[column] else made)
     return Coordinates(transforms, vectors)

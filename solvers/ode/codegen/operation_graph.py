@@ -50,6 +50,11 @@ class Graph:
         """A number as a node; one that is a node stays."""
         return value if isinstance(value, Node) else self.node("constant", float(value))  # type: ignore[arg-type]
 
+    def number(self, value: object) -> Node:
+        """The same where a number is wanted: a condition is 1 or 0."""
+        node = self.constant(value)
+        return _selected(node, 1.0, 0.0) if self.rows[node.index][0] in CONDITIONS else node
+
     def truth(self, condition: Node) -> bool:
         """Which way a branch goes; TypeError, as that depends on numbers that are not known."""
         raise TypeError("a branch on a quantity; np.where(condition, a, b) traces instead")
@@ -363,7 +368,7 @@ CONDITIONS = (*COMPARISONS, "and", "or", "not")
 
 
 def _compared(name: str, a: Node, b: object) -> Node:
-    return a.graph.node(name, a.index, a.graph.constant(b).index)
+    return a.graph.node(name, a.graph.number(a).index, a.graph.number(b).index)
 
 
 def joined(name: str, *conditions: object) -> Node | bool:
@@ -401,7 +406,7 @@ def _binary(name: str, first: object, second: object) -> Node:
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return NotImplemented
     graph = (first if isinstance(first, Node) else second).graph  # type: ignore[attr-defined]  # one of them is a node
-    a, b = graph.constant(first), graph.constant(second)
+    a, b = graph.number(first), graph.number(second)
     left, right = a.value, b.value
     if left is not None and right is not None:
         try:
@@ -454,7 +459,7 @@ def _power(graph: Graph, a: Node, b: Node) -> Node:
 def _unary(name: str, a: object) -> Term:
     if not isinstance(a, Node):
         return getattr(math, name)(a)
-    return a.graph.node(name, a.index)
+    return a.graph.node(name, a.graph.number(a).index)
 
 
 @functools.cache

@@ -23,7 +23,13 @@ def relaxed(t, x, p):
     return x[1], p[0] * (1 - x[0] ** 2) * x[1] - x[0]
 
 
+def switched(t, x, p):
+    """A condition as a number."""
+    return (p[0] * (t < 1.5) - x[0] * (x[0] > 0.2),)
+
+
 CASES = {
+    "switched": (switched, (0.7,), (0.0,), {}),
     "Lorenz": (lorenz.rhs, (10.0, 28.0, 8 / 3), (1.0, 1.0, 1.0), {}),
     "driven": (driven, (0.3, 2.0, -0.1), (1.0, 0.0, 0.2, 0.0), {}),
     "doses": (driven, (0.3, 2.0, -0.1), (1.0, 0.0, 0.2, 0.0), {"doses": [(1.3, {"x0": 1.0})]}),
@@ -51,7 +57,7 @@ def test_the_same_bits_as_with_calls(case, method, monkeypatch):
         return [
             model.solve(parameters, initial, times),
             model.solve_with_sensitivities(parameters, initial, times, initial_states=()),
-            model.solve_with_sensitivities(parameters, initial, times, initial_states=("x1",)),
+            model.solve_with_sensitivities(parameters, initial, times, initial_states=("x0",)),
         ]
 
     assert prepare_steps(rhs, len(initial), len(p), 0, (), "RK45") is not None
