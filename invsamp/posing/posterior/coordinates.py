@@ -49,7 +49,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
             continue
         between = np.isfinite(np.array([end[columns] for end in prior.support])).all(axis=0)
         # the density is compiled only where its growth decides
-        logit = between & endless(prior.distributions[name]) if between.any() else between
+        logit = between & unbounded_density(prior.distributions[name]) if between.any() else between
         for column in range(columns.start, columns.stop):
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
@@ -75,7 +75,7 @@ def _transform(name: str, kind: str | None, lower: float, upper: float) -> Trans
     return Identity()
 
 
-def endless(distribution: Distribution) -> npt.NDArray[np.bool_]:
+def unbounded_density(distribution: Distribution) -> npt.NDArray[np.bool_]:
     """Entries (size,) whose density grows without bound towards a finite end, or may do so between two."""
     known = np.isfinite(ends := np.array([np.ravel(end) for end in distribution.support]))
     if isinstance(distribution, Uniform) or not known.any():  # nothing is compiled for these

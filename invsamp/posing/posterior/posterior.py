@@ -27,7 +27,7 @@ from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.noise.data_columns import check_noise_labels, check_places, columns_of, series_of, with_missing
 from invsamp.posing.noise.per_output import Outputs
 from invsamp.posing.posterior.as_html import as_html
-from invsamp.posing.posterior.coordinates import endless
+from invsamp.posing.posterior.coordinates import unbounded_density
 from invsamp.posing.posterior.data_axes import axes_of
 from invsamp.posing.posterior.data_labels import data_labels, labels_for_prediction
 from invsamp.posing.posterior.model_likelihood import check_count, input_shapes, noise_of, posed_model
@@ -177,7 +177,7 @@ class Posterior(PriorInPositions):
         if self.costs is None:
             warn_of_work(what, self.forward)
         self._warn_of_unused()
-        self._warn_of_endless()
+        self._warn_of_unbounded_density()
 
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
@@ -613,14 +613,15 @@ class Posterior(PriorInPositions):
                 stacklevel=3,
             )
 
-    def _warn_of_endless(self) -> None:
+    def _warn_of_unbounded_density(self) -> None:
         """Of parameters that the domain constrains, and whose prior density grows without bound towards an end."""
         constrained, parents = self.domain.constrains(self.dimension), self.prior.graph.parents
         alone = {name: columns for name, columns in self.prior.slices.items() if not parents.get(name)}
         found = [
             name
             for name, columns in alone.items()
-            if constrained[columns].any() and endless(self.prior.distributions[name])[constrained[columns]].any()
+            if constrained[columns].any()
+            and unbounded_density(self.prior.distributions[name])[constrained[columns]].any()
         ]
         if found:
             warnings.warn(
