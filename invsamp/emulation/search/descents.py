@@ -10,10 +10,12 @@ Mathematical Software 45, article 32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.emulation.emulator.emulator_fit import fit_emulator
 from invsamp.emulation.emulator.outputs import OutputScale, output_scale
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.emulation.search.local_emulator import local_energy
@@ -35,8 +37,11 @@ POOR = 2.0
 REGRESSIONS, STEPS = 8, 50
 #: Distance, in prior sds, below which an unknown of the noise is at its bound.
 AT_BOUND = 1e-3
-#: A descent is given up that is so far above the lowest one, and gains less than that in four steps.
-HIGH, SLOW = 20.0, 2.0
+#: A descent is given up that is so far above the lowest one, and gains less than this share of it in three steps.
+HIGH, SLOW = 20.0, 0.2
+#: Simulations are shared from the start if they explain more than this share of each other's outputs. Otherwise each
+#: descent begins with derivatives of its own: by steps so long, in prior sds, with at most that share of the budget.
+EXPLAINED, STEP, SHARE = 0.1, 0.02, 1 / 3
 
 
 @dataclass
@@ -109,7 +114,11 @@ class Descents:
                 near = [np.linalg.norm((position[k] - position[j]) / self.spread) for j in chosen]
                 if len(chosen) < count and k not in chosen and min(near, default=np.inf) > apart:
                     chosen.append(k)
+        if not self._shared:
+            chosen = chosen[: max(1, int(SHARE * self._runs.left / (~self.of_noise).sum()))]
         self.all += [Descent(position[k], inputs[k], eta[k], float(energy[k])) for k in chosen]
+        if not self._shared:
+            self._runs.run(np.concatenate([self._moved(position[k]) for k in chosen]), "derivatives")
 
     @property
     def active(self) -> list[Descent]:
@@ -172,6 +181,22 @@ class Descents:
         expected = float(self._regression(known).energy(position[None])[0])
         return abs(energy - expected) < 0.5 + AGREEMENT * max(energy - known.energy, 0.0)
 
+    @cached_property
+    def _shared(self) -> bool:
+        """Whether simulations explain each other's outputs, each predicted from all others."""
+        if self._runs.trend is not None:
+            return True
+        every, center = np.ones(len(self._runs), dtype=bool), self._runs.coordinates[self._runs.succeeded].mean(axis=0)
+        process = fit_emulator(self._runs, self.scale, every, center, np.diag(1.0 / self.input_spread)).process
+        left = np.square(process.leave_one_out()[0]).sum() / np.square(process.outputs).sum()
+        return bool(left < 1.0 - EXPLAINED)
+
+    def _moved(self, position: Array) -> Array:
+        """Positions (p, dimension) beside one, each with another unknown of the inputs changed."""
+        step = np.diag(self._rng.choice([-STEP, STEP], len(position)) * self.spread)[~self.of_noise]
+        inside = self._posterior.sampling_domain.contains(np.clip(position + step, *self.bounds))
+        return np.clip(np.where(inside[:, None], position + step, position - step), *self.bounds)
+
     def _regression(self, descent: Descent) -> PosteriorPotential:
         good, runs = self._runs.succeeded, self._runs
         eta = self.scale.encode(runs.outputs[good])
@@ -209,8 +234,9 @@ class Descents:
     def _given_up(self, descent: Descent) -> str:
         """Why a descent ends before it is down; "" if it does not."""
         lowest = min(one.energy for one in self.all)
-        gained = descent.history[-5] - descent.energy if len(descent.history) > 4 else np.inf
-        if descent.energy > lowest + HIGH and gained < SLOW:
+        above = descent.energy - lowest
+        gained = descent.history[-4] - descent.energy if len(descent.history) > 3 else np.inf
+        if above > HIGH and gained < SLOW * above:
             return "high"
         if descent.radius < LEAST:
             descent.covariance = self._covariance(descent)

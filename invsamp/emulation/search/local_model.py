@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # its optimizers take long to import: not before they are wanted
+from scipy.linalg import cholesky, solve_triangular
 
 from invsamp.emulation.emulator.likelihood import EmulatedLikelihood
 from invsamp.emulation.emulator.outputs import Components, OutputScale
@@ -15,9 +16,13 @@ from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.posing.posterior.posterior import Posterior
 from invsamp.protocols import Array, VectorJacobianProduct
 
-#: Distance, in prior sds for each input, below which simulations are taken to be as near as can be.
+#: Distance, in prior sds, over which outputs are taken to curve; only its ratio to distances counts.
+_LENGTH = 2.0
+#: Distance, in prior sds, at which the error of a linear model is as small as those of outputs are taken to be.
 _NEAREST = 0.03
-#: Share of the mean weight that keeps a regression solvable.
+#: Simulations at more than so many of those lengths say nothing about a slope.
+_FAR = 15.0
+#: Share of the largest information that keeps a regression solvable.
 _RIDGE = 1e-8
 
 
@@ -58,7 +63,10 @@ def regressed(
 ) -> tuple[LinearModel, Array]:
     """The linear model through one simulation that fits all others best, the near ones most.
 
-    The error of a linear model grows with the square of the distance, so that weights are its inverse fourth power.
+    The error of a linear model is taken to be a Gaussian process, with all terms of second order and above:
+    exp(s) - 1 - s, where s is the product of two displacements divided by the square of a length. So its variance grows
+    with the fourth power of the distance, and simulations that are near each other have nearly the same error: their
+    difference is a derivative, also seen from far away. The estimate is that of generalized least squares.
 
     Parameters
     ----------
@@ -77,14 +85,26 @@ def regressed(
         end would.
     """
     away = (points - center) / spread
-    distance = np.square(away).sum(axis=1)
-    weight = 1.0 / np.square(distance + _NEAREST**2)
-    weight[distance == 0.0] = 0.0
-    normal = (away * weight[:, None]).T @ away
-    values, vectors = np.linalg.eigh(normal)
+    distance = np.linalg.norm(away, axis=1)
+    others = (distance > 0.0) & (distance < _FAR * _LENGTH)
+    if not others.any():
+        return LinearModel(inputs, center, eta, np.zeros((len(eta), len(center)))), np.eye(len(center))[0]
+    away, change = away[others], (outputs - eta)[others]
+    covariance = _errors(away)
+    scale = np.sqrt(np.diag(covariance))
+    factor = cholesky(covariance / np.outer(scale, scale) + _RIDGE * np.eye(len(away)), lower=True)
+    rows = solve_triangular(factor, away / scale[:, None], lower=True)
+    values, vectors = np.linalg.eigh(rows.T @ rows)
     values = values + _RIDGE * values.max() + 1e-300
-    slope = (vectors / values) @ vectors.T @ ((away * weight[:, None]).T @ (outputs - eta))
+    slope = (vectors / values) @ vectors.T @ rows.T @ solve_triangular(factor, change / scale[:, None], lower=True)
     return LinearModel(inputs, center, eta, (slope / spread[:, None]).T), vectors[:, 0] / np.sqrt(values[0])
+
+
+def _errors(away: Array) -> Array:
+    """Covariance (n, n) of a linear model's errors at displacements (n, p), in any unit."""
+    s = away @ away.T / _LENGTH**2
+    covariance = np.where(np.abs(s) < 1e-4, 0.5 * s * s, np.expm1(s) - s)
+    return np.asarray(2.0 * _LENGTH**4 * covariance + _NEAREST**4 * np.eye(len(away)))
 
 
 def energy_of(posterior: Posterior, model: LinearModel, scale: OutputScale) -> PosteriorPotential:

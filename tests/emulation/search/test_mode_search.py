@@ -7,15 +7,21 @@ import numpy as np
 import invsamp as iv
 from invsamp.emulation.emulator.outputs import output_scale
 from invsamp.emulation.runs.simulation_runs import Simulations
+from invsamp.emulation.search.descents import Descents
 from invsamp.emulation.search.mode_search import search
+from invsamp.emulation.search.search_points import quasi_random
 
 
 def searched(target: iv.Posterior, seed: int, points: int = 12) -> tuple[object, int]:
-    rng, simulations = np.random.default_rng(seed), Simulations(target, 200)
+    found, simulations = simulated(target, seed, points)
+    return found, simulations.made
+
+
+def simulated(target: iv.Posterior, seed: int, points: int = 12, budget: int = 200) -> tuple[object, Simulations]:
+    rng, simulations = np.random.default_rng(seed), Simulations(target, budget)
     prior = target.sample_start(rng, 500)
     scale = output_scale(simulations.noise, target.to_theta(prior), rng)
-    found, _ = search(simulations, scale, prior, points, 8, rng)
-    return found, simulations.made
+    return search(simulations, scale, prior, points, 8, rng)[0], simulations
 
 
 def test_finds_the_mode_of_a_linear_model_in_a_few_waves() -> None:
@@ -100,3 +106,27 @@ def test_searches_again_while_no_minimum_fits() -> None:
         found, _ = searched(target, 0)
         assert found.fits == fits
         assert found.descents == (8 if fits else 24)
+
+
+def test_descents_take_derivatives_where_simulations_do_not_explain_each_other() -> None:
+    matrix = np.random.default_rng(0).standard_normal((20, 3))
+    functions = {"linear": lambda theta: theta @ matrix.T, "waves": lambda theta: np.sin(4.0 * theta @ matrix.T)}
+    for name, function in functions.items():
+        data = function(np.array([[0.3, -0.2, 0.1]]))[0]
+        target = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=3)), function, data, iv.GaussianNoise(0.1))
+        for seed in range(20):
+            rng, simulations = np.random.default_rng(seed), Simulations(target, 200)
+            prior = target.sample_start(rng, 500)
+            scale = output_scale(simulations.noise, target.to_theta(prior), rng)
+            descents = Descents(simulations, scale, prior, rng)
+            descents.begin(descents.start(quasi_random(target, prior, 16, rng), "prior"), 8)
+            assert simulations.purposes.count("derivatives") == (24 if name == "waves" else 0)
+
+
+def test_derivatives_take_a_third_of_the_budget_at_most() -> None:
+    target = iv.Posterior(
+        iv.Prior(x=iv.Normal(0, 1, shape=3)), lambda theta: np.sin(9.0 * theta), [0.1, 0.5, -0.3], iv.GaussianNoise(0.1)
+    )
+    found, runs = simulated(target, 0, budget=40)
+    assert runs.purposes.count("derivatives") == 9
+    assert found.descents == 3
