@@ -15,6 +15,8 @@ from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
+#: Inputs within so many sds of the mean of |x|^2 show how large the process's errors are, if there are at least so many.
+WITHIN, FEW = 3.0, 8
 #: Of the regression of outputs on inputs, in units of the inputs' variance.
 _RIDGE = 1e-3
 
@@ -62,7 +64,8 @@ def fit_emulator(
         if (best := max(others, key=lambda one: one.evidence)).evidence > process.evidence:
             process, x, whitening = best, x @ axes, axes.T @ whitening
     errors, factors = process.leave_one_out()
-    squared = np.square(errors).mean(axis=0) / (process.scales * factors.mean())
+    inside = _within(x[chosen])
+    squared = np.square(errors[inside]).mean(axis=0) / (process.scales * factors[inside].mean())
     weight = process.scales / process.scales.sum()
     inflation = max(1.0, float(weight @ squared))
     region = success_region(x[near], good[near])
@@ -72,6 +75,13 @@ def fit_emulator(
         components = replace(components, mean=components.mean + below.mean, rows=rows)
         scales = np.concatenate([scales, np.zeros(len(below.rows))])
     return Emulator(simulations.inputs, center, whitening, components, process, scales, region, trend)
+
+
+def _within(x: Array) -> npt.NDArray[np.bool_]:
+    """Which standardized inputs (n, p) are of the size of 1; all of them if these are few."""
+    p = x.shape[1]
+    inside = np.square(x).sum(axis=1) < p + WITHIN * np.sqrt(2.0 * p)
+    return inside if inside.sum() >= FEW else np.ones(len(x), dtype=bool)
 
 
 def _axes(x: Array, values: Array) -> Array:
