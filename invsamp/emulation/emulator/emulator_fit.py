@@ -15,7 +15,7 @@ from invsamp.emulation.emulator.success import success_region
 from invsamp.emulation.runs.simulation_runs import Simulations
 from invsamp.protocols import Array
 
-#: Inputs within so many sds of the mean of |x|^2 show how large the process's errors are, if there are at least so many.
+#: Inputs whose |x|^2 is at most so many sds above its mean show how large errors are, if there are at least so many.
 WITHIN, FEW = 3.0, 8
 #: Of the regression of outputs on inputs, in units of the inputs' variance.
 _RIDGE = 1e-3

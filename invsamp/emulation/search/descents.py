@@ -1,7 +1,8 @@
 """Search for modes: local optimizations that follow no gradients, several at once, on shared simulations.
 
 Each descent is a Gauss-Newton method within a trust region. Its model is a regression on the simulations of all
-descents, and later an emulator of the nearest ones. One wave of simulations is one step of all descents. A descent ends
+descents, and later an emulator of the nearest ones. It begins with differences of its own where simulations of the
+prior do not explain each other. One wave of simulations is one step of all descents. A descent ends
 where its model promises no more, or at a mode that another one has found. Compare DFO-LS, which takes one
 descent at a time, with simulations of its own: Cartis, Fiala, Marteau and Roberts (2019), ACM Transactions on
 Mathematical Software 45, article 32.
