@@ -52,12 +52,12 @@ def emulate(
 
     The simulator is run at quasi-random points of the prior. From the best of these local optimizations look for modes,
     all at the same time and on shared simulations. If the points do not predict each other, each optimization first
-    takes differences for its own slopes, with at most a third of the budget. Then a Gaussian process emulates the outputs, its posterior is
-    sampled, and a batch of simulations follows: three quarters of them posterior draws, the others where the emulator
-    knows least. The energies of these draws are predicted from all other simulations. Rounds end once the errors of
-    these predictions change no mean by more than 0.1 sds, and the posterior no longer changes. They also end when the
-    budget is spent, which a warning reports. The emulator's own uncertainty widens the likelihood. Unknown parameters
-    of the noise take no simulations.
+    takes differences for its own slopes, with at most a third of the budget. Then a Gaussian process emulates the
+    outputs, its posterior is sampled, and a batch of simulations follows: three quarters of them posterior draws, the
+    others where the emulator knows least. The energies of these draws are predicted from all other simulations. Rounds
+    end once the errors of these predictions change no mean by more than 0.1 sds, and the posterior no longer changes.
+    They also end when the budget is spent, which a warning reports. The emulator's own uncertainty widens the
+    likelihood. Unknown parameters of the noise take no simulations.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def emulate(
         of the finest model learns by how much these differ from them (Kennedy and O'Hagan 2000, Biometrika 87, 1-13).
         It has to take the same parameters.
     descents : int
-        Local optimizations, at most. More find modes of smaller basins. While no minimum fits the data, as many follow again,
-        twice at most.
+        Local optimizations, at most. More find modes of smaller basins. While no minimum fits the data, as many follow
+        again, twice at most.
     draws, chains : int
         Of the run that is returned; they take no simulations.
     seed : int, optional
