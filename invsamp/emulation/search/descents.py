@@ -27,7 +27,7 @@ from invsamp.posing.posterior.negative_log_posterior import PosteriorPotential
 from invsamp.protocols import Array
 
 #: First and least half-width of a trust region, and the widest, in prior sds.
-FIRST, LEAST, WIDEST = 0.5, 0.01, 2.0
+FIRST, LEAST, WIDEST = 1.0, 0.01, 2.0
 #: A descent ends where its model promises less than this, in energy, twice.
 PROMISE = 0.5
 #: Share of the energy above a mode to which its model has to know the energy of a point that is one of the mode's.
@@ -35,7 +35,7 @@ AGREEMENT = 0.1
 #: A regression is poor if simulations say less about a direction than one this many steps away would.
 POOR = 2.0
 #: Steps by regressions, and steps of a descent at most.
-REGRESSIONS, STEPS = 8, 50
+REGRESSIONS, STEPS = 4, 50
 #: Distance, in prior sds, below which an unknown of the noise is at its bound.
 AT_BOUND = 1e-3
 #: A descent is given up that is so far above the lowest one, and gains less than this share of it in three steps.
