@@ -772,14 +772,13 @@ class Run(Pictures):
         return layout.join(parts), shapes, numbers
 
     def _refuse_thinned(self) -> None:
-        """Raise where theta lacks parameters that nobody left out: a function would take others for them."""
+        """Raise where theta lacks parameters that no one left out: a function would take others for them."""
         thinned = self._source.shapes.get("thinned", {})
         if thinned:
             names = ", ".join(thinned)
             raise ValueError(
-                f"functions of theta need all draws of all parameters, but those of {names} are too large to keep: "
-                "give the function by record= of iv.sample, or compute it from run.thinned(name) (means and sds of "
-                f"{names} itself: run.moments)"
+                f"functions of theta need all draws of all parameters, but those of {names} are too large to keep. "
+                "Give the function by record= of iv.sample, or compute it from run.thinned(name) or run.moments(name)"
             )
 
     def _all_shapes(self, posterior: object = None) -> dict[str, tuple[int, ...]]:

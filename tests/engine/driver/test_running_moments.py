@@ -143,7 +143,7 @@ def test_functions_of_theta_are_refused_where_it_lacks_a_large_block(every_fourt
     with pytest.warns(UserWarning, match=r"run.theta has c alone"):
         run = iv.sample(beside(), **SETTINGS | CHEAP)
     for call in (lambda: run.derive("first", lambda theta: theta[:, 0]), lambda: run.expectation(lambda theta: theta)):
-        with pytest.raises(ValueError, match=r"those of x are too large to keep: give the function by record="):
+        with pytest.raises(ValueError, match=r"those of x are too large to keep. Give the function by record="):
             call()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
