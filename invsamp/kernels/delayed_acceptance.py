@@ -145,9 +145,9 @@ class _CoarseRung:
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
         found = yield from self._rung.solve(position, self._fidelity, gradient=True)
-        failed = np.flatnonzero(np.isposinf(found.energy)) if found.failed else ()
-        if not len(failed):
+        if not found.failed:
             return found
+        failed = np.flatnonzero(np.isposinf(found.energy))
         return found.replaced(failed, (yield from self._rung.solve(position[failed], 0, gradient=True)))
 
     def energy(self, estimate: Estimate) -> Array:

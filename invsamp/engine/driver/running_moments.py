@@ -70,7 +70,7 @@ def within_memory(
     room = 8e-9 * rungs * draws * sum(sizes.values())
     which = "all draws" if every == 1 else f"one draw in {every}"
     some = ", ".join(name for name in less.functions if name not in record.functions)
-    others = ", ".join(less.parameters)
+    others = ", ".join(less.parameters or ())
     rest = f"run.theta has {others} alone. " if others else ""
     said = coded(
         "IV-MEMORY",
