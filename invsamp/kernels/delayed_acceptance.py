@@ -21,7 +21,7 @@ from invsamp.stored import stored_dataclass
 
 #: What is kept of the coarse model where the chains are, beside what the kernel keeps.
 _OWN = "coarse_"
-#: Energy of the coarse model where it fails.
+#: Energy where both models fail.
 HIGHEST = 1e10
 
 
@@ -34,10 +34,12 @@ class DelayedAcceptance(Wrapping):
 
     .. math:: \min\bigl(1, e^{v(x) - v(x') + v_c(x') - v_c(x)}\bigr).
 
-    That is exact however bad the coarse model is. A chain that has not moved asks for no fine solve. Of a path whose
+    That is exact however bad the coarse model is. Where it fails the fine energy takes its place, at a fine solve with
+    a gradient, so that chains can enter and leave. A chain that has not moved asks for no fine solve. Of a path whose
     length changes from step to step, all steps of a proposal are as long: in another order it would not be reversible.
 
-    In warm-up fine solves come with gradients, which teach the preconditioner; afterwards they are energies alone.
+    In warm-up fine solves come with gradients, which teach the preconditioner; afterwards those that decide are
+    energies alone.
 
     Parameters
     ----------
@@ -129,7 +131,11 @@ class DelayedAcceptance(Wrapping):
 
 
 class _CoarseRung:
-    """A rung as a kernel sees it, whose energies are those of a coarser fidelity; all else is the rung's."""
+    """A rung as a kernel sees it, whose energies are those of a coarser fidelity; all else is the rung's.
+
+    Where the coarse model fails they are the rung's own. An infinite energy would leave no way there and back, and cut
+    off what the posterior has there.
+    """
 
     def __init__(self, rung: ActiveRung, fidelity: str | int) -> None:
         self._rung, self._fidelity = rung, fidelity
@@ -138,10 +144,14 @@ class _CoarseRung:
         return getattr(self._rung, name)
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> EvaluationRequests[Estimate]:
-        return self._rung.solve(position, self._fidelity, gradient=True)
+        found = yield from self._rung.solve(position, self._fidelity, gradient=True)
+        if not found.failed:
+            return found
+        failed = np.flatnonzero(np.isposinf(found.energy))
+        return found.replaced(failed, (yield from self._rung.solve(position[failed], 0, gradient=True)))
 
     def energy(self, estimate: Estimate) -> Array:
-        # any density will do as long as it is one: chains may stand, and move, where the coarse model fails
+        # any density will do as long as it is one: chains may stand, and move, where both models fail
         return np.minimum(self._rung.energy(estimate), HIGHEST)
 
     def energy_noise(self, point: Point) -> Array | None:

@@ -187,7 +187,9 @@ class Run(Pictures):
 
     @property
     def theta(self) -> Array:
-        """Draws of the cold rung, shape (chains, draws, d), of the parameters that the run keeps.
+        """Draws of the cold rung, shape (chains, draws, d), of the parameters that the run keeps, `labels`.
+
+        Without blocks that are too large to keep all their draws (`thinned`).
 
         Raises
         ------
@@ -279,9 +281,10 @@ class Run(Pictures):
         ValueError
             If the name is that of a parameter or statistic, or cannot be stored. If the function gives no numbers, no
             row for each draw, or different shapes. If ``posterior`` cannot predict or has other parameters than the
-            run. If the run keeps no parameters.
+            run. If the run keeps no parameters, or every k-th draw of some (`thinned`).
         """
         arguments.function("function", function, "(batch, ...) -> (batch, ...)")
+        self._refuse_thinned()
         check_quantities("name", self.shapes, {arguments.text("name", name): ()})
         others = {key: shape for key, shape in self.recorded.items() if key != name}
         predict = None
@@ -500,7 +503,8 @@ class Run(Pictures):
         Raises
         ------
         ValueError
-            If what it gives has another shape, or is not finite; with fewer than 16 draws of each chain.
+            If what it gives has another shape, or is not finite; with fewer than 16 draws of each chain; if the run
+            keeps every k-th draw of some parameters (`thinned`).
 
         References
         ----------
@@ -508,6 +512,7 @@ class Run(Pictures):
         (2015), SIAM/ASA J. Uncertainty Quantification 3, eq. (2.5).
         """
         arguments.function("quantity", quantity)
+        self._refuse_thinned()
         coarse = None
         if self._source.holds("coarse", next(iter(self.shapes))):
             parts = [self._source.read("coarse", name) for name in self.shapes]
@@ -765,6 +770,16 @@ class Run(Pictures):
         groups = {name: ("thinned", at) if name in thinned else ("posterior", numbers) for name in shapes}
         parts = {name: self._source.read(group, name, which) for name, (group, which) in groups.items()}
         return layout.join(parts), shapes, numbers
+
+    def _refuse_thinned(self) -> None:
+        """Raise where theta lacks parameters that no one left out: a function would take others for them."""
+        thinned = self._source.shapes.get("thinned", {})
+        if thinned:
+            names = ", ".join(thinned)
+            raise ValueError(
+                f"functions of theta need all draws of all parameters, but those of {names} are too large to keep. "
+                "Give the function by record= of iv.sample, or compute it from run.thinned(name) or run.moments(name)"
+            )
 
     def _all_shapes(self, posterior: object = None) -> dict[str, tuple[int, ...]]:
         """Shapes of all parameters; of a run that keeps every k-th draw of some in the order of a posterior."""

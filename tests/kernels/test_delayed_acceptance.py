@@ -33,6 +33,13 @@ def moments(run):
 TRUTH = np.r_[np.zeros(3), np.ones(3)]
 
 
+class Torn(Line):
+    """Fails in a part of the posterior: beyond its mean in the first unknown."""
+
+    def __call__(self, theta):
+        return np.where(theta[:, :1] > exact()[0][0], np.nan, super().__call__(theta))
+
+
 class TestTarget:
     @pytest.mark.parametrize(
         ("kernel", "steps"),
@@ -55,6 +62,15 @@ class TestTarget:
         sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=Forgetful(MALA))], preconditioner="auto")
         assert not agrees(moments(draw(near(), sampler, draws=100, warmup=200)), TRUTH)
 
+    @pytest.mark.parametrize("steps", [1, 3])
+    def test_is_that_of_the_fine_model_where_the_coarse_one_fails(self, draw, agrees, steps):
+        """With an infinite energy there no chain ever enters or leaves."""
+        problem = posed(coarse=Torn(FINE, 0.15, 0.02), fine=Line())
+        run = draw(problem, iv.samplers.two_stage(steps=steps), draws=200, warmup=200)
+        failing = run.theta[..., 0] > exact()[0][0]
+        assert (failing.any(axis=1) & ~failing.all(axis=1)).mean() > 0.9
+        assert agrees(moments(run), TRUTH)
+
 
 class TestSolves:
     def test_the_fine_model_is_asked_about_what_passes_alone(self, quiet):
@@ -75,12 +91,7 @@ class TestSolves:
     @pytest.mark.parametrize("failing", ["coarse", "fine"])
     def test_a_model_may_fail_where_the_other_does_not(self, quiet, failing):
         edge = exact()[0][0]
-
-        class Failing(Line):
-            def __call__(self, theta):
-                return np.where(theta[:, :1] > edge, np.nan, super().__call__(theta))
-
-        models = {"coarse": Line(FINE, 0.1), "fine": Line()} | {failing: Failing()}
+        models = {"coarse": Line(FINE, 0.1), "fine": Line()} | {failing: Torn()}
         start = exact()[0] - np.array([0.1, 0.0, 0.0])
         run = iv.sample(posed(**models), iv.samplers.two_stage(), start=start, **QUICK)
         assert run.report["failed_solves"][failing] > 0 and np.isfinite(run.theta).all()

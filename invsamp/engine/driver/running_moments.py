@@ -70,11 +70,13 @@ def within_memory(
     room = 8e-9 * rungs * draws * sum(sizes.values())
     which = "all draws" if every == 1 else f"one draw in {every}"
     some = ", ".join(name for name in less.functions if name not in record.functions)
+    others = ", ".join(less.parameters or ())
+    rest = f"run.theta has {others} alone. " if others else ""
     said = coded(
         "IV-MEMORY",
         f"all draws of {', '.join(less.moments)} would take {room:.2g} GB. The run keeps means and sds over all draws "
         f"(run.moments), {which} in single precision (run.field, run.thinned), and {KEPT} numbers of each at every "
-        f"draw, {some}. Use record= to keep functions of them"
+        f"draw, {some}. {rest}Use record= to keep functions of them"
         + ("" if stored or every == 1 else ", or directory= to keep more draws on disk"),
     )
     return less, said

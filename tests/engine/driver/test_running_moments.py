@@ -138,6 +138,19 @@ def test_a_directory_has_what_memory_has(every_fourth, tmp_path):
     np.testing.assert_array_equal(rest.thinned("x"), reference.thinned("x")[:, [0, 1, 4, 5, 6, 7]])
 
 
+def test_functions_of_theta_are_refused_where_it_lacks_a_large_block(every_fourth):
+    """Its first column would be another parameter's."""
+    with pytest.warns(UserWarning, match=r"run.theta has c alone"):
+        run = iv.sample(beside(), **SETTINGS | CHEAP)
+    for call in (lambda: run.derive("first", lambda theta: theta[:, 0]), lambda: run.expectation(lambda theta: theta)):
+        with pytest.raises(ValueError, match=r"those of x are too large to keep. Give the function by record="):
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = iv.sample(beside(), **SETTINGS | CHEAP, record={"first": lambda theta: theta[:, 0]})
+    np.testing.assert_array_equal(run.draws("first")[:, ::4].astype(np.float32), run.thinned("x")[..., 0])
+
+
 @pytest.mark.parametrize("segment", [7, 1])
 def test_killed_and_resumed_it_has_the_same_draws(every_fourth, tmp_path, segment):
     settings = SETTINGS | CHEAP | {"segment": segment}
