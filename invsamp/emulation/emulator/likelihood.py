@@ -118,7 +118,8 @@ class EmulatedLikelihood:
     ) -> None:
         """Add what the variance of the emulator changes, in place; ``alone`` are value and slopes without it."""
         fit, a, by_noise = alone
-        s, b = self._scales * factor[:, None], self._curvature(theta)[:, None]
+        s, columns = self._scales * factor[:, None], self._changing(theta[:1])
+        b, differences, widths = self._curvature_differences(theta, columns)
         by_perfect = np.zeros(slope.shape)
         misfit = self._perfect(theta, components, by_perfect) - fit
         counted = misfit > _LEAST
@@ -148,13 +149,7 @@ class EmulatedLikelihood:
         moved = self._slopes(theta, components + step * along, np.zeros(len(value)), by_theta)
         found[:, :-2] += (moved - a) / step
         slope += (by_theta - by_noise) / step
-        for column in self._changing(theta[:1]):
-            move = _RELATIVE * np.maximum(np.abs(theta[:, column]), _RELATIVE)
-            shifted = [theta.copy(), theta.copy()]
-            shifted[0][:, column] += move
-            shifted[1][:, column] -= move
-            up, down = (self._curvature(one) for one in shifted)
-            slope[:, column] += by_b * (up - down) / (2.0 * move)
+        slope[:, columns] += by_b[:, None] * differences / widths
 
     def _perfect(self, theta: Array, components: Array, slope: Array) -> Array:
         """Log-likelihood (batch,) of data that are predicted exactly; adds its slope by theta, in place."""
@@ -180,6 +175,16 @@ class EmulatedLikelihood:
         if not self.names:
             return np.full(len(theta), self._known(theta[:1]))
         return np.asarray(self._of_outputs(theta).max(axis=1))
+
+    def _curvature_differences(self, theta: Array, columns: list[int]) -> tuple[Array, Array, Array]:
+        """The same (batch, 1), its differences (batch, k) by some columns of theta, and over what; all in one call."""
+        moves = _RELATIVE * np.maximum(np.abs(theta[:, columns]), _RELATIVE)
+        moved = np.repeat(theta[None], 1 + 2 * len(columns), axis=0)
+        for k, column in enumerate(columns):
+            moved[1 + 2 * k, :, column] += moves[:, k]
+            moved[2 + 2 * k, :, column] -= moves[:, k]
+        found = self._curvature(moved.reshape(-1, theta.shape[1])).reshape(-1, len(theta))
+        return found[0][:, None], (found[1::2] - found[2::2]).T, 2.0 * moves
 
     def _known(self, theta: Array) -> float:
         if self._fixed is None:
