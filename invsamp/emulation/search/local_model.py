@@ -63,9 +63,9 @@ def regressed(
 ) -> tuple[LinearModel, Array]:
     """The linear model through one simulation that fits all others best, the near ones most.
 
-    The error of a linear model is taken to be a Gaussian process, with all terms of second order and above:
-    exp(s) - 1 - s, where s is the product of two displacements divided by the square of a length. So its variance grows
-    with the fourth power of the distance, and simulations that are near each other have nearly the same error: their
+    The error of a linear model is taken to be a Gaussian process, with all terms of second order and above. Its
+    covariance is exp(s) - 1 - s, where s is the product of two displacements in units of a length. So its variance
+    grows with the fourth power of the distance. Simulations that are near each other have nearly the same error: their
     difference is a derivative, also seen from far away. The estimate is that of generalized least squares.
 
     Parameters
