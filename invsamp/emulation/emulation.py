@@ -67,7 +67,7 @@ def emulated(
     prior = posterior.sample_start(rng, PRIOR_DRAWS)
     scale = output_scale(simulations.noise, posterior.to_theta(prior), rng)
     inputs = simulations.inputs.coordinates.dimension
-    points = max(min(2 * batch, 4 * inputs + 4), 2 * inputs, descents)
+    points = max(min(2 * batch, 4 * inputs + 4), inputs + 4, descents)
     known = None
     if cheap is not None:
         simulations.trend = Trend(cheap[0], cheap[1].fitted.emulator)
