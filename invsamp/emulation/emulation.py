@@ -76,29 +76,31 @@ def emulated(
     found, _ = search(simulations, scale, prior, points, descents, rng, known)
     report(f"{len(found.weighty)} mode(s) after {simulations.made} simulations")
     modes = [Mode(one.position, one.covariance) for one in found.weighty]
-    noise = _noise(simulations, scale, found.minima[0].position)
     rounds = Rounds(simulations, scale, modes, batch, rng)
+    again, noise = _beside(found.minima[0].position), 0.0
     made: list[Round] = []
     missing = ["no round was made"]
     while missing:
         try:
-            made.append(rounds.advance())
+            made.append(rounds.advance(None if made else again))
         except SpentError:
             break
+        if len(made) == 1:
+            noise = _noise(simulations, scale)
         missing = unmet(made[-1], noise * np.sqrt(simulations.noise.size))
         report(f"round {len(made)}: {missing[0] if missing else 'the stopping rule is met'}")
     return Emulated(found, made, rounds.fitted, missing, noise, time.monotonic() - began - simulations.seconds)
 
 
-def _noise(simulations: Simulations, scale: OutputScale, position: Array) -> float:
-    """Sd of the simulator's noise by one simulation that is run twice, root mean square over outputs."""
-    moved = position + AGAIN * np.maximum(np.abs(position), 1.0)
-    away = np.abs(simulations.coordinates - simulations.coordinates_at(position[None])).sum(axis=1)
-    first = simulations.outputs[int(np.argmin(away))]
-    try:
-        again = simulations.run(moved[None], "noise")[0]
-    except SpentError:
-        return 0.0
-    difference = scale.encode(again[None]) - scale.encode(first[None])
+def _beside(position: Array) -> Array:
+    """A position at which a simulation is repeated, to see the simulator's noise."""
+    return position + AGAIN * np.maximum(np.abs(position), 1.0)
+
+
+def _noise(simulations: Simulations, scale: OutputScale) -> float:
+    """Sd of the simulator's noise by the last simulation, which repeats another one, root mean square over outputs."""
+    away = np.abs(simulations.coordinates[:-1] - simulations.coordinates[-1]).sum(axis=1)
+    both = simulations.outputs[[int(np.argmin(away)), -1]]
+    difference = np.diff(scale.encode(both), axis=0)
     found = float(np.sqrt(0.5 * np.mean(np.square(difference))))
     return found if found > NEGLIGIBLE else 0.0

@@ -144,8 +144,13 @@ class Rounds:
         domain = self._runs.posterior.sampling_domain
         return starts(self._found, np.ones(len(self._found)), domain, self._rng)
 
-    def advance(self) -> Round:
+    def advance(self, last: Array | None = None) -> Round:
         """Choose a batch, simulate it, compare it with what the emulator predicted, and let the emulator learn from it.
+
+        Parameters
+        ----------
+        last : ndarray, shape (dimension,), optional
+            A position in place of the last one of the batch.
 
         Raises
         ------
@@ -154,6 +159,8 @@ class Rounds:
         """
         before, runs, drawn = self.fitted, self._runs, self._drawn
         position, made = self._next(before), runs.made
+        if last is not None:
+            position[-1] = last
         predicted, sd = before.potential.energy(position), before.posterior.misfit_errors(position)
         truth = energies(runs.posterior, position, runs.run(position, "emulator"))
         good = np.isfinite(truth) & ~runs.held  # what the emulator has learned from is not predicted
