@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
 
+from invsamp.evaluate.energy_regression import EnergyRegression
 from invsamp.evaluate.requests import Estimate, EvaluationRequests, Request, joined, kind_of, rows_of
+from invsamp.protocols import Array
 
 #: Makes a generator of all requests that a run makes from the present step on.
 FutureRequests = Callable[[], EvaluationRequests[None]]
@@ -22,7 +25,9 @@ AHEAD, SHORTEST = 4, 8
 #: Seconds to wait for others that end together with one: following the run ahead for each of them would take longer.
 SOON = 1e-3
 #: Energies of guesses that are accepted lie so far below all others.
-LOW = 1e12
+LOW = 1e6
+#: What each guess leaves of the weight of earlier ones in a rate.
+FORGETTING = 0.95
 
 
 class _Sent(NamedTuple):
@@ -37,18 +42,50 @@ class _Place(NamedTuple):
     step: int  # of those to come
     key: Key
     request: Request  # of one row
-    first: bool | None  # the guess that it depends on, if it is a single one: whether a proposal was accepted
+    first: _Guess | None  # the guess that it depends on, if it is a single one
+
+
+class _Guess(Enum):
+    """What is taken for the decision on a proposal."""
+
+    PREDICTED = auto()  # by energies that a regression predicts
+    ACCEPTED = auto()
+    REJECTED = auto()
+
+
+class _Guesses(NamedTuple):
+    """The first guess of each chain, and all after it."""
+
+    first: _Guess
+    then: _Guess
+
+
+class _Rate:
+    """How often guesses came true of late."""
+
+    def __init__(self) -> None:
+        self._right, self._wrong = 1.0, 1.0
+
+    def count(self, right: bool) -> None:
+        """One more."""
+        self._right, self._wrong = FORGETTING * self._right + right, FORGETTING * self._wrong + (not right)
+
+    @property
+    def share(self) -> float:
+        """Of the right ones."""
+        return self._right / (self._right + self._wrong)
 
 
 class Speculation:
     """Workers that would wait evaluate what a run is going to ask for.
 
     The run is followed ahead by a copy of its state: exactly as far as its estimates are known, and beyond by guesses
-    whether proposals are accepted. An accepted proposal can be guessed only where its gradient is not needed. Each
-    worker takes the most probable position that is not evaluated yet. The run gets estimates of the positions that it
-    asks for and no others, so that its draws are unchanged. Chains do not wait for each other: estimates of one are
-    made while others catch up. For Metropolis sampling this is prefetching (Brockwell 2006, "Parallel Markov chain
-    Monte Carlo simulation by pre-fetching", Journal of Computational and Graphical Statistics 15(1), section 3).
+    whether proposals are accepted. An accepted proposal can be guessed only where its gradient is not needed. Where
+    a regression on energies seen so far is accurate, it predicts the decisions. Each worker takes the most probable
+    position that is not evaluated yet. The run gets estimates of the positions that it asks for and no others, so that
+    its draws are unchanged. Chains do not wait for each other: estimates of one are made while others catch up. For
+    Metropolis sampling this is prefetching (Brockwell 2006, "Parallel Markov chain Monte Carlo simulation by
+    pre-fetching", Journal of Computational and Graphical Statistics 15(1), section 3).
 
     Parameters
     ----------
@@ -76,9 +113,11 @@ class Speculation:
         self._like: dict[object, Estimate] = {}  # some estimate, by kind of request
         self._failed: dict[Key, BaseException] = {}
         self._pending: dict[Key, _Sent] = {}
-        self._first: dict[Key, bool] = {}  # of what was sent by a single guess and is not used yet
+        self._first: dict[Key, _Guess] = {}  # of what was sent by a single guess and is not used yet
         self._used: set[Key] = set()  # in the present step
-        self._rejected, self._accepted = 0, 0  # of single guesses, by what came true
+        self._acceptance, self._prediction = _Rate(), _Rate()  # of single guesses
+        self._regressions: dict[object, EnergyRegression] = {}  # by kind of request
+        self._predicted: dict[Key, Array] = {}  # so that a decision is predicted once
         self._asked, self._sent = 0, 0
 
     def begin(self) -> None:
@@ -112,7 +151,7 @@ class Speculation:
         """Leave all that was sent."""
         for sent in self._pending.values():
             sent.future.cancel()
-        for held in (self._known, self._failed, self._pending, self._first):
+        for held in (self._known, self._failed, self._pending, self._first, self._predicted):
             held.clear()
         self._used.clear()
 
@@ -131,7 +170,7 @@ class Speculation:
             if key not in self._known and key not in self._pending and key not in self._failed:
                 self._put(key, rows_of(request, slice(row, row + 1)), None)
 
-    def _put(self, key: Key, request: Request, first: bool | None) -> None:
+    def _put(self, key: Key, request: Request, first: _Guess | None) -> None:
         self._pending[key] = _Sent(request, self._send(request))
         self._sent += 1
         if first is not None:
@@ -139,9 +178,20 @@ class Speculation:
 
     def _learn(self, key: Key, right: bool) -> None:
         """Count what became of a single guess."""
-        if (first := self._first.pop(key, None)) is not None:
-            self._accepted += first == right
-            self._rejected += first != right
+        first = self._first.pop(key, None)
+        if first is _Guess.PREDICTED:
+            self._prediction.count(right)
+        elif first is not None:
+            self._acceptance.count(right == (first is _Guess.ACCEPTED))
+
+    @property
+    def _likelier(self) -> _Guess:
+        return _Guess.ACCEPTED if self._acceptance.share > 0.5 else _Guess.REJECTED
+
+    @property
+    def _predicts(self) -> float:
+        """Share of right predictions; at least a half, or else none would be tried."""
+        return max(0.5, self._prediction.share)
 
     def _solve_here(self, request: Request, keys: Sequence[Key]) -> None:
         new = [row for row, key in enumerate(keys) if key not in self._known]
@@ -172,21 +222,32 @@ class Speculation:
                 self._pending[key] = sent._replace(future=self._again(sent.request))
             else:
                 self._known[key] = self._like[key[0]] = found
+                request = sent.request
+                if not (request.gradient or request.batch or request.observations):
+                    self._regressions.setdefault(key[0], EnergyRegression()).add(request.position, found)
 
     def _look_ahead(self, future: FutureRequests) -> None:
         """Give each worker that waits the most probable position that is left."""
         free = self._workers - len(self._pending)
         if free <= 0:
             return
-        rejected = (self._rejected + 1.0) / (self._rejected + self._accepted + 2.0)
-        likely = rejected < 0.5
+        share = max(self._acceptance.share, 1.0 - self._acceptance.share)
+        for regression in self._regressions.values():
+            regression.fit()
+        predicts = any(regression.useful for regression in self._regressions.values())
+        usual = _Guess.PREDICTED if predicts else self._likelier
+        if predicts:
+            share = self._predicts
+        others = [guess for guess in (_Guess.ACCEPTED, _Guess.REJECTED) if guess is not usual]
         with np.errstate(all="ignore"):
-            found, seen = self._followed(future, likely, likely, rejected)
+            found, seen = self._followed(future, _Guesses(usual, usual))
             found.sort(key=_order)
-            other = rejected if likely else 1.0 - rejected
-            if len(found) < free or found[free - 1].probability < other:
-                more, also = self._followed(future, not likely, likely, rejected)
-                found, seen = sorted(found + more, key=_order), seen | also
+            if len(found) < free or found[free - 1].probability < 1.0 - share:
+                for first in others:
+                    more, also = self._followed(future, _Guesses(first, usual))
+                    known = {place.key for place in found}
+                    found, seen = found + [place for place in more if place.key not in known], seen | also
+                found.sort(key=_order)
         self._drop(seen | self._used)
         for place in found:
             if len(self._pending) >= self._workers:
@@ -204,10 +265,10 @@ class Speculation:
             del self._failed[key]
         for key in self._first.keys() - alive:
             self._learn(key, False)
+        for key in self._predicted.keys() - alive:
+            del self._predicted[key]
 
-    def _followed(
-        self, future: FutureRequests, first: bool, then: bool, rejected: float
-    ) -> tuple[list[_Place], set[Key]]:
+    def _followed(self, future: FutureRequests, guesses: _Guesses) -> tuple[list[_Place], set[Key]]:
         """Rows that are not evaluated yet, and all rows, by guesses: the first one of each chain, and all after it."""
         found: list[_Place] = []
         seen: set[Key] = set()
@@ -228,7 +289,7 @@ class Speculation:
                 if len(here) != len(keys):  # of some chains alone: which is not known
                     least = min(here, default=_Chain(), key=lambda chain: chain.probability)
                     here[:] = [least] * len(keys)
-                estimate = self._by_guesses(request, keys, here, found, step, (first, then, rejected))
+                estimate = self._by_guesses(request, keys, here, found, step, guesses)
                 if estimate is None:
                     return found, seen
                 estimates.append(estimate)
@@ -247,41 +308,59 @@ class Speculation:
         chains: list[_Chain],
         places: list[_Place],
         step: int,
-        accepts: tuple[bool, bool, float],
+        guesses: _Guesses,
     ) -> Estimate | None:
         """An estimate of a request, by guesses in rows that are not known; these are added to the places.
 
         None where a row cannot be guessed. What is known of the chains changes with each guess.
         """
-        first, then, rejected = accepts
         parts = []
         for row, key in enumerate(keys):
+            chain = chains[row]
             if key in self._known:
-                parts.append(self._known[key])
+                parts.append(_lower(self._known[key], chain.lower))
                 continue
             one = rows_of(request, slice(row, row + 1))
-            probability, guesses, accepted = chains[row]
-            if key not in self._pending and key not in self._failed and probability >= LEAST:
-                places.append(_Place(probability, step, key, one, accepted if guesses == 1 else None))
-            accept = then if guesses else first
-            guess = self._guess(one, accept, guesses)
-            if guess is None:
+            if key not in self._pending and key not in self._failed and chain.probability >= LEAST:
+                places.append(_Place(chain.probability, step, key, one, chain.guess if chain.guesses == 1 else None))
+            found = self._guess(one, key, guesses, chain)
+            if found is None:
                 return None
-            sure = 0.0 if accept and request.gradient else 1.0 - rejected if accept else rejected
-            chains[row] = _Chain(probability * sure, guesses + 1, accept)
-            parts.append(guess)
+            estimate, chains[row] = found
+            parts.append(estimate)
         return joined(parts)
 
-    def _guess(self, request: Request, accept: bool, guesses: int) -> Estimate | None:
-        """An estimate with which a proposal is rejected or accepted; None where none like it is known yet.
+    def _guess(self, request: Request, key: Key, guesses: _Guesses, chain: _Chain) -> tuple[Estimate, _Chain] | None:
+        """An estimate that leads to a decision, and the chain after it; None where no estimate like it is known yet.
 
         A solve that fails is rejected, and the lower energy accepted.
         """
         if (like := self._like.get(kind_of(request))) is None:
             return None
-        energy = -LOW * (1.0 + guesses) if accept else np.inf
+        values = self._prediction_of(request, key)
+        usual = guesses.then if values is not None else self._likelier
+        guess = usual if chain.guesses or guesses.first is guesses.then else guesses.first
+        acceptance = self._acceptance.share
+        sure = acceptance if guess is _Guess.ACCEPTED else 1.0 - acceptance
+        if usual is _Guess.PREDICTED:
+            sure = self._predicts if guess is usual else 1.0 - self._predicts
+        elif guess is _Guess.ACCEPTED and request.gradient:
+            sure = 0.0  # the next position depends on it
+        lower = LOW * (1.0 + chain.guesses) if guess is _Guess.ACCEPTED else chain.lower
+        energy = np.inf if guess is _Guess.REJECTED else (0.0 if values is None else values[0]) - lower
         rest = [None if part is None else np.zeros_like(part) for part in like.arrays[1:]]
-        return Estimate(np.array([energy]), *rest)._replace(failed=not accept)  # type: ignore[arg-type]
+        if values is not None and like.prior is not None:
+            rest[3] = values[1:]
+        estimate = Estimate(np.array([energy]), *rest)._replace(failed=guess is _Guess.REJECTED)  # type: ignore[arg-type]
+        return estimate, _Chain(chain.probability * sure, chain.guesses + 1, guess, lower)
+
+    def _prediction_of(self, request: Request, key: Key) -> Array | None:
+        """Predicted energy and prior of one row; the same until it is known."""
+        if request.gradient or (regression := self._regressions.get(key[0])) is None or not regression.useful:
+            return None
+        if key not in self._predicted:
+            self._predicted[key] = regression.predict(request.position)
+        return self._predicted[key]
 
 
 class _Chain(NamedTuple):
@@ -289,7 +368,12 @@ class _Chain(NamedTuple):
 
     probability: float = 1.0
     guesses: int = 0
-    accepted: bool | None = None  # by the last guess
+    guess: _Guess | None = None  # the last one
+    lower: float = 0.0  # by how much energies are lowered since one was accepted unseen
+
+
+def _lower(found: Estimate, by: float) -> Estimate:
+    return found._replace(energy=found.energy - by) if by else found
 
 
 def _order(place: _Place) -> tuple[float, int]:
