@@ -2,7 +2,8 @@
 
     python benchmarks/speculation.py [--seconds S] [--measured 4 8 16] [--predicted 4 16 64 256 1024] [--chains 4 16]
 
-Measured: a model that sleeps for the given seconds, four chains of pCN, threads as workers. Predicted: a replay in
+Measured: a model that sleeps for the given seconds, four chains of pCN, threads as workers. Its energy is quadratic in
+two unknowns, which a regression predicts exactly, or curved in eight. Predicted: a replay in
 virtual time. There costs of evaluations are those measured for a Poisson equation with an unknown conductivity (64 x 64
 cells), in units of their mean; all else takes no time. A speed-up is the total time of the evaluations that the run
 used, over the time of its steps. The draws have to be the same in all rows.
@@ -18,10 +19,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures._base import DoneAndNotDoneFutures
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from _busy import Busy
 
 import invsamp as iv
 from invsamp.engine.driver.engine import Engine
@@ -38,6 +39,25 @@ PRIOR = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
 def identity(theta: Array) -> Array:
     """A model whose cost is given separately."""
     return theta
+
+
+def curved(theta: Array) -> Array:
+    """Neighbors that bend each other, and decays."""
+    bent = theta[:, 1:] + np.square(theta[:, :-1])
+    return np.column_stack([bent, np.exp(-np.square(theta - 0.5).sum(axis=1))])
+
+
+@dataclass(frozen=True)
+class Sleeping:
+    """A model whose rows take some seconds."""
+
+    function: Callable[[Array], Array]
+    seconds: float
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations."""
+        time.sleep(self.seconds * len(theta))
+        return self.function(theta)
 
 
 def recorded(count: int) -> Array:
@@ -127,11 +147,18 @@ def timed(executor: Executor, posterior: Any, sampler: Any, draws: int, chains: 
     return run, np.array(stamps)
 
 
-def measured(seconds: float, workers: Iterable[int], draws: int, sampler: Any) -> None:
-    """Speed-ups with a model that sleeps."""
+def measured(seconds: float, workers: Iterable[int], draws: int) -> None:
+    """Speed-ups with models that sleep."""
+    plain = iv.Posterior(PRIOR, Sleeping(identity, seconds), np.zeros(2), iv.GaussianNoise(1.0))
+    prior = iv.Prior(x=iv.Normal(0.0, 1.0, shape=8))
+    bent = iv.Posterior(prior, Sleeping(curved, seconds), np.full(8, 0.5), iv.GaussianNoise(0.7))
+    for name, posterior, sampler in (("quadratic", plain, iv.pcn(0.75)), ("curved", bent, iv.pcn(0.25))):
+        of_posterior(name, posterior, sampler, seconds, workers, draws)
 
-    posterior = iv.Posterior(PRIOR, Busy(0, seconds, 0.0), np.zeros(2), iv.GaussianNoise(1.0))
-    print(f"measured: 4 chains, {1e3 * seconds:g} ms a row, {draws} draws; speed-up over one worker")
+
+def of_posterior(name: str, posterior: Any, sampler: Any, seconds: float, workers: Iterable[int], draws: int) -> None:
+    """Speed-ups for one posterior."""
+    print(f"measured, {name}: 4 chains, {1e3 * seconds:g} ms a row, {draws} draws; speed-up over one worker")
     rows, skipped = set(), 10
     for count in workers:
         found = []
@@ -142,6 +169,7 @@ def measured(seconds: float, workers: Iterable[int], draws: int, sampler: Any) -
             found.append(4 * (len(stamps) - 1 - skipped) * seconds / (stamps[-1] - stamps[skipped]))
         print(f"  {count:5d} workers: {found[0]:6.2f} without, {found[1]:6.2f} with speculation")
     assert len(rows) == 1, "the draws depend on the workers"
+    print(f"  acceptance {run.report['acceptance'][0]:.2f}")
 
 
 def predicted(workers: Iterable[int], chains: Iterable[int], draws: int, costs: Array) -> None:
@@ -186,7 +214,7 @@ def main() -> None:
     settings = parser.parse_args()
     warnings.simplefilter("ignore")  # of few draws
     if settings.measured:
-        measured(settings.seconds, settings.measured, settings.draws, iv.pcn(0.75))
+        measured(settings.seconds, settings.measured, settings.draws)
     if settings.predicted:
         predicted(settings.predicted, settings.chains, settings.draws, recorded(200))
 

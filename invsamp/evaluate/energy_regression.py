@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.evaluate.requests import Estimate
 from invsamp.protocols import Array
@@ -13,6 +15,8 @@ from invsamp.protocols import Array
 KEPT, PER_COEFFICIENT = 256, 2
 #: Errors of the last predictions that count, and their size below which they are of use, in sds of the energies.
 ERRORS, USEFUL = 16, 0.5
+#: Added to the variances of the terms.
+RIDGE = 1e-9
 
 
 class EnergyRegression:
@@ -60,7 +64,14 @@ class EnergyRegression:
         positions, values = (np.array(part) for part in zip(*self._seen, strict=True))
         self._center, self._scale = positions.mean(axis=0), positions.std(axis=0)
         self._scale[self._scale == 0.0] = 1.0
-        self._coefficients = np.linalg.lstsq(_terms((positions - self._center) / self._scale, quadratic), values)[0]
+        terms = _terms((positions - self._center) / self._scale, quadratic)
+        square = terms.T @ terms + RIDGE * count * np.eye(terms.shape[1])
+        self._coefficients = np.linalg.solve(square, terms.T @ values)
+
+
+@lru_cache(maxsize=8)
+def _pairs(d: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    return np.triu_indices(d)
 
 
 def _numbers(found: Estimate) -> Array:
@@ -73,5 +84,5 @@ def _terms(z: Array, quadratic: bool) -> Array:
     linear = np.column_stack([np.ones(n), z])
     if not quadratic:
         return linear
-    first, second = np.triu_indices(d)
+    first, second = _pairs(d)
     return np.column_stack([linear, z[:, first] * z[:, second]])

@@ -21,7 +21,7 @@ Key = tuple[object, ...]
 #: Positions that are less probable than this are not evaluated ahead.
 LEAST = 0.02
 #: Steps that the run is followed ahead for each worker that a row has; and at least.
-AHEAD, SHORTEST = 4, 8
+AHEAD, SHORTEST = 2, 8
 #: Seconds to wait for others that end together with one: following the run ahead for each of them would take longer.
 SOON = 1e-3
 #: Energies of guesses that are accepted lie so far below all others.
