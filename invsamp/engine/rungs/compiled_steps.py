@@ -16,7 +16,7 @@ from invsamp.kernels.compiled.row_products import NO_MATRIX, RowMatrix
 from invsamp.kernels.compiled.swaps import SwapPlan, no_swaps
 from invsamp.kernels.contract import NOTHING, CompilableKernel, Info, Point
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, Metric
-from invsamp.posing.compiled.energy_pointer import EnergyPointer, EnergySource, NotCompiled
+from invsamp.posing.compiled.energy_pointer import Compiled, EnergyPointer, NotCompiled
 from invsamp.protocols import AnyArray, Array, CompiledPotential
 from invsamp.tempering.linear_targets import Tempered
 
@@ -55,7 +55,7 @@ def obstacle(rung: RungChains) -> str | None:
     kernel, potential = rung.settings.kernel, rung.potential.potential
     if not isinstance(potential, CompiledPotential):
         return f"the energy is not a compiled function, but a {type(potential).__name__}"
-    source: EnergySource | NotCompiled = potential.compiled_energy()
+    source = potential.compiled_energy()
     if isinstance(source, NotCompiled):
         return source.reason
     if rung.shared:
@@ -168,6 +168,7 @@ class CompiledSteps:
         uniform = [numbers[:size] for numbers in thresholds if numbers is not None]
         block = StepBlock(
             self._pointer.address,
+            self._pointer.context,
             self._temperatures,
             self._geometry,
             shares * sizes * scales,
@@ -222,8 +223,8 @@ class CompiledSteps:
 def _pointer(rung: RungChains) -> EnergyPointer | NotCompiled:
     potential = rung.potential.potential
     assert isinstance(potential, CompiledPotential)  # nothing is in the way
-    source: EnergySource = potential.compiled_energy()
-    return source.compiled()
+    found: Compiled = potential.compiled_energy().compiled()
+    return found
 
 
 def _temperature(rung: RungChains) -> float:

@@ -40,7 +40,7 @@ class StepBlock(NamedTuple):
 
     Attributes
     ----------
-    address : int
+    address, context : int
         Of the energy: see `invsamp.posing.compiled.energy_pointer`.
     temperatures : ndarray, shape (rungs,)
         By which energies and gradients are divided.
@@ -59,6 +59,7 @@ class StepBlock(NamedTuple):
     """
 
     address: int
+    context: int
     temperatures: Array
     geometry: Geometry
     step_sizes: Array
@@ -178,10 +179,10 @@ def _times(rows: Array, scale: Array, matrix: Array, first: Integers, last: Inte
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def evaluated(address: int, position: Array, given: Array, energy: Array, gradient: Array) -> bool:
+def evaluated(address: int, context: int, position: Array, given: Array, energy: Array, gradient: Array) -> bool:
     """Energies and gradients at positions; whether all are finite. ``given``: room for what functions write to."""
     fill(position, given)
-    if call_energy(address, given, energy, gradient) != 0:
+    if call_energy(address, context, given, energy, gradient) != 0:
         return False
     wrong = 0
     for i in range(len(energy)):

@@ -148,6 +148,7 @@ class _Room(NamedTuple):
 @njit(cache=True, error_model="numpy", inline="always")
 def _step(
     address: int,
+    context: int,
     temperature: float,
     metric: Geometry,
     step_size: float,
@@ -183,7 +184,7 @@ def _step(
     for i in range(chains):
         for j in range(d):
             work.end[i, j] = position[i, j] + work.colored[i, j]
-    if not evaluated(address, work.end, work.given, work.energy, work.gradient):
+    if not evaluated(address, context, work.end, work.given, work.energy, work.gradient):
         return -1
     whiten(work.gradient, temperature, metric, work.reduced, work.slope)
     accepted = chains
@@ -257,6 +258,7 @@ def _loop(
                 uniform = block.log_uniform[k, step]
             found = _step(
                 block.address,
+                block.context,
                 temperatures[k],
                 metric,
                 block.step_sizes[k, step],

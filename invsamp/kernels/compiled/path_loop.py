@@ -209,6 +209,7 @@ class _Room(NamedTuple):
 @njit(cache=True, error_model="numpy")
 def _path(
     address: int,
+    context: int,
     temperature: float,
     metric: Geometry,
     step: float,
@@ -248,7 +249,7 @@ def _path(
         for i in range(chains):
             for j in range(d):
                 room.end[i, j] += room.colored[i, j]
-        if not evaluated(address, room.end, room.given, room.energy, room.gradient):
+        if not evaluated(address, context, room.end, room.given, room.energy, room.gradient):
             return -1, 0
         whiten(room.gradient, temperature, metric, room.reduced, slope)
         dots(slope, velocity, room.arriving)
@@ -323,6 +324,7 @@ def _loop(
             leaps[k, path] = steps_of(lengths[k], share, step, most)
             accepted[k, path], cliffs[k, path] = _path(
                 block.address,
+                block.context,
                 block.temperatures[k],
                 of_rung(block.geometry, k),
                 step,

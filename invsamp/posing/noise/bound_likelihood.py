@@ -77,6 +77,11 @@ class BoundNoise:
         self.names = tuple(dict.fromkeys(name for part in self._all for name in part.names))
         self.keep(self._all)
 
+    @property
+    def loop(self) -> tuple[Indices, Array] | None:
+        """The first arguments of `likelihood_loops.accumulate`; None where that does not do for all data."""
+        return None if self._slow else self._loop
+
     def subset(self, chosen: Indices) -> BoundNoise:
         """The same noise for a model that returns the observations ``chosen`` (k,) alone."""
         part = copy.copy(self)
