@@ -76,16 +76,22 @@ class _Room(NamedTuple):
 
 def posterior_energy(parts: PosteriorParts, model: CompiledRows) -> CompiledCall:
     """The energy with its gradient: see `invsamp.posing.compiled.energy_pointer.EnergyPointer`."""
-    parts = parts._replace(**{name: _own(getattr(parts, name)) for name in ("coordinates", "density", "box", "terms")})
-    parts = parts._replace(places=parts.places.copy(), known=parts.known.copy())
-    row = (1, len(parts.coordinates[0]))
+    coordinates, density, box, terms = map(_own, (parts.coordinates, parts.density, parts.box, parts.terms))
+    places, known = _own((parts.places, parts.known))
+    parts = PosteriorParts(coordinates, density, box, parts.constant, places, known, terms, parts.outputs)
+    row, inputs, outputs = (1, len(coordinates[0])), len(places), (1, parts.outputs)
     room = _Room(
-        *(np.empty(row) for _ in range(3)),
-        np.empty(1),
-        *(np.empty(row) for _ in range(2)),
-        np.empty(1, dtype=np.bool_),
-        *(np.empty(len(parts.places)) for _ in range(2)),
-        *(np.empty((1, parts.outputs)) for _ in range(2)),
+        position=np.empty(row),
+        theta=np.empty(row),
+        derivative=np.empty(row),
+        value=np.empty(1),
+        slope=np.empty(row),
+        jacobian_slope=np.empty(row),
+        inside=np.empty(1, dtype=np.bool_),
+        given=np.empty(inputs),
+        back=np.empty(inputs),
+        y=np.empty(outputs),
+        y_slope=np.empty(outputs),
     )
     calls = _Calls(*model.solve[:2], *model.product[:2])
     function = stored(_energy, compiled_calls, density_loops, likelihood_loops)

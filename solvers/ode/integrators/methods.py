@@ -83,7 +83,9 @@ def _dop853() -> Stepper:
 
 def explicit_method(name: str) -> Stepper | None:
     """The method of that name for `invsamp.solvers.ode.integrators.adaptive_step`, if it is an explicit one."""
-    return {"DOP853": _dop853, "RK45": lambda: _RK45, "Taylor": lambda: TAYLOR}.get(name, lambda: None)()
+    if name == "DOP853":
+        return _dop853()
+    return {"RK45": _RK45, "Taylor": TAYLOR}.get(name)
 
 
 _RK45 = stepper("RK45", FIVE)

@@ -51,11 +51,13 @@ def row_integration(
     """
     n = control.n_states
     outcome = Outcome(
-        np.empty((1, times.shape[1], m)),
-        *(np.empty(1, dtype=np.int64) for _ in range(3)),
-        np.empty(1),
-        np.empty((1, m)),
-        np.empty((1, n)),
+        values=np.empty((1, times.shape[1], m)),
+        status=np.empty(1, dtype=np.int64),
+        evaluations=np.empty(1, dtype=np.int64),
+        steps=np.empty(1, dtype=np.int64),
+        ended=np.empty(1),
+        peaks=np.empty((1, m)),
+        needed=np.empty((1, n)),
     )
     initial, control = np.empty((1, m)), control._replace(absolute=np.empty((1, m)))
     begin, scratch = np.array([start]), scratch_of(method, control, m, 0)
