@@ -95,7 +95,7 @@ def posterior_energy(parts: PosteriorParts, model: CompiledRows) -> CompiledCall
     )
     calls = _Calls(*model.solve[:2], *model.product[:2])
     function = stored(_energy, compiled_calls, density_loops, likelihood_loops)
-    made = fixed(function, (parts, calls, room), _POINTER, types.intp, types.intp, _POINTER, _POINTER)
+    made = fixed(function, (parts, calls, room), _POINTER, types.intp, types.intp, _POINTER, _POINTER, _POINTER)
     return made._replace(owner=(made.owner, model))
 
 
@@ -105,10 +105,19 @@ def _own(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _energy(
-    parts: PosteriorParts, calls: _Calls, room: _Room, positions: Any, n: int, d: int, energies: Any, gradients: Any
+    parts: PosteriorParts,
+    calls: _Calls,
+    room: _Room,
+    positions: Any,
+    n: int,
+    d: int,
+    energies: Any,
+    gradients: Any,
+    priors: Any,
 ) -> int:
     """Not 0 where Python is to evaluate: outside, or where the model's function says so."""
     where, energy, gradient = carray(positions, (n, d)), carray(energies, (n,)), carray(gradients, (n, d))
+    prior = carray(priors, (n,))
     theta, value, slope = room.theta, room.value, room.slope
     for row in range(n):
         for column in range(d):
@@ -128,6 +137,7 @@ def _energy(
         )
         if not everywhere:
             return 1
+        prior[row] = -value[0]
         for k in range(len(parts.places)):
             room.given[k] = theta[0, parts.places[k]] if parts.places[k] >= 0 else parts.known[k]
             if not math.isfinite(room.given[k]):
