@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -109,6 +109,7 @@ def _words(kind: Any, value: Any) -> Iterator[int]:
         yield int(value) % 2**64
 
 
+@lru_cache(maxsize=256)
 @global_compiler_lock
 def _entry(code: int, result: Any, signature: tuple[Any, ...], words: int, more: int) -> tuple[object, int]:
     """What reads the words and calls the function at the address ``code``, as a library and an address."""

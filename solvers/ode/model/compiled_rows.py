@@ -29,7 +29,6 @@ from invsamp.solvers.ode.sensitivities import forward_sensitivities
 from invsamp.solvers.ode.sensitivities.forward_sensitivities import is_final
 
 Integers = npt.NDArray[np.intp]
-BoolArray = npt.NDArray[np.bool_]
 #: Modules of what the functions below call.
 _CALLED = (
     *(compiled_calls, amplification, row_integration, forward_sensitivities),
@@ -46,8 +45,7 @@ class Plan(NamedTuple):
     numbers: Array  # these numbers
     moved: Integers  # places of the quantities that states are differentiated by
     seeds: Array  # derivatives of the initial values by these
-    output: Integers
-    mask: BoolArray
+    observed: Integers  # (observations, 2): time and state
     whole: Array  # (places,)
     quantities: Array  # (1, moved)
     nothing: Array  # (0, 0)
@@ -76,7 +74,7 @@ def compiled_rows(
     begin: InitialValues,
     naming: Naming,
     moving: tuple[int, ...],
-    arrangement: tuple[Integers, BoolArray, Integers, Integers],
+    arrangement: tuple[Integers, Integers, Integers],
 ) -> CompiledRows:
     """Compiled functions of one row.
 
@@ -87,7 +85,7 @@ def compiled_rows(
         initial values without an `initial_obstacle`.
     """
     n, q = len(model.states), len(model.parameters)
-    output, mask, kept, columns = arrangement
+    observed, kept, columns = arrangement
     p, more, y0 = np.empty((1, q)), np.empty((1, len(begin.names))), np.empty((1, n))
     places = {name: k for k, name in enumerate((*model.parameters, *begin.names))}
     named = [places[entry] if isinstance(entry, str) else -1 for entry in begin.entries.entries]
@@ -102,12 +100,11 @@ def compiled_rows(
         np.array(numbers, dtype=float),
         kept,
         plain(begin.slopes(p, more, y0)[0, kept]),
-        output,
-        mask,
+        observed,
         np.empty(q + len(begin.names)),
         np.empty((1, len(kept))),
         np.empty((0, 0)),
-        np.empty((1, np.count_nonzero(mask), len(naming.names))),
+        np.empty((1, len(observed), len(naming.names))),
         alone,
         together,
         led,
@@ -152,13 +149,9 @@ def _solve(plan: Plan, theta: Any, y: Any) -> int:
             return 1
     if not is_final(together.values, together.status, together.peaks, n, together.absolute, plan.rtol, plan.controlled):
         return 1
-    place = 0
-    for k in range(plan.mask.shape[0]):
-        for j in range(plan.mask.shape[1]):
-            if plan.mask[k, j]:
-                seen[place] = alone.values[0, k, plan.output[j]]
-                place += 1
-    observed_slopes(together.values, n, plan.output, plan.mask, plan.moved, plan.columns, plan.jacobian)
+    for place in range(plan.observed.shape[0]):
+        seen[place] = alone.values[0, plan.observed[place, 0], plan.observed[place, 1]]
+    observed_slopes(together.values, n, plan.observed, plan.moved, plan.columns, plan.jacobian)
     return 0
 
 

@@ -294,11 +294,13 @@ class OdeObservation(ObservedTrajectories):
         return compiled_rows(self.model, self.times, self.t0, self.initial, self.naming, self.moving, self.arrangement)
 
     @cached_property
-    def arrangement(self) -> tuple[npt.NDArray[np.intp], BoolArray, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def arrangement(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Arguments of `invsamp.solvers.ode.model.jacobian_products.observed_slopes`, where states are observed."""
         assert not isinstance(self.output, StateFunction)
-        kept = self._kept(len(self.initial.names))
-        return np.array(self.output, np.intp), plain(self.mask), np.array(kept, np.intp), plain(self.naming.columns)
+        observed = np.argwhere(self.mask)
+        observed[:, 1] = np.array(self.output)[observed[:, 1]]
+        kept = np.array(self._kept(len(self.initial.names)), dtype=np.intp)
+        return plain(observed), kept, plain(self.naming.columns)
 
     def _kept(self, more: int) -> list[int]:
         """Which of the model's parameters, then of so many others, have columns in the sensitivities."""

@@ -259,8 +259,8 @@ def test_says_why_python_makes_the_steps(reason, monkeypatch):
     assert reason in said(target)
 
 
-def said(target, sampler=sgld(1e-4)):
-    (how,) = drawn(target, sampler, Plan(draws=4, warmup=0, thin=1, chains=2, seed=1))[2]
+def said(target):
+    (how,) = drawn(target, sgld(1e-4), Plan(draws=4, warmup=0, thin=1, chains=2, seed=1))[2]
     assert how.startswith("Python: ")
     return how
 
