@@ -3,10 +3,9 @@
     python benchmarks/ode_steps.py [--turns N]
 
 The posterior is that of the hare-lynx record: two states, eight unknowns, RK45 at a relative tolerance of 1e-6. Prints
-microseconds of CPU for an energy with its gradient of 1, 4 and 16 chains, and seconds of CPU for runs of `iv.sample`
-with so many draws of each chain after 500 steps of warm-up.
-Each figure is the median of turns, in which both ways alternate, without compilation; in brackets the least and the
-largest. The draws of both ways are compared.
+microseconds of CPU for an energy with its gradient of 1, 4 and 16 chains, and seconds of CPU for runs of `iv.sample`.
+Each chain makes so many draws after 500 steps of warm-up. Each figure is the median of turns, in which both ways
+alternate, without compilation; in brackets the least and the largest. The draws of both ways are compared.
 """
 
 from __future__ import annotations
