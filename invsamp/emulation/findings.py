@@ -54,7 +54,7 @@ def facts(simulations: Simulations, emulated: Emulated) -> dict[str, object]:
 
 
 def _round_facts(one: Round, noise: float) -> dict[str, object]:
-    held, changed = held_out(one.errors, noise), effect_of_errors(one, noise)
+    held, changed = held_out(one, noise), effect_of_errors(one, noise)
     return {
         "simulations": one.simulations,
         "predicted": one.predicted,

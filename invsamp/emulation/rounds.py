@@ -37,6 +37,8 @@ class Round(NamedTuple):
         Posterior draws so far that were simulated, and whose energy is one of the posterior's; in sds from the mean.
     errors : ndarray, shape (n,)
         Their true energies, less those of the emulator of all other simulations.
+    weights : ndarray, shape (n,)
+        How probable each is by that emulator, relative to the one whose posterior it was drawn from; at most 1.
     predicted : float
         Sd of the misfit's error by the emulator itself, over the posterior; of no draw more than 1 counts.
     unsure : float
@@ -59,6 +61,7 @@ class Round(NamedTuple):
     simulations: int
     simulated: Array
     errors: Array
+    weights: Array
     predicted: float
     unsure: float
     worst: float
@@ -114,9 +117,10 @@ class Rounds:
         self._drawn = round(DRAWN * batch)
         self._found = self._modes = modes
         self._draws = self._start = self._begun()
-        # posterior draws that were simulated: their positions, and their numbers among the simulations that were made
+        # posterior draws that were simulated: their positions, their numbers among the simulations that were made, and
+        # their energies by the emulator whose posterior they were drawn from
         self._simulated = np.empty((0, self._draws.shape[1]))
-        self._numbers = np.empty(0, dtype=int)
+        self._numbers, self._energies = np.empty(0, dtype=int), np.empty(0)
         self.fitted = self._fit()
 
     def _fit(self) -> Fitted:
@@ -170,16 +174,18 @@ class Rounds:
         ratio = np.sqrt(np.mean(np.square(error[good] / np.maximum(sd[good], 1e-12)))) if good.any() else np.inf
         self._simulated = np.concatenate([self._simulated, position[:drawn]])
         self._numbers = np.concatenate([self._numbers, made + np.arange(drawn)])
+        self._energies = np.concatenate([self._energies, predicted[:drawn]])
 
         self.fitted = now = self._fit()
         some = now.population.draws[:: max(1, len(now.population.draws) // 500)]
         own = now.posterior.misfit_errors(some)
         mean, sds = (now.population.draws.mean(axis=0), now.population.draws.std(axis=0))
-        old, (draws, errors) = before.population.draws, self._left_out(now)
+        old, (draws, errors, weights) = before.population.draws, self._left_out(now)
         return Round(
             len(runs),
             (draws - mean) / sds,
             errors,
+            weights,
             float(np.sqrt(np.mean(np.square(np.minimum(own, 1.0))))),
             effect(some, own > UNSURE),
             float(np.abs(error[within]).max(initial=0.0)),
@@ -193,16 +199,21 @@ class Rounds:
             now.population.converged,
         )
 
-    def _left_out(self, fitted: Fitted) -> tuple[Array, Array]:
-        """Simulated posterior draws, and the errors of their energies by the emulator of all other simulations."""
+    def _left_out(self, fitted: Fitted) -> tuple[Array, Array, Array]:
+        """Simulated posterior draws, errors of their energies by the emulator of all other simulations, and weights.
+
+        Early emulators had other posteriors. Weights are truncated importance weights (Ionides 2008, Journal of
+        Computational and Graphical Statistics 17, 295-311), without the ratio of the densities' integrals.
+        """
         runs = self._runs
         rows = len(runs) - runs.made + self._numbers
         good = runs.succeeded[rows]
-        rows, position = rows[good], self._simulated[good]
+        rows, position, drawn = rows[good], self._simulated[good], self._energies[good]
         emulated = fitted.posterior.left_out(position, runs.coordinates[rows], np.cumsum(runs.succeeded)[rows] - 1)
         truth = energies(runs.posterior, position, runs.outputs[rows])
         within = np.minimum(truth, emulated) < fitted.highest
-        return position[within], (truth - emulated)[within]
+        weights = np.exp(np.minimum(drawn - emulated, 0.0))
+        return position[within], (truth - emulated)[within], weights[within]
 
     def _next(self, fitted: Fitted) -> Array:
         """Draws of the posterior; the others are points of the largest variance among draws of its square root."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.emulation.rounds import Round
-from invsamp.protocols import Array
 
 #: Change of a mean, in sds, or of the log of an sd by the errors at posterior draws.
 EFFECT = 0.1
@@ -33,9 +32,11 @@ TINY = 0.1
 MEANS, SDS = 0.12, 0.1
 
 
-def held_out(errors: Array, noise: float) -> float:
+def held_out(last: Round, noise: float) -> float:
     """Sd of errors, less what the simulator's own noise gives energies (its sd)."""
-    return float(np.sqrt(max(0.0, errors.var(ddof=1) - noise**2))) if len(errors) > 2 else np.inf
+    if len(last.errors) < 3:
+        return np.inf
+    return float(np.sqrt(max(0.0, _variance(last) - noise**2)))
 
 
 def effect_of_errors(last: Round, noise: float) -> float:
@@ -43,25 +44,37 @@ def effect_of_errors(last: Round, noise: float) -> float:
 
     To first order a mean changes by the covariance of the errors with the parameter.
     """
-    sd = max(held_out(last.errors, noise), last.predicted)
+    sd = max(held_out(last, noise), last.predicted)
     if not np.isfinite(sd):
         return np.inf
     by_moment = np.column_stack([last.simulated, 0.5 * np.square(last.simulated)])
-    away, n = last.errors - last.errors.mean(), len(last.errors)
-    change = float(np.abs(away @ by_moment).max()) / n
-    error = max(float(last.errors.std(ddof=1)), last.predicted) / np.sqrt(n)
-    return min(sd, change + 2.0 * error)
+    away = last.errors - np.average(last.errors, weights=last.weights)
+    change = float(np.abs(np.average(away[:, None] * by_moment, axis=0, weights=last.weights)).max())
+    error = max(np.sqrt(_variance(last)), last.predicted) / np.sqrt(_count(last))
+    return min(sd, change + 2.0 * float(error))
+
+
+def _count(last: Round) -> float:
+    """Effective number of simulated posterior draws."""
+    return float(last.weights.sum() ** 2 / np.square(last.weights).sum()) if len(last.weights) else 0.0
+
+
+def _variance(last: Round) -> float:
+    """Unbiased variance of the weighted errors."""
+    away = last.errors - np.average(last.errors, weights=last.weights)
+    biased = float(np.average(np.square(away), weights=last.weights))
+    return biased / (1.0 - 1.0 / _count(last)) if _count(last) > 1.0 else np.inf
 
 
 def unmet(last: Round, noise: float) -> list[str]:
     """Parts of the rule that the last round does not meet, in words; empty: stop."""
-    errors = last.errors
-    known = last.converged and last.unsure <= UNKNOWN and 2 * len(errors) >= DRAWS
-    if known and max(np.abs(errors).max(), last.worst, last.predicted) < TINY:
+    count = _count(last)
+    known = last.converged and last.unsure <= UNKNOWN and 2 * count >= DRAWS
+    if known and max(np.abs(last.errors).max(), last.worst, last.predicted) < TINY:
         return []
     found = []
-    if len(errors) < DRAWS:
-        found.append(f"{len(errors)} posterior draws were simulated, not at least {DRAWS}")
+    if count < DRAWS:
+        found.append(f"the simulated posterior draws count as {count:.2g}, not at least {DRAWS}")
     elif not (effect := effect_of_errors(last, noise)) <= EFFECT:
         found.append(
             f"the errors of held-out energies may change a mean or an sd by {effect:.2g} sds, not at most {EFFECT}"

@@ -95,6 +95,12 @@ def test_is_right_within_its_budget(run: EmulatedRun, truth: tuple[np.ndarray, n
     assert np.abs(theta.std(axis=0) / sd - 1.0).max() < 4.5 / np.sqrt(1000) + 0.05
 
 
+def test_draws_of_the_last_emulators_count_in_full(run: EmulatedRun) -> None:
+    last = run._emulated.rounds[-1]
+    assert ((last.weights > 0.0) & (last.weights <= 1.0)).all()
+    assert last.weights[-6:].min() > 0.8  # the posterior hardly changed any more
+
+
 def test_is_certified_and_says_what_that_cannot_see(run: EmulatedRun) -> None:
     found = run.certify(32)
     assert found.passed, str(found)
