@@ -24,7 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-_WORD, _BYTE = ir.IntType(64), ir.IntType(8).as_pointer()
+_WORD = ir.IntType(64)
 _NUMBER: Any = itertools.count()
 
 
@@ -112,7 +112,7 @@ def _words(kind: Any, value: Any) -> Iterator[int]:
 @lru_cache(maxsize=256)
 @global_compiler_lock
 def _entry(code: int, result: Any, signature: tuple[Any, ...], words: int, more: int) -> tuple[object, int]:
-    """What reads the words and calls the function at the address ``code``, as a library and an address."""
+    """Function that reads the words and calls the one at the address ``code``, as a library and an address."""
     context = cpu_target.target_context
     called = context.call_conv.get_function_type(result, signature)
     _, _, *given = called.args

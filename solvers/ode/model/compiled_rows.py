@@ -37,7 +37,7 @@ _CALLED = (
 
 
 class Plan(NamedTuple):
-    """What the compiled functions below need of a model; arrays with one row are written over."""
+    """Arguments of the compiled functions below; arrays with one row are written over."""
 
     columns: Integers  # of each parameter, then of each other quantity, its column of theta; -1: known
     known: Array  # the values of those
@@ -119,6 +119,7 @@ def compiled_rows(
 
 
 def _solve(plan: Plan, theta: Any, y: Any) -> int:
+    """As `CompiledRows.solve`; the steps are those of `OdeSolver.solve_from`."""
     alone, together, whole = plan.alone, plan.together, plan.whole
     names, n = plan.jacobian.shape[2], plan.entries.shape[0]
     given, seen = carray(theta, (names,)), carray(y, (plan.jacobian.shape[1],))
