@@ -23,7 +23,7 @@ _POINTER = types.CPointer(types.float64)
 
 
 class PosteriorParts(NamedTuple):
-    """What makes up a posterior.
+    """Parts of a posterior.
 
     Attributes
     ----------
