@@ -107,13 +107,13 @@ class PosteriorPotential:
 
     def compiled_energy(self) -> PosteriorSource | NotCompiled:
         """As a compiled function, where all parts have some; see `invsamp.protocols.CompiledPotential`."""
-        model, terms = self._model.model, self._noise.loop
+        model = self._model.model
         if not self._plain:
             return NotCompiled("the prior, its coordinates or the domain have parts without a compiled loop")
-        if terms is None:
-            return NotCompiled("the noise has no compiled loop")
-        if (reason := model_obstacle(model)) is not None:
+        if (reason := model_obstacle(model)) is not None:  # first: likelihoods of emulators have no attribute of loops
             return NotCompiled(reason)
+        if (terms := self._noise.loop) is None:
+            return NotCompiled("the noise has no compiled loop")
         inputs = self._model.inputs(np.arange(self.dimension)[self._columns])
         prior = self._prior.compiled, self._box, self._prior.log_constant
         parts = PosteriorParts(self._coordinates.compiled, *prior, *inputs, terms, self._model.observations)
