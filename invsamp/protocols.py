@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checka
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.compiled_calls import CompiledRows
+
 Array = npt.NDArray[np.float64]
 #: Labels along each axis of an array, by the name of the axis and in the order of the axes.
 AxisLabels = dict[str, list[Any]]
@@ -117,6 +119,18 @@ class AnticipatingModel(ForwardModel, Protocol):
 
         It has to be right for any other, too.
         """
+
+
+@runtime_checkable
+class CompilableModel(ForwardModel, Protocol):
+    """A forward model with compiled functions of one row, so that compiled loops over steps can call it."""
+
+    @property
+    def compilation_obstacle(self) -> str | None:
+        """Why it has none; None if it has."""
+
+    def compiled_rows(self) -> CompiledRows:
+        """Observations and products of their Jacobian, to the bit those of `linearize`; made anew at each call."""
 
 
 @runtime_checkable

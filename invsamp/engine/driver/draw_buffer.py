@@ -137,6 +137,9 @@ class Draws:
         for name in self._rungs[k][1]:
             if name == "energy":
                 values: AnyArray = recorded.energies.T
+            elif name == "prior":
+                assert recorded.priors is not None  # the target separates it
+                values = recorded.priors.T
             elif name == "step_size":
                 values = recorded.step_sizes
             elif name == "acceptance_rate":

@@ -16,9 +16,13 @@ from invsamp.kernels.compiled.row_products import NO_MATRIX, RowMatrix
 from invsamp.kernels.compiled.swaps import SwapPlan, no_swaps
 from invsamp.kernels.contract import NOTHING, CompilableKernel, Info, Point
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, Metric
-from invsamp.posing.compiled.energy_pointer import EnergyPointer, EnergySource, NotCompiled
+from invsamp.posing.compiled.energy_pointer import Compiled, EnergyPointer, NotCompiled
 from invsamp.protocols import AnyArray, Array, CompiledPotential
 from invsamp.tempering.linear_targets import Tempered
+
+#: A loop that ends before so many steps, as Python has to make the next one, pauses for a while. The pause doubles each
+#: time: where most steps are Python's, the loop's are lost.
+SHORT, LONGEST_PAUSE = 4, 63
 
 
 class Recorded(NamedTuple):
@@ -26,6 +30,7 @@ class Recorded(NamedTuple):
 
     positions: Array  # (draws, chains, d)
     energies: Array  # (draws, chains)
+    priors: Array | None  # (draws, chains), where a target separates them
     step_sizes: Array  # (draws,), as given
     statistics: dict[str, AnyArray]  # (draws, chains), by the names of the kernel
     log_ratios: Array | None  # (draws, chains), of an adjusted kernel
@@ -55,7 +60,7 @@ def obstacle(rung: RungChains) -> str | None:
     kernel, potential = rung.settings.kernel, rung.potential.potential
     if not isinstance(potential, CompiledPotential):
         return f"the energy is not a compiled function, but a {type(potential).__name__}"
-    source: EnergySource | NotCompiled = potential.compiled_energy()
+    source = potential.compiled_energy()
     if isinstance(source, NotCompiled):
         return source.reason
     if rung.shared:
@@ -113,6 +118,7 @@ class CompiledSteps:
         found = [_matrices(rung.metric, chains, d) for rung in self._rungs]
         self._geometry = Geometry(*map(np.stack, zip(*(_flat(metric) for metric in found), strict=True)))
         self._temperatures = np.array([_temperature(rung) for rung in self._rungs])
+        self._pause = self._paused = 0
 
     def make(self, steps: int, drawn: int, thin: int, record: Record) -> None:
         """So many steps, of which ``drawn`` were made before; draws are every ``thin``-th, but for the last step's.
@@ -122,10 +128,14 @@ class CompiledSteps:
         made = 0
         while made < steps:
             more, whole = 0, False
-            if self._usual():
+            if self._paused:
+                self._paused -= 1
+            elif self._usual():
                 block, sizes, short = self._block(steps - made)
                 found = self._made(block)
                 whole = found.made == sizes.shape[1]
+                self._pause = 0 if whole or found.made >= SHORT else min(2 * self._pause + 1, LONGEST_PAUSE)
+                self._paused = self._pause
                 self._take(block, found, short)
                 self._swaps.record(block.swaps, found.made)
                 kept = slice((-drawn - made - 1) % thin, found.made - whole, thin)
@@ -145,12 +155,7 @@ class CompiledSteps:
     def _usual(self) -> bool:
         for rung in self._rungs:
             estimate = rung.estimate
-            if (
-                rung.unchecked
-                or estimate.failed
-                or estimate.prior is not None
-                or not np.isfinite(estimate.energy).all()
-            ):
+            if rung.unchecked or estimate.failed or not np.isfinite(estimate.energy).all():
                 return False
         return True
 
@@ -168,6 +173,7 @@ class CompiledSteps:
         uniform = [numbers[:size] for numbers in thresholds if numbers is not None]
         block = StepBlock(
             self._pointer.address,
+            self._pointer.context,
             self._temperatures,
             self._geometry,
             shares * sizes * scales,
@@ -177,7 +183,9 @@ class CompiledSteps:
             np.stack([rung.position for rung in rungs]),
             np.stack([rung.estimate.energy for rung in rungs]),
             np.stack([rung.estimate.gradient for rung in rungs]),
+            np.stack([_prior(rung) for rung in rungs]),
             np.empty((len(rungs), size, chains, d)),
+            np.empty((len(rungs), size, chains)),
             np.empty((len(rungs), size, chains)),
             np.empty((len(rungs), size, chains)),
             swaps,
@@ -205,13 +213,16 @@ class CompiledSteps:
                 last = {name: values[k, made - 1] for name, values in found.statistics.items()}
                 info = Info(block.log_ratios[k, made - 1], int(found.accepted[k, made - 1]), statistics=last)
             counts.steps += made
-            point = Point(block.position[k].copy(), Estimate(block.energy[k].copy(), block.gradient[k].copy()))
+            prior = None if rung.estimate.prior is None else block.prior[k].copy()
+            estimate = Estimate(block.energy[k].copy(), block.gradient[k].copy(), prior=prior)
+            point = Point(block.position[k].copy(), estimate)
             rung.went_on(made, point, found.memories[k], info)
 
     def _recorded(self, k: int, block: StepBlock, found: StepsMade, sizes: Array, kept: slice) -> Recorded:
         return Recorded(
             block.positions[k, kept],
             block.energies[k, kept],
+            None if self._rungs[k].estimate.prior is None else block.priors[k, kept],
             sizes[k, kept],
             {name: values[k, kept] for name, values in found.statistics.items()},
             block.log_ratios[k, kept] if self._kernels[0].adjusted else None,
@@ -219,11 +230,17 @@ class CompiledSteps:
         )
 
 
+def _prior(rung: RungChains) -> Array:
+    """The prior's part of the energy (chains,); 0 where it is not separated, which no one reads."""
+    prior = rung.estimate.prior
+    return np.zeros(rung.estimate.energy.shape) if prior is None else prior
+
+
 def _pointer(rung: RungChains) -> EnergyPointer | NotCompiled:
     potential = rung.potential.potential
     assert isinstance(potential, CompiledPotential)  # nothing is in the way
-    source: EnergySource = potential.compiled_energy()
-    return source.compiled()
+    found: Compiled = potential.compiled_energy().compiled()
+    return found
 
 
 def _temperature(rung: RungChains) -> float:

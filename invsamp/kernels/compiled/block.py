@@ -40,7 +40,7 @@ class StepBlock(NamedTuple):
 
     Attributes
     ----------
-    address : int
+    address, context : int
         Of the energy: see `invsamp.posing.compiled.energy_pointer`.
     temperatures : ndarray, shape (rungs,)
         By which energies and gradients are divided.
@@ -51,14 +51,16 @@ class StepBlock(NamedTuple):
         Random numbers of each step, of which those of the steps that are made are used up.
     log_uniform : ndarray, shape (rungs, n, chains)
         The same; empty for a kernel that does not take them.
-    position, energy, gradient : ndarray
-        Where the chains stand, (rungs, chains, d), (rungs, chains) and (rungs, chains, d): written over.
-    positions, energies, log_ratios : ndarray
+    position, energy, gradient, prior : ndarray
+        Where the chains stand, (rungs, chains, d), (rungs, chains), (rungs, chains, d) and (rungs, chains): written
+        over. The prior's part of the energy has no meaning where a target does not separate it.
+    positions, energies, priors, log_ratios : ndarray
         Where they stand after each step and its swaps, and the log Metropolis ratios of the step: written.
     swaps : SwapPlan
     """
 
     address: int
+    context: int
     temperatures: Array
     geometry: Geometry
     step_sizes: Array
@@ -68,8 +70,10 @@ class StepBlock(NamedTuple):
     position: Array
     energy: Array
     gradient: Array
+    prior: Array
     positions: Array
     energies: Array
+    priors: Array
     log_ratios: Array
     swaps: SwapPlan
 
@@ -119,12 +123,22 @@ def fill(values: Array, out: Array) -> None:
 
 
 @njit(cache=True)
-def record(step: int, position: Array, energy: Array, swaps: SwapPlan, positions: Array, energies: Array) -> None:
+def record(
+    step: int,
+    position: Array,
+    energy: Array,
+    prior: Array,
+    swaps: SwapPlan,
+    positions: Array,
+    energies: Array,
+    priors: Array,
+) -> None:
     """Keep where the chains of all rungs are after a step."""
     for k in range(energy.shape[0]):
         fill(position[k], positions[k, step])
         for i in range(energy.shape[1]):
             energies[k, step, i] = energy[k, i]
+            priors[k, step, i] = prior[k, i]
         for i in range(swaps.replica.shape[1]):
             swaps.replicas[k, step, i] = swaps.replica[k, i]
 
@@ -178,10 +192,12 @@ def _times(rows: Array, scale: Array, matrix: Array, first: Integers, last: Inte
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def evaluated(address: int, position: Array, given: Array, energy: Array, gradient: Array) -> bool:
+def evaluated(
+    address: int, context: int, position: Array, given: Array, energy: Array, gradient: Array, prior: Array
+) -> bool:
     """Energies and gradients at positions; whether all are finite. ``given``: room for what functions write to."""
     fill(position, given)
-    if call_energy(address, given, energy, gradient) != 0:
+    if call_energy(address, context, given, energy, gradient, prior) != 0:
         return False
     wrong = 0
     for i in range(len(energy)):

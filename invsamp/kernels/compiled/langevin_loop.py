@@ -141,6 +141,7 @@ class _Room(NamedTuple):
     gradient: Array
     slope: Array
     energy: Array
+    prior: Array
     before: Array
     after: Array
 
@@ -148,6 +149,7 @@ class _Room(NamedTuple):
 @njit(cache=True, error_model="numpy", inline="always")
 def _step(
     address: int,
+    context: int,
     temperature: float,
     metric: Geometry,
     step_size: float,
@@ -156,6 +158,7 @@ def _step(
     position: Array,
     energy: Array,
     gradient: Array,
+    prior: Array,
     slope: Array,
     log_ratio: Array,
     adjusted: bool,
@@ -183,7 +186,7 @@ def _step(
     for i in range(chains):
         for j in range(d):
             work.end[i, j] = position[i, j] + work.colored[i, j]
-    if not evaluated(address, work.end, work.given, work.energy, work.gradient):
+    if not evaluated(address, context, work.end, work.given, work.energy, work.gradient, work.prior):
         return -1
     whiten(work.gradient, temperature, metric, work.reduced, work.slope)
     accepted = chains
@@ -206,7 +209,7 @@ def _step(
                 momentum[i, j] = work.move[i, j] / length
     for i in range(chains):
         if not adjusted or accept[i]:
-            energy[i] = work.energy[i]
+            energy[i], prior[i] = work.energy[i], work.prior[i]
             for j in range(d):
                 position[i, j], gradient[i, j], slope[i, j] = work.end[i, j], work.gradient[i, j], work.slope[i, j]
         elif with_momentum:
@@ -227,7 +230,7 @@ def _loop(
     """How many steps all rungs made, and how many of the rungs one more; those after are left to Python."""
     rungs, n, chains, d = block.normal.shape
     geometry, temperatures, swaps = block.geometry, block.temperatures, block.swaps
-    position, energy, gradient = block.position, block.energy, block.gradient
+    position, energy, gradient, prior = block.position, block.energy, block.gradient, block.prior
     work = _Room(
         room(chains, d),
         room(chains, d),
@@ -238,6 +241,7 @@ def _loop(
         room(chains, d),
         room(chains, d),
         np.empty(chains),
+        np.zeros(chains),
         np.empty(chains),
         np.empty(chains),
     )
@@ -246,17 +250,18 @@ def _loop(
     nothing = np.empty(0)
     for k in range(rungs):
         whiten(gradient[k], temperatures[k], of_rung(geometry, k), work.reduced, slope[k])
-    metric, uniform, own = of_rung(geometry, 0), nothing, (position[0], energy[0], gradient[0], slope[0])
+    metric, uniform, own = of_rung(geometry, 0), nothing, (position[0], energy[0], gradient[0], prior[0], slope[0])
     carried = momentum[0], threshold[0]
     for step in range(n):
         for k in range(rungs):
             if rungs > 1:  # of one rung they stay: as long as a step takes to look them up, for few chains
-                metric, own = of_rung(geometry, k), (position[k], energy[k], gradient[k], slope[k])
+                metric, own = of_rung(geometry, k), (position[k], energy[k], gradient[k], prior[k], slope[k])
                 carried = momentum[k], threshold[k]
             if block.log_uniform.shape[1]:
                 uniform = block.log_uniform[k, step]
             found = _step(
                 block.address,
+                block.context,
                 temperatures[k],
                 metric,
                 block.step_sizes[k, step],
@@ -266,6 +271,7 @@ def _loop(
                 own[1],
                 own[2],
                 own[3],
+                own[4],
                 block.log_ratios[k, step],
                 adjusted,
                 friction[k],
@@ -280,7 +286,7 @@ def _loop(
         if swaps.begins[step] < swaps.begins[step + 1]:
             for k in range(rungs):
                 fill(gradient[k], before[k])
-            if swapped(step, swaps, position, energy, gradient, source):
+            if swapped(step, swaps, position, energy, gradient, prior, source):
                 for k in range(rungs):
                     metric = of_rung(geometry, k)
                     if momentum.shape[1] and not adjusted:
@@ -292,5 +298,5 @@ def _loop(
                                 for j in range(d):
                                     momentum[k, i, j] += half * change[i, j]
                     whiten(gradient[k], temperatures[k], metric, work.reduced, slope[k])
-        record(step, position, energy, swaps, block.positions, block.energies)
+        record(step, position, energy, prior, swaps, block.positions, block.energies, block.priors)
     return n, 0

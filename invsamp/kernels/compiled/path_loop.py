@@ -193,6 +193,7 @@ class _Room(NamedTuple):
     gradient: Array
     slope: Array
     energy: Array
+    prior: Array
     begin: Array
     before: Array
     after: Array
@@ -209,6 +210,7 @@ class _Room(NamedTuple):
 @njit(cache=True, error_model="numpy")
 def _path(
     address: int,
+    context: int,
     temperature: float,
     metric: Geometry,
     step: float,
@@ -219,6 +221,7 @@ def _path(
     position: Array,
     energy: Array,
     gradient: Array,
+    prior: Array,
     log_ratio: Array,
     room: _Room,
     first: npt.NDArray[np.intp],
@@ -248,7 +251,7 @@ def _path(
         for i in range(chains):
             for j in range(d):
                 room.end[i, j] += room.colored[i, j]
-        if not evaluated(address, room.end, room.given, room.energy, room.gradient):
+        if not evaluated(address, context, room.end, room.given, room.energy, room.gradient, room.prior):
             return -1, 0
         whiten(room.gradient, temperature, metric, room.reduced, slope)
         dots(slope, velocity, room.arriving)
@@ -271,7 +274,7 @@ def _path(
     for i in range(chains):
         if log_uniform[i] < log_ratio[i]:
             accepted += 1
-            energy[i] = room.energy[i]
+            energy[i], prior[i] = room.energy[i], room.prior[i]
             for j in range(d):
                 position[i, j], gradient[i, j] = room.end[i, j], room.gradient[i, j]
     return accepted, cliffs
@@ -291,7 +294,7 @@ def _loop(
 ) -> tuple[int, int]:
     """How many paths all rungs made, and how many of the rungs one more; those after are left to Python."""
     rungs, n, chains, d = block.normal.shape
-    position, energy, gradient = block.position, block.energy, block.gradient
+    position, energy, gradient, prior = block.position, block.energy, block.gradient, block.prior
     # made here, so that the compiler knows that no two of these arrays share memory
     work = _Room(
         room(chains, d),
@@ -303,6 +306,7 @@ def _loop(
         room(chains, d),
         room(chains, d),
         np.empty(chains),
+        np.zeros(chains),
         np.empty(chains),
         np.empty(chains),
         np.empty(chains),
@@ -323,6 +327,7 @@ def _loop(
             leaps[k, path] = steps_of(lengths[k], share, step, most)
             accepted[k, path], cliffs[k, path] = _path(
                 block.address,
+                block.context,
                 block.temperatures[k],
                 of_rung(block.geometry, k),
                 step,
@@ -333,12 +338,13 @@ def _loop(
                 position[k],
                 energy[k],
                 gradient[k],
+                prior[k],
                 block.log_ratios[k, path],
                 work,
                 first,
             )
             if accepted[k, path] < 0:
                 return path, k
-        swapped(path, block.swaps, position, energy, gradient, source)
-        record(path, position, energy, block.swaps, block.positions, block.energies)
+        swapped(path, block.swaps, position, energy, gradient, prior, source)
+        record(path, position, energy, prior, block.swaps, block.positions, block.energies, block.priors)
     return n, 0

@@ -123,13 +123,15 @@ def arrive(
 
 
 @njit(cache=True)
-def swapped(step: int, plan: SwapPlan, position: Array, energy: Array, gradient: Array, source: Integers) -> bool:
+def swapped(
+    step: int, plan: SwapPlan, position: Array, energy: Array, gradient: Array, prior: Array, source: Integers
+) -> bool:
     """Make the attempts after a step; whether any chain moved. ``source`` (rungs, chains) has their last rungs."""
     rungs, chains = energy.shape
     for k in range(rungs):
         for i in range(chains):
             source[k, i] = k
-    prior, chance, count = np.empty((rungs, 0)), np.empty((1, chains)), np.empty(1, dtype=np.intp)
+    chance, count = np.empty((1, chains)), np.empty(1, dtype=np.intp)
     moved = 0
     for a in range(plan.begins[step], plan.begins[step + 1]):
         row, pair = plan.rows[a], plan.pairs[a]

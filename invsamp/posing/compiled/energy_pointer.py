@@ -15,11 +15,14 @@ from numba.extending import intrinsic, is_jitted
 
 from invsamp.protocols import Array
 
-#: ``status f(theta, chains, d, energy, gradient)``; a status other than 0: something was raised, or has a wrong shape.
+#: ``status f(context, theta, chains, d, energy, gradient, prior)``; a status other than 0: Python is to evaluate, for
+#: instance as something was raised, or has a wrong shape.
 _SIGNATURE = types.int64(
+    types.int64,
     types.CPointer(types.float64),
     types.intp,
     types.intp,
+    types.CPointer(types.float64),
     types.CPointer(types.float64),
     types.CPointer(types.float64),
 )
@@ -31,12 +34,16 @@ class EnergyPointer(NamedTuple):
     Attributes
     ----------
     address : int
-        Of ``int64 f(double *theta, intp n, intp d, double *energy, double *gradient)``.
+        Of ``int64 f(int64 context, double *theta, intp n, intp d, double *energy, double *gradient, double *prior)``.
+        What of the energy is the prior's, a target that does not separate it leaves as it is.
+    context : int
+        What it is given: where its data are, or 0.
     owner : object
-        What keeps the code in memory.
+        What keeps the code and the data in memory.
     """
 
     address: int
+    context: int
     owner: object
 
 
@@ -93,7 +100,7 @@ def _compiled(function: Any, gradient: Any, sign: float, by_row: bool) -> Compil
             status = 1
         return status
 
-    def entry(theta: Any, n: int, d: int, energy: Any, slope: Any) -> int:
+    def entry(context: int, theta: Any, n: int, d: int, energy: Any, slope: Any, prior: Any) -> int:
         return tried(carray(theta, (n, d)), carray(energy, (n,)), carray(slope, (n, d)))  # type: ignore[no-any-return]
 
     try:
@@ -101,7 +108,7 @@ def _compiled(function: Any, gradient: Any, sign: float, by_row: bool) -> Compil
     except NumbaError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return NotCompiled(f"numba cannot compile the density in a loop over steps: {lines[0] if lines else error!r}")
-    return EnergyPointer(compiled.address, compiled)
+    return EnergyPointer(compiled.address, 0, compiled)
 
 
 def _pair(function: Any, gradient: Any) -> Any:
@@ -148,21 +155,23 @@ def _by_row(whole: Any, sign: float) -> Any:
     return fill
 
 
-def _call(typingctx: Any, address: Any, theta: Any, energy: Any, gradient: Any) -> Any:  # pragma: no cover
-    """Status of the energy at an address, written into ``energy`` (n,) and ``gradient`` (n, d) for theta (n, d)."""
+def _call(
+    typingctx: Any, address: Any, context: Any, theta: Any, energy: Any, gradient: Any, prior: Any
+) -> Any:  # pragma: no cover
+    """Status of the energy at an address, written into ``energy`` (n,), ``gradient`` (n, d) and ``prior`` (n,)."""
 
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        pointer, whole = ir.DoubleType().as_pointer(), context.get_value_type(types.intp)
-        function = ir.FunctionType(ir.IntType(64), [pointer, whole, whole, pointer, pointer])
-        theta, energy, gradient = (
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args[1:], values[1:], strict=True)
+    def codegen(target: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointer, whole = ir.DoubleType().as_pointer(), target.get_value_type(types.intp)
+        function = ir.FunctionType(ir.IntType(64), [ir.IntType(64), pointer, whole, whole, pointer, pointer, pointer])
+        theta, energy, gradient, prior = (
+            target.make_array(kind)(target, builder, value)
+            for kind, value in zip(signature.args[2:], values[2:], strict=True)
         )
         n, d = (builder.extract_value(theta.shape, k) for k in (0, 1))
-        target = builder.inttoptr(values[0], function.as_pointer())
-        return builder.call(target, [theta.data, n, d, energy.data, gradient.data])
+        called = builder.inttoptr(values[0], function.as_pointer())
+        return builder.call(called, [values[1], theta.data, n, d, energy.data, gradient.data, prior.data])
 
-    return types.int64(types.int64, theta, energy, gradient), codegen
+    return types.int64(types.int64, types.int64, theta, energy, gradient, prior), codegen
 
 
 call_energy: Any = intrinsic(_call)

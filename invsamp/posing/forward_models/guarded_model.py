@@ -238,6 +238,14 @@ class GuardedModel:
         full[:, self._free] = theta
         return full
 
+    def inputs(self, columns: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Array]:
+        """For each input of the model the one of ``columns`` that is it, or -1 and the number that it is fixed to."""
+        if self._fixed is None:
+            return columns, np.zeros(len(columns))
+        places = np.full(len(self._fixed), -1)
+        places[self._free] = columns
+        return places, np.where(places < 0, self._fixed, 0.0)
+
     def _inputs(self, theta: Array) -> int:
         return theta.shape[1] if self._fixed is None else len(self._fixed)
 

@@ -77,6 +77,11 @@ class BoundNoise:
         self.names = tuple(dict.fromkeys(name for part in self._all for name in part.names))
         self.keep(self._all)
 
+    @property
+    def loop(self) -> tuple[Indices, Array] | None:
+        """The first arguments of `likelihood_loops.accumulate`; None where that does not do for all data."""
+        return None if self._slow else self._loop
+
     def subset(self, chosen: Indices) -> BoundNoise:
         """The same noise for a model that returns the observations ``chosen`` (k,) alone."""
         part = copy.copy(self)
@@ -97,7 +102,10 @@ class BoundNoise:
         self._index = np.concatenate([np.arange(0), *(np.arange(count) for count in counts)])[order]
         self.independent = all(part.noise.independent for part in self._parts)
         loops = [part.loop for part in self._parts if part.loop is not None]
-        self._loop = tuple(np.concatenate(arrays) for arrays in zip(*loops, strict=True)) if loops else None
+        self._loop: tuple[Indices, Array] | None = None
+        if loops:
+            what, numbers = zip(*loops, strict=True)
+            self._loop = np.concatenate(what), np.concatenate(numbers)
         self._slow = [part for part in self._parts if part.loop is None]
 
     def at(self, theta: Array, y: Array, indices: Indices, gradient: Array) -> tuple[Array, Array]:

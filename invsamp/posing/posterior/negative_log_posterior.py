@@ -12,9 +12,12 @@ from invsamp.domains import Box, Unbounded
 from invsamp.domains.contract import Domain
 from invsamp.posing.compiled import density_loops
 from invsamp.posing.compiled.density_loops import Posed
+from invsamp.posing.compiled.energy_pointer import NotCompiled
+from invsamp.posing.compiled.posterior_energy import PosteriorParts
 from invsamp.posing.forward_models.guarded_model import GuardedModel
 from invsamp.posing.noise.bound_likelihood import BoundNoise
 from invsamp.posing.posterior import gauss_newton, tangents
+from invsamp.posing.posterior.compiled_energy import PosteriorSource, model_obstacle
 from invsamp.posing.priors.noncentering import Moved
 from invsamp.posing.priors.sampled_prior import Sampled
 from invsamp.posing.transforms.univariate import Coordinates, Logit
@@ -101,6 +104,20 @@ class PosteriorPotential:
         energy, gradient, _, _ = self.parts(position, True)
         assert gradient is not None  # it was asked for
         return energy, gradient
+
+    def compiled_energy(self) -> PosteriorSource | NotCompiled:
+        """As a compiled function, where all parts have some; see `invsamp.protocols.CompiledPotential`."""
+        model = self._model.model
+        if not self._plain:
+            return NotCompiled("the prior, its coordinates or the domain have parts without a compiled loop")
+        if (reason := model_obstacle(model)) is not None:  # first: likelihoods of emulators have no attribute of loops
+            return NotCompiled(reason)
+        if (terms := self._noise.loop) is None:
+            return NotCompiled("the noise has no compiled loop")
+        inputs = self._model.inputs(np.arange(self.dimension)[self._columns])
+        prior = self._prior.compiled, self._box, self._prior.log_constant
+        parts = PosteriorParts(self._coordinates.compiled, *prior, *inputs, terms, self._model.observations)
+        return PosteriorSource(self, model, parts)
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; see `invsamp.protocols.SplitPotential`."""

@@ -113,11 +113,28 @@ def set_tolerances(
                 absolute[row, i] = least
                 again[row] = True
         smaller |= again[row]
-        for c in range(quantities.shape[1]):
+    _of_sensitivities(absolute, quantities, absolute)
+    return smaller
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+def with_columns(states: Array, quantities: Array, absolute: Array) -> None:
+    """Into ``absolute`` (batch, n + n columns), the tolerances of states (batch, n) and of their sensitivities."""
+    for row in range(states.shape[0]):
+        for i in range(states.shape[1]):
+            absolute[row, i] = states[row, i]
+    _of_sensitivities(states, quantities, absolute)
+
+
+@njit(**BORROWING)
+def _of_sensitivities(states: Array, quantities: Array, absolute: Array) -> None:
+    columns = quantities.shape[1]
+    n = absolute.shape[1] // (1 + columns)
+    for row in range(quantities.shape[0]):
+        for c in range(columns):
             size = max(abs(quantities[row, c]), 1.0)
             for i in range(n):
-                absolute[row, n + c * n + i] = absolute[row, i] / size
-    return smaller
+                absolute[row, n + c * n + i] = states[row, i] / size
 
 
 @njit(**BORROWING)

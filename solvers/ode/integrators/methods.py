@@ -81,12 +81,20 @@ def _dop853() -> Stepper:
     return stepper("DOP853", eight())
 
 
+def explicit_method(name: str) -> Stepper | None:
+    """The method of that name for `invsamp.solvers.ode.integrators.adaptive_step`, if it is an explicit one."""
+    if name == "DOP853":
+        return _dop853()
+    return {"RK45": _RK45, "Taylor": TAYLOR}.get(name)
+
+
+_RK45 = stepper("RK45", FIVE)
 #: From the name of a method to its integrator of batches.
 INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Control], Outcome]] = {
     "CVODE": partial(by_rows, Cvode),
     "DOP853": lambda *arguments: integrate(_dop853(), *arguments),
     "LSODA": partial(by_rows, Lsoda),
-    "RK45": partial(integrate, stepper("RK45", FIVE)),
+    "RK45": partial(integrate, _RK45),
     "Rodas5P": partial(integrate, RODAS),
     "Taylor": partial(integrate, TAYLOR),
 }

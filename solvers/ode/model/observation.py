@@ -14,12 +14,16 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import function, increasing, integer, optional, real, sequence, shown
+from invsamp.compiled_calls import CompiledRows
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.codegen.observable_functions import Function, StateFunction
 from invsamp.solvers.ode.events.parameter_functions import state_formulas
+from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.model.adjoint import has_adjoint, solve_with_adjoint
+from invsamp.solvers.ode.model.compiled_rows import compiled_rows, initial_obstacle
 from invsamp.solvers.ode.model.initial_values import Initial, InitialValues
+from invsamp.solvers.ode.model.jacobian_products import observed_slopes
 from invsamp.solvers.ode.model.observation_base import ObservedTrajectories, checked_theta
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 from invsamp.solvers.ode.model.parameter_mapping import Naming
@@ -185,18 +189,20 @@ class OdeObservation(ObservedTrajectories):
         """Those and their Jacobian (batch, n_observations, n_parameters)."""
         self._note(solution, x0)
         q, known = p.shape[1], solution.sensitivities.shape[-1] - len(self.moving)
-        states, slopes = solution.states, np.zeros((*solution.states.shape, q + known))
+        states, y = solution.states, self._observed(solution.states, p)
+        if not isinstance(self.output, StateFunction):
+            width = states.shape[2] * solution.sensitivities.shape[3]
+            values = solution.sensitivities.swapaxes(2, 3).reshape(*states.shape[:2], width)
+            matrix = np.empty((*y.shape, len(self.parameters)))
+            observed_slopes(plain(values), 0, *self.arrangement, matrix)
+            return y, matrix
+        slopes = np.zeros((*states.shape, q + known))
         slopes[..., self._kept(known)] = solution.sensitivities
         slopes[np.isnan(solution.sensitivities).any(axis=-1)] = np.nan
-        y = self._observed(states, p)
-        if isinstance(self.output, StateFunction):
-            n = len(self.model.states)
-            outer = self.output.jacobians(self.times, states, p)
-            with np.errstate(all="ignore"):
-                matrix = np.matmul(outer[..., :n], slopes)
-                matrix[..., : p.shape[1]] += outer[..., n:]
-        else:
-            matrix = slopes[:, :, self.output]
+        n, outer = len(self.model.states), self.output.jacobians(self.times, states, p)
+        with np.errstate(all="ignore"):
+            matrix = np.matmul(outer[..., :n], slopes)
+            matrix[..., : p.shape[1]] += outer[..., n:]
         return y, self.naming.gathered(matrix.reshape(len(p), self.mask.size, -1)[:, self.mask.ravel()])
 
     def coarsen(
@@ -267,6 +273,34 @@ class OdeObservation(ObservedTrajectories):
         """Parameters of the model that are unknown here, and on which the trajectory depends."""
         unknown = np.flatnonzero(self.naming.columns[: len(self.model.parameters)] >= 0).tolist()
         return tuple(sorted({*self.model.moving(unknown), *(set(unknown) & self.initial.parameters_read)}))
+
+    @property
+    def compilation_obstacle(self) -> str | None:
+        """Why `compiled_rows` cannot take the place of `linearize`; None if it can."""
+        if type(self) is not OdeObservation:
+            return "the forward model has a class of its own"
+        if isinstance(self.output, StateFunction):
+            return "functions of the states of the ODE are observed"
+        if self._takes_adjoint:
+            return "gradients come from the adjoint of the ODE"
+        return initial_obstacle(self.initial) or self.model.row_obstacle
+
+    def compiled_rows(self) -> CompiledRows:
+        """Observations and their Jacobian as compiled functions of one theta, for loops over steps of samplers.
+
+        To the bit those of `linearize`, or a status other than 0 for anything unusual. Anew at each call.
+        """
+        assert isinstance(self.initial, InitialValues)  # nothing is in the way
+        return compiled_rows(self.model, self.times, self.t0, self.initial, self.naming, self.moving, self.arrangement)
+
+    @cached_property
+    def arrangement(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Arguments of `invsamp.solvers.ode.model.jacobian_products.observed_slopes`, where states are observed."""
+        assert not isinstance(self.output, StateFunction)
+        observed = np.argwhere(self.mask)
+        observed[:, 1] = np.array(self.output)[observed[:, 1]]
+        kept = np.array(self._kept(len(self.initial.names)), dtype=np.intp)
+        return plain(observed), kept, plain(self.naming.columns)
 
     def _kept(self, more: int) -> list[int]:
         """Which of the model's parameters, then of so many others, have columns in the sensitivities."""

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from invsamp.arguments import numbers
+from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.trajectories import Array
+from invsamp.solvers.ode.model.jacobian_products import multiply
 from invsamp.solvers.ode.model.ode_solver import OdeSolver
 
 
@@ -31,7 +33,14 @@ class TimedModel:
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
         y, jacobian = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], jacobian)[:, 0]
+        jacobian = plain(jacobian)
+
+        def product(cotangent: Array) -> Array:
+            out = np.empty((jacobian.shape[0], jacobian.shape[2]))
+            multiply(plain(cotangent), jacobian, out)
+            return out
+
+        return y, product
 
     def _note_time(self, began: float, rows: int) -> None:
         self._timing[0] += time.perf_counter() - began

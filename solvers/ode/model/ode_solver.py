@@ -49,12 +49,13 @@ from invsamp.solvers.ode.events.doses_and_events import (
 )
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
-from invsamp.solvers.ode.integrators.amplification import set_tolerances
+from invsamp.solvers.ode.integrators.amplification import set_tolerances, with_columns
 from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.cvode import Newton, check_installed, newton_of
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import INTEGRATORS, with_fallback
+from invsamp.solvers.ode.integrators.methods import INTEGRATORS, explicit_method, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
+from invsamp.solvers.ode.integrators.row_integration import RowIntegration, row_integration
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.integrators.sparse_factors import Pattern, pattern_of
 from invsamp.solvers.ode.integrators.tableau_dormand_prince import TABLES
@@ -238,7 +239,7 @@ class OdeSolver:
         y0 = np.empty((len(x0), n + n * quantities.shape[1]))
         y0[:, :n] = x0
         y0[:, n:] = seeds.reshape(len(seeds), -1)
-        together = self._steps_of_states
+        together = self.steps_of_states
         return (self._with_states if together else self._after_states)(p, y0, quantities, grid, start, own)
 
     def _with_states(
@@ -279,7 +280,8 @@ class OdeSolver:
         """The states alone, then sensitivities together with them once more, by steps of their own."""
         n, columns = len(self.states), quantities.shape[1]
         states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
-        absolute = _with_columns(atol, quantities)
+        absolute = np.empty(y0.shape)
+        with_columns(atol, quantities, absolute)
         known: Outcome | None = None
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
@@ -518,10 +520,43 @@ class OdeSolver:
         return not happens and not self._explicit_time.parameters_read
 
     @cached_property
-    def _steps_of_states(self) -> bool:
+    def steps_of_states(self) -> bool:
         """Whether sensitivities are integrated with the states, by Taylor's method."""
         happens = self.stop is not None or any(event.when is not None for event in self.events)
         return self.method_used == "Taylor" and not happens
+
+    @property
+    def row_obstacle(self) -> str | None:
+        """Why `row_integration` cannot take the place of `solve_from`; None if it can."""
+        n, method = len(self.states), self.method_used
+        known = _integration(self, n, (), self.rtol, False)
+        if not type(self).__module__.startswith("invsamp."):
+            return "the ODE has a class of its own"
+        if self.no_derivatives is not None:
+            return "the ODE has no sensitivities"
+        if self.threads > 1:
+            return "the ODE is solved in several threads"
+        if explicit_method(method) is None:
+            return f"the ODE is solved by {method}"
+        if self.stop is not None or self.events or known.course is None:
+            return "the ODE has events, doses, breakpoints or switches"
+        if may_jump(self.rhs, n, len(self.parameters))[0]:
+            return "the right-hand side of the ODE may jump"
+        return None
+
+    def row_integration(
+        self, p: Array, width: int, own: tuple[int, ...], times: Array, t0: float
+    ) -> tuple[RowIntegration, object]:
+        """The integration by the first method of one trajectory of so many components, and what keeps it in memory.
+
+        It reads its parameters from ``p`` (1, q); output times (1, n_times).
+        """
+        joint = self.steps_of_states
+        known = _integration(self, width, own, self.rtol, joint)
+        method = explicit_method(known.methods[0])
+        assert method is not None and known.course is not None  # nothing is in the way
+        rhs, control = self._prepared(known.methods[0], width, own, self.rtol, joint)
+        return row_integration(method, rhs, p, width, times, t0, known.course, control)
 
     @property
     def _explicit_time(self) -> ExplicitTime:
@@ -610,13 +645,6 @@ def _seeds(n: int, q: int, columns: tuple[int, ...]) -> Array:
 def _slopes(found: Outcome, n: int, columns: int) -> Array:
     """Sensitivities (batch, n_times, n, columns) of an integration of n states and these."""
     return found.values[:, :, n:].reshape(*found.values.shape[:2], columns, n).swapaxes(2, 3)
-
-
-def _with_columns(atol: Array, quantities: Array) -> Array:
-    """Absolute tolerances (batch, m) of states and of sensitivities to quantities (batch, columns)."""
-    sizes = np.maximum(np.abs(quantities), 1.0)
-    absolute = np.concatenate([atol[:, None], atol[:, None] / sizes[:, :, None]], axis=1)
-    return np.asarray(absolute.reshape(len(atol), -1))
 
 
 def _has_factors(rhs: Rhs, n: int, q: int) -> bool:

@@ -40,7 +40,7 @@ def warn_of_disagreement(
     """
     if rhs in _warned:
         return
-    row, worst = _largest_difference(states, sensitive, quantities, rtol, atol)
+    row, worst = largest_difference(states, sensitive, quantities, rtol, atol)
     if worst > MOST:
         _warned.add(rhs)
         warnings.warn(
@@ -53,7 +53,7 @@ def warn_of_disagreement(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _largest_difference(
+def largest_difference(
     states: Array, sensitive: Array, quantities: Array, rtol: float, atol: float
 ) -> tuple[int, float]:
     """The row with the largest difference of states (batch, n_times, n), and that in units of its tolerance.
