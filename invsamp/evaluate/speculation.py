@@ -46,7 +46,7 @@ class _Place(NamedTuple):
 
 
 class _Guess(Enum):
-    """What is taken for the decision on a proposal."""
+    """A decision on a proposal, taken for granted."""
 
     PREDICTED = auto()  # by energies that a regression predicts
     ACCEPTED = auto()
