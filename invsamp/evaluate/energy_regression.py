@@ -20,7 +20,13 @@ RIDGE = 1e-9
 
 
 class EnergyRegression:
-    """Quadratic in the position, or linear where too few energies are known; those of failed solves do not count."""
+    """Quadratic in the position, or linear where too few energies are known; those of failed solves do not count.
+
+    Attributes
+    ----------
+    useful : bool
+        Whether the last predictions before the fit were better than none.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[Array, Array]] = deque(maxlen=KEPT)  # positions (d,), and numbers (parts,)
@@ -28,6 +34,7 @@ class EnergyRegression:
         self._center = self._scale = np.zeros(0)
         self._new = False  # since the last fit
         self._errors: deque[float] = deque(maxlen=ERRORS)
+        self.useful = False
 
     def add(self, position: Array, found: Estimate) -> None:
         """Learn an estimate of one position (1, d)."""
@@ -37,14 +44,6 @@ class EnergyRegression:
                 self._errors.append(float(self.predict(position)[0] - values[0]))
             self._seen.append((position[0].copy(), values))
             self._new = True
-
-    @property
-    def useful(self) -> bool:
-        """Whether the last predictions were better than none."""
-        if len(self._errors) < ERRORS:
-            return False
-        energies = np.array([values[0] for _, values in self._seen])
-        return bool(np.sqrt(np.mean(np.square(self._errors))) < USEFUL * energies.std())
 
     def predict(self, position: Array) -> Array:
         """Energy, and the prior's part where there is one, (parts,) at a position (1, d), where it is useful."""
@@ -57,6 +56,9 @@ class EnergyRegression:
         if not self._new:
             return
         self._new = False
+        energies = np.array([values[0] for _, values in self._seen])
+        error = np.sqrt(np.mean(np.square(self._errors))) if len(self._errors) == ERRORS else np.inf
+        self.useful = bool(error < USEFUL * energies.std())
         count, d = len(self._seen), len(self._seen[0][0])
         quadratic = count >= PER_COEFFICIENT * (d + 1) * (d + 2) // 2
         if not quadratic and count < PER_COEFFICIENT * (d + 1):
