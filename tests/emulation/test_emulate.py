@@ -95,12 +95,6 @@ def test_is_right_within_its_budget(run: EmulatedRun, truth: tuple[np.ndarray, n
     assert np.abs(theta.std(axis=0) / sd - 1.0).max() < 4.5 / np.sqrt(1000) + 0.05
 
 
-def test_draws_of_the_last_emulators_count_in_full(run: EmulatedRun) -> None:
-    last = run._emulated.rounds[-1]
-    assert ((last.weights > 0.0) & (last.weights <= 1.0)).all()
-    assert last.weights[-6:].min() > 0.8  # the posterior hardly changed any more
-
-
 def test_is_certified_and_says_what_that_cannot_see(run: EmulatedRun) -> None:
     found = run.certify(32)
     assert found.passed, str(found)
@@ -210,6 +204,19 @@ def test_a_simulation_of_the_database_that_is_asked_for_counts_once(tmp_path: Pa
     assert asked.sum() == again.report["emulation"]["simulations"] == 16
     assert set(first.simulations["x[0]"]) <= set(again.simulations["x[0]"])
     assert len(again.simulations) == len(set(model.rows)) == len(model.rows)
+
+
+def test_draws_count_less_where_the_emulator_they_were_drawn_from_gave_them_more_density() -> None:
+    target, rng = posed(Counted()), np.random.default_rng(0)
+    known = target.sample_prior(rng, 40)
+    simulations = Simulations(target, 100, earlier=(known, Counted()(known)))
+    scale = output_scale(simulations.noise, known, rng)
+    rounds = Rounds(simulations, scale, [Mode(np.zeros(3), np.eye(3))], 8, rng)
+    assert rounds.advance().weights == pytest.approx(1.0, abs=0.05)
+    for lower, weight in ((3.0, np.exp(-3.0)), (-3.0, 1.0)):
+        rounds._energies -= lower  # as that emulator would have had them
+        assert rounds._left_out(rounds.fitted)[2] == pytest.approx(weight, rel=0.05)
+        rounds._energies += lower
 
 
 def test_errors_are_of_simulations_that_the_emulator_has_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
