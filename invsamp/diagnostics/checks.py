@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from invsamp.diagnostics import limits, weights
 from invsamp.diagnostics.ladders import target_labels
@@ -212,11 +213,11 @@ def _converged(summary: pd.DataFrame, report: Report) -> pd.Series[bool]:
 
 
 def _without_variance(summary: pd.DataFrame, heavy: pd.Series[float]) -> pd.Series[bool]:
-    """Beyond doubt."""
+    """Beyond doubt, for all parameters together (Bonferroni): of fifty, some look so by chance."""
     if not len(heavy):
         return heavy.astype(bool)
     shape, error = (summary.loc[heavy.index, name] for name in TAIL_SHAPES)
-    return shape - limits.TAIL_DOUBT * error > 1.0 / limits.VARIANCE_INDEX
+    return shape + ndtri(limits.VARIANCE_RISK / len(summary)) * error > 1.0 / limits.VARIANCE_INDEX
 
 
 def _tail_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:

@@ -16,8 +16,8 @@ MIN_DRAWS = 4
 #: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and the standard
 #: errors by which its shape has to be beyond that (one-sided 95%), where no other sign of heavy tails is there.
 TAIL_INDEX_LIMIT, TAIL_DOUBT = 4.0, 1.645
-#: Tail index below which there is no variance.
-VARIANCE_INDEX = 2.0
+#: Tail index below which there is no variance; and the probability that any parameter is wrongly said to have none.
+VARIANCE_INDEX, VARIANCE_RISK = 2.0, 0.05
 #: Share of the draws that weights have to leave, where there are too few draws anyway.
 WEIGHTS_LEFT = 0.5
 #: A pilot run's effective draws per step over those of the run. The pilot run is short: over 20 seeds each, the ratio

@@ -114,6 +114,20 @@ def test_heavy_tails_are_a_note_where_quantiles_have_converged():
     assert slow.notes() == [] and any(text.startswith("IV-ESS") for text in slow.warnings())
 
 
+def test_of_many_parameters_none_is_said_to_have_no_variance_by_chance():
+    """The 49 of a funnel have all moments, but look like a tail index of about 2; those of a Cauchy do not."""
+    rng, found = np.random.default_rng(9), []
+    for _ in range(8):
+        width = np.exp(1.5 * rng.standard_normal((4, 1000, 1)))
+        for draws in (width * rng.standard_normal((4, 1000, 49)), rng.standard_cauchy((4, 1000, 49))):
+            summary = pd.DataFrame(table(draws, None), [f"x[{k}]" for k in range(49)])
+            (tails,) = [text for text in notes(summary, REPORT) if text.startswith("IV-TAIL")] or [""]
+            found.append((any(text.startswith("IV-NO-VARIANCE") for text in diagnose(summary, REPORT)), bool(tails)))
+    assert sum(without for without, _ in found[0::2]) <= 1
+    assert all(noted for _, noted in found[0::2])
+    assert all(without for without, _ in found[1::2])
+
+
 def test_quantiles_that_have_not_converged_are_said_not_to_have():
     """Of a target without a variance whose chains are slow, and stand apart."""
     rng = np.random.default_rng(6)
