@@ -36,10 +36,10 @@ def mode_warnings(report: Report) -> list[str]:
         )
     if not modes:
         return found
-    return found + _search_warnings(modes, above is not None, report) + _visit_warnings(modes)
+    return found + _search_warnings(modes, report) + _visit_warnings(modes)
 
 
-def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:
+def _search_warnings(modes: FoundModes, report: Report) -> list[str]:
     """Whether local optimizations diverged, or left minima to be found."""
     found = []
     if modes["endless"]:
@@ -55,7 +55,7 @@ def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[st
         )
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
     # where the lowest has next to no mass, no chain is to start there
-    if not astray and unseen > UNSEEN and lowest < unseen * descents:
+    if report.get("led", True) and unseen > UNSEEN and lowest < unseen * descents:
         found.append(
             coded(
                 "IV-UNSEEN",

@@ -257,6 +257,7 @@ class Report(TypedDict, total=False):
     # of the posterior
     modes: FoundModes | None
     centering: dict[str, CenteringReport]
+    led: bool  # whether chains may begin at minima: else, next to no mass is there
     led_astray: float | None
     unlooked: bool
     misfit: Misfit | None

@@ -87,11 +87,14 @@ def covariance_of(precision: Array) -> Array:
 def extent_of(precision: Array, scale: Array) -> Array:
     """A covariance (d, d) of about the size of the mass at a minimum that is flat in some directions.
 
-    In units of the scale, curvatures below 1 count as 1: no direction is wider than the prior.
+    In units of the scale, curvatures below 1 count as 1: no direction is wider than the prior. Where conditional sds
+    are far below the scale, the units are multiples of these: a matrix does not hold so many orders.
     """
-    values, vectors = np.linalg.eigh(precision * np.outer(scale, scale))
+    with np.errstate(divide="ignore"):
+        units = np.fmin(1.0 / np.sqrt(FLAT * np.abs(np.diag(precision))), scale)
+    values, vectors = np.linalg.eigh(precision * np.outer(units, units))
     values = np.clip(values, 1.0, 1.0 / FLAT)  # so that what comes of it has a Cholesky factor
-    return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))
+    return np.asarray((vectors / values) @ vectors.T * np.outer(units, units))
 
 
 def confirmed_factor(

@@ -127,6 +127,17 @@ class TestMinima:
         assert (np.diag(np.linalg.cholesky(extent)) > 0.0).all()
         assert (np.diag(extent) <= np.logspace(-4, 4, 6) * (1.0 + 1e-9)).all()
 
+    def test_an_extent_is_as_narrow_as_the_curvature(self):
+        """In a funnel's neck, where no Hessian is positive definite, and a volume decides whether there is mass."""
+        rng, n = np.random.default_rng(0), 49
+        for log_width in (-5.0, -50.0, -100.0):
+            slopes = rng.standard_normal(n) / np.sqrt(n) * np.exp(-log_width)
+            precision = np.diag([0.6, *np.full(n, np.exp(-2.0 * log_width))])
+            precision[0, 1:] = precision[1:, 0] = slopes
+            extent = extent_of(precision, np.ones(n + 1))
+            np.testing.assert_allclose(np.sqrt(np.diag(extent))[1:], np.exp(log_width), rtol=0.2)
+            assert abs(0.5 * np.linalg.slogdet(extent)[1] - n * log_width) < 2.0
+
     def test_ends_of_their_own(self):
         """Of three levels of energy that were left out as too high one was met twice."""
         energies = np.array([0.0, 0.05, 40.0, 50.0, 50.3, 60.0])

@@ -114,7 +114,8 @@ def search_modes(
     region = (yield from _explore(search, within, budget, count)) if within is not None else None
     end = search.end
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-    endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - search.starts) / scale
+    moved, endless = np.abs(end.position - search.starts) / scale, search.falling & ~end.converged
+    endless &= end.energy < lowest - far(d)
     if not end.converged.any():  # nothing to hold them against: a long way may have an end all the same
         endless &= moved.max(axis=1) > AWAY
     return ModeSearchResult(
@@ -185,6 +186,8 @@ class _Search:
         self._basins = {name: Basins(far(d), waiting if name == names[-1] else 0) for name in names}
         self._finest, self._gaussian, self.worse = names[-1], d <= MOST_GAUSSIAN, far(d) + 10.0
         self.starts, self.spent, self.led = np.empty((0, d)), _Spent(), 0
+        #: Which had not converged: others are optimized further where ends are distinguished, and may not end there.
+        self.falling = np.zeros(0, dtype=bool)
         self.far, self.searched = far(d), 0
 
     def points(self, points: Array, budget: int, scale: Array | None = None) -> EvaluationRequests[None]:
@@ -225,7 +228,7 @@ class _Search:
         )  # fmt: skip
         self.led += self.spent.rows - before
         self.end = joined(self.end, on) if len(self.starts) else on
-        self.starts = np.concatenate([self.starts, starts])
+        self.starts, self.falling = np.concatenate([self.starts, starts]), np.append(self.falling, ~on.converged)
         telling = distinct(
             self._objective(self._finest),
             self.end,

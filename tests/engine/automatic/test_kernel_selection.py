@@ -739,6 +739,44 @@ class TestWords:
         assert report["descents"] == [None]  # chains are not optimized
         assert "in the direction of slope. The posterior may be improper" in warned({"modes": report["modes"]})[0]
 
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_the_far_minimum_of_a_funnel_is_no_divergence(self, seed):
+        """Of 50 unknowns, optimizations end short of it; what lies between has no mass."""
+
+        def funnel_50(x):
+            v, rest = x[:, 0], x[:, 1:]
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = (rest**2).sum(axis=1) * np.exp(-v)
+                slope = np.column_stack([v / 9.0 - 0.5 * squares + 24.5, rest * np.exp(-v)[:, None]])
+                return v**2 / 18.0 + 0.5 * squares + 24.5 * v, slope
+
+        engine = Engine(
+            iv.Target(iv.extending.FunctionPotential(funnel_50, 50)),
+            Automatic(),
+            Plan(2000, 500, 1, 4, seed, stops_early=True),
+        )
+        engine.begin()
+        report = engine.report()
+        assert "around which there is more mass" in report["decisions"][0]
+        assert warned({"modes": report["modes"], "led": report["led"]}) == []
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_a_density_that_is_unbounded_as_a_scale_tends_to_0(self, seed):
+        """Five equal data of N(mu, sigma), by log sigma: their density is sigma^-5."""
+
+        def equal(x):
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = 5.0 * (x[:, 0] - 1.0) ** 2 * np.exp(-2.0 * x[:, 1])
+                slope = np.column_stack([5.0 * (x[:, 0] - 1.0) * np.exp(-2.0 * x[:, 1]), 5.0 - squares])
+                return 5.0 * x[:, 1] + 0.5 * squares, slope
+
+        target = iv.Target(iv.extending.FunctionPotential(equal, 2), names=("mu", "log_sigma"))
+        engine = Engine(target, Automatic(), Plan(2000, 500, 1, 4, seed, stops_early=True))
+        engine.begin()
+        report = engine.report()
+        text, *_ = warned({"modes": report["modes"], "led": report["led"]})
+        assert text.startswith("IV-DIVERGED") and "in the direction of log_sigma" in text
+
     def test_a_flat_unbounded_direction(self):
         def valley(x):
             return 0.5 * x[:, 1] ** 2, np.stack([np.zeros(len(x)), x[:, 1]], axis=1)
@@ -795,7 +833,7 @@ class TestWords:
         assert "1 of 64 optimizations from the prior reached the lowest minimum, while about 10% of all" in text
         assert "iv.maximize(posterior, starts=256)" in text
         assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1
-        (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0})
+        (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0, "led": False})
         assert "the density is highest where there is almost no mass" in text
         assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 7}}) == []
         assert warned({"modes": modes | {"unseen": 0.03, "lowest_by": 1}}) == []
