@@ -10,19 +10,21 @@ from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
 from invsamp.modes.tolerances import UNSEEN
+from invsamp.transport.fitting import GAUSSIAN
 from invsamp.warning_codes import code_of, coded
 
 
 def mode_warnings(report: Report) -> list[str]:
     """Signs that draws miss a mode, which R-hat cannot detect."""
-    modes, found = report.get("modes"), []
-    if (above := report.get("led_astray")) is not None:
+    modes, found, above = report.get("modes"), [], report.get("led_astray")
+    neck = _in_neck(report)
+    if above is not None or (neck and not _normal(report)):
+        below = "" if above is None else f", {above:.3g} units of energy below the chains"
         found.append(
             coded(
                 "IV-FUNNEL",
-                "the density is highest where there is almost no mass, as in the neck of a funnel. It lies "
-                f"{above:.3g} units of energy below the chains: draws may miss a part of it, and R-hat would not "
-                f"detect that. {_other_form(report)}",
+                f"the density is highest where there is almost no mass{below}, as in the neck of a funnel: draws may "
+                f"miss a part of it, and R-hat would not detect that. {_other_form(report)}",
             )
         )
     if report.get("unlooked"):
@@ -36,10 +38,24 @@ def mode_warnings(report: Report) -> list[str]:
         )
     if not modes:
         return found
-    return found + _search_warnings(modes, report) + _visit_warnings(modes)
+    return found + _search_warnings(modes, neck or above is not None, report) + _visit_warnings(modes)
 
 
-def _search_warnings(modes: FoundModes, report: Report) -> list[str]:
+def _in_neck(report: Report) -> bool:
+    """Whether chains begin elsewhere than at minima, which have next to no mass, and no Gaussian by which to judge."""
+    modes = report.get("modes")
+    if not modes or report.get("at_minima", True) or modes["endless"]:
+        return False
+    return not all(modes["by_laplace"])
+
+
+def _normal(report: Report) -> bool:
+    """Whether the target is so near a normal distribution in the sampler's coordinates that no part is narrow there."""
+    rungs = report.get("coordinates") or []
+    return len(rungs) == 1 and rungs[0] is not None and rungs[0]["divergence"] <= GAUSSIAN
+
+
+def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:
     """Whether local optimizations diverged, or left minima to be found."""
     found = []
     if modes["endless"]:
@@ -55,7 +71,7 @@ def _search_warnings(modes: FoundModes, report: Report) -> list[str]:
         )
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
     # where the lowest has next to no mass, no chain is to start there
-    if report.get("led", True) and unseen > UNSEEN and lowest < unseen * descents:
+    if not astray and unseen > UNSEEN and lowest < unseen * descents:
         found.append(
             coded(
                 "IV-UNSEEN",

@@ -257,7 +257,7 @@ class Report(TypedDict, total=False):
     # of the posterior
     modes: FoundModes | None
     centering: dict[str, CenteringReport]
-    led: bool  # whether chains may begin at minima: else, next to no mass is there
+    at_minima: bool  # whether chains begin where optimizations end: not if these diverged, or end without mass
     led_astray: float | None
     unlooked: bool
     misfit: Misfit | None

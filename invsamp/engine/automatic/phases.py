@@ -200,7 +200,7 @@ class Phases(
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
             "unlooked": self.unlooked,
-            "led": self.choice is None or self.choice.led,
+            "at_minima": self.choice is None or self.choice.led,
             "led_astray": None if self.choice is None else self.choice.astray,
             "spent": None if self.choice is None else self.evaluation_budget.report(),
             "budget": self.evaluation_budget.limits(),

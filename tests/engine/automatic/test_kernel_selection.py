@@ -758,7 +758,11 @@ class TestWords:
         engine.begin()
         report = engine.report()
         assert "around which there is more mass" in report["decisions"][0]
-        assert warned({"modes": report["modes"], "led": report["led"]}) == []
+        found = {name: report[name] for name in ("modes", "at_minima")}
+        normal, bent = ({"family": "triangular", "divergence": j, "largest": []} for j in (0.05, 0.2))
+        assert warned(found | {"coordinates": [normal]}) == []
+        for text in (*warned(found), *warned(found | {"coordinates": [bent]})):
+            assert text.startswith("IV-FUNNEL: the density is highest where there is almost no mass, as in the neck")
 
     @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_a_density_that_is_unbounded_as_a_scale_tends_to_0(self, seed):
@@ -774,7 +778,7 @@ class TestWords:
         engine = Engine(target, Automatic(), Plan(2000, 500, 1, 4, seed, stops_early=True))
         engine.begin()
         report = engine.report()
-        text, *_ = warned({"modes": report["modes"], "led": report["led"]})
+        text, *_ = warned({"modes": report["modes"], "at_minima": report["at_minima"]})
         assert text.startswith("IV-DIVERGED") and "in the direction of log_sigma" in text
 
     def test_a_flat_unbounded_direction(self):
@@ -833,7 +837,7 @@ class TestWords:
         assert "1 of 64 optimizations from the prior reached the lowest minimum, while about 10% of all" in text
         assert "iv.maximize(posterior, starts=256)" in text
         assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1
-        (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0, "led": False})
+        (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0})
         assert "the density is highest where there is almost no mass" in text
         assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 7}}) == []
         assert warned({"modes": modes | {"unseen": 0.03, "lowest_by": 1}}) == []
