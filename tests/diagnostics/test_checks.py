@@ -306,6 +306,23 @@ class TestFormsOfAHierarchy:
     def test_a_funnel_without_a_hierarchy_is_to_be_posed_as_one(self) -> None:
         assert 'pose them in one Prior, as Normal("mu", "tau")' in self.funnel({})
 
+    def test_a_neck_is_no_fault_where_the_target_is_normal(self) -> None:
+        """Of minima without a Gaussian that chains did not begin at; lone ends there are no modes either."""
+        modes = {"weights": [1.0], "mode_occupancy": [9], "endless": 0, "by_laplace": [False], "theta": [[0.0]]}
+        modes |= {"descents": 16, "unseen": 0.2, "lowest_by": 1}
+
+        def codes(of: dict, **more: object) -> list[str]:
+            quality = {"family": "triangular", "largest": [], "unfit": 0.0} | of
+            report = REPORT | {"modes": modes, "coordinates": [quality], "at_minima": False} | more
+            return [text.split(":")[0] for text in diagnose(table(), report)]
+
+        assert codes({"divergence": 0.05}) == []
+        assert codes({"divergence": 0.15}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.05, "unfit": 0.01}) == ["IV-COORDINATES"]
+        assert codes({"divergence": 0.05}, at_minima=True) == ["IV-UNSEEN"]
+        assert codes({"divergence": 0.05}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]
+        assert codes({"divergence": 0.05}, modes=modes | {"endless": 1, "unseen": 0.0}) == ["IV-DIVERGED"]
+
     def test_a_given_form_is_to_be_left_out(self) -> None:
         assert "Leave centered= of theta out" in self.funnel({"theta": {"centered": [True], "reason": "given"}})
 
