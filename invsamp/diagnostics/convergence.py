@@ -31,7 +31,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
 from scipy.special import betaincinv, ndtri
 
 from invsamp.arguments import integer
@@ -270,6 +269,8 @@ def _ess(draws: Array, weight: Array | None = None, size: int = 1) -> Array:
 
 def _autocovariance(draws: Array) -> Array:
     """Mean over the chains of the autocovariance at every lag, shape (parameters, draws)."""
+    from scipy import fft  # slow to import
+
     n = draws.shape[2]
     length = fft.next_fast_len(2 * n, real=True)
     spectrum = fft.rfft(draws - draws.mean(axis=2, keepdims=True), n=length, axis=2)

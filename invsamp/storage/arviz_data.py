@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import numpy as np
 
@@ -31,6 +30,8 @@ def load_arviz() -> ModuleType:
         try:
             import arviz
         except OSError:  # it writes down the day in the user's cache folder, and fails where there can be none
+            from unittest import mock  # slow to import
+
             with tempfile.TemporaryDirectory() as home, mock.patch.dict(os.environ, HOME=home, XDG_CACHE_HOME=home):
                 import arviz
     return arviz

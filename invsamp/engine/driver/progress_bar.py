@@ -8,21 +8,24 @@ import math
 import sys
 import time
 import warnings
-
-from tqdm import TqdmWarning
+from typing import Any
 
 from invsamp.engine.driver.engine import Engine
 from invsamp.warning_codes import InvsampWarning
 
-with warnings.catch_warnings():  # of notebooks without ipywidgets, in which bars are text
-    warnings.simplefilter("ignore", TqdmWarning)
-    from tqdm.auto import tqdm
-
-__all__ = ["Bar", "tqdm"]
-
 #: Seconds between two looks of the bar, where it is drawn over itself and where each one is a line of a file.
 LIVE, LOGGED = 0.5, 30.0
 _LOG = logging.getLogger("invsamp")
+
+
+def tqdm(**settings: Any) -> Any:
+    """A bar of tqdm, which is imported on first use."""
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():  # of notebooks without ipywidgets, in which bars are text
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm import auto
+    return auto.tqdm(**settings)
 
 
 class Bar:

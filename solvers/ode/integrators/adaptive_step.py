@@ -49,8 +49,9 @@ _STIFF_STEPS, _OTHER_STEPS = 15, 6
 _LOOK_EVERY = 50
 # rows of the work array
 _Y, _NEXT, _K = 0, 1, 2
-#: What `march` gives to the templates below, beside a method: whether there are pauses; events or a stopping function.
-_PAUSED = _EVENTFUL = _HAS_EDGE = True
+#: What `march` gives to the templates below, beside a method: whether there are pauses, and events or a stopping
+#: function; what the method has.
+_PAUSED = _EVENTFUL = _HAS_BEGIN = _HAS_FINISH = _HAS_EDGE = True
 _order = _stages = _last = _rows = _powers = _extra = 0
 _exponent = 0.0
 _begin: Jitted = None
@@ -106,7 +107,7 @@ def march(method: Stepper, paused: bool, eventful: bool) -> Jitted:
     kind = f"{method.name}{'_eventful' if eventful else '_paused' if paused else ''}_{_edition()}"
     scope: dict[str, object] = {"_PAUSED": paused, "_EVENTFUL": eventful}
     scope |= {f"_{name}": value for name, value in method._asdict().items()}
-    scope["_HAS_EDGE"] = method.edge is not None
+    scope |= {f"_HAS_{name.upper()}": getattr(method, name) is not None for name in ("begin", "finish", "edge")}
     for template in (_stretch, _march_rows):
         name = template.__name__
         outermost = template is _march_rows
@@ -263,7 +264,9 @@ def _stretch(
             return STIFF if stiff >= _STIFF_STEPS else TOO_MANY_STEPS, done, evaluations, steps, t, side, -1
         least = 10 * (np.nextafter(t, math.inf) - t)
         if not rejected:
-            step = max(min(step, _begin(rhs, control, absolute, t, lower, upper, y, p, k, q, space)), least)
+            if _HAS_BEGIN:
+                step = min(step, _begin(rhs, control, absolute, t, lower, upper, y, p, k, q, space))
+            step = max(step, least)
         t_new = min(t + min(step, control.max_step), target)
         h = t_new - t
         error = _attempt(rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space)
@@ -282,7 +285,8 @@ def _stretch(
             kept[0], kept[1], kept[2], kept[3] = t, h, lower, upper
             for i in range(n):
                 kept[HEAD + i] = y[i]
-        _finish(n, h, k, q)
+        if _HAS_FINISH:
+            _finish(n, h, k, q)
         last, status, before, interpolated, fired, low, high = t_new, OK, side, False, -1, 0.0, 1.0
         if _EVENTFUL:
             side = value(stop, t_new, z, p, one)

@@ -68,7 +68,6 @@ def set_tolerances(
     initial: Array,
     needed: Array,
     peaks: Array,
-    quantities: Array,
     absolute: Array,
     again: npt.NDArray[np.bool_],
 ) -> bool:
@@ -84,10 +83,8 @@ def set_tolerances(
         The tolerances that `amplify` found in the last solve, and the largest values on the way. ``needed`` has no
         rows before the first solve. States that start at zero have the smallest of their trajectory's tolerances: what
         grows from a small value feeds them, as in an epidemic that begins with one infected and no one exposed.
-    quantities : array, shape (batch, columns)
-        What the states are differentiated by. Its absolute tolerances are those of the states over max(|quantity|, 1).
-    absolute : array, shape (batch, n + n columns)
-        Tolerances of states, then of sensitivities; written to.
+    absolute : array, shape (batch, m)
+        Tolerances, whose first n columns, those of states, are written to.
     again : array of bool, shape (batch,)
         Rows with a smaller tolerance than in the last solve; written to.
     """
@@ -113,28 +110,23 @@ def set_tolerances(
                 absolute[row, i] = least
                 again[row] = True
         smaller |= again[row]
-    _of_sensitivities(absolute, quantities, absolute)
     return smaller
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
-def with_columns(states: Array, quantities: Array, absolute: Array) -> None:
-    """Into ``absolute`` (batch, n + n columns), the tolerances of states (batch, n) and of their sensitivities."""
-    for row in range(states.shape[0]):
-        for i in range(states.shape[1]):
-            absolute[row, i] = states[row, i]
-    _of_sensitivities(states, quantities, absolute)
+def of_sensitivities(quantities: Array, absolute: Array) -> None:
+    """Into ``absolute`` (batch, n + n columns), after the tolerances of states, those of their sensitivities.
 
-
-@njit(**BORROWING)
-def _of_sensitivities(states: Array, quantities: Array, absolute: Array) -> None:
+    They are those of the states over max(|quantity|, 1), with the ``quantities`` (batch, columns) that the states are
+    differentiated by.
+    """
     columns = quantities.shape[1]
     n = absolute.shape[1] // (1 + columns)
     for row in range(quantities.shape[0]):
         for c in range(columns):
             size = max(abs(quantities[row, c]), 1.0)
             for i in range(n):
-                absolute[row, n + c * n + i] = states[row, i] / size
+                absolute[row, n + c * n + i] = absolute[row, i] / size
 
 
 @njit(**BORROWING)

@@ -112,7 +112,7 @@ def _scratch(method: Stepper, control: Control, m: int, events: int) -> Scratch:
     """Work arrays of this thread, which are made once where they are small."""
     if m > _MOST_KEPT or control.linear is not None:
         return scratch_of(method, control, m, events)
-    key = method.name, m, events, control.n_states, control.states_lead, control.steps != 0
+    key = method.name, m, events, control.n_states, control.states_lead
     kept: dict[Any, Scratch] = _KEPT.__dict__
     if key not in kept:
         if len(kept) >= _MOST_SIZES:

@@ -44,8 +44,8 @@ class Tableau(NamedTuple):
     most_stable: float  # h |lambda| at which a step that the control takes is at the edge of stability
 
 
-def stepper(name: str, table: Tableau) -> Stepper:
-    """The method of a table, compiled on first use."""
+def stepper(name: str, table: Tableau, whole: bool = False) -> Stepper:
+    """The method of a table, compiled on first use; ``whole`` if steps are functions at `Control.steps`."""
     last, powers = len(table.stages) - 1, len(table.interpolant)
     count = last + 1 + len(table.extra_stages)
     stages: list[Sum | Call] = []
@@ -60,26 +60,27 @@ def stepper(name: str, table: Tableau) -> Stepper:
         "_ESTIMATORS": len(table.errors),
         "_before_last": program([Sum(("z", 0), ("y", 0), "h", table.stages[last - 1])]),
         "_LAST": last,
+        "_WHOLE": whole,
         "_STABLE": table.most_stable,
         "_coefficients": program([*extra, *(Sum(("q", r), None, "h", row) for r, row in enumerate(table.interpolant))]),
         "_values": writer(powers),
     }
     scope["_interpolate"] = bound(_interpolation, scope)
     return Stepper(
-        name=name,
+        name=f"{name}_whole" if whole else name,
         order=table.order,
         exponent=-1.0 / table.order,
         stages=last,
         last=last,
         rows=count,
         powers=powers,
-        workspace=partial(_workspace, last + 1),
-        begin=_begin,
-        attempt=bound(_attempt, scope, INLINED),
+        workspace=partial(_workspace, last + 1 if whole else 0),
+        begin=None,
+        attempt=bound(_whole_attempt if whole else _attempt, scope, INLINED),
         interpolate=scope["_interpolate"],
         extra=len(extra) // 2,
-        finish=_finish,
-        write=bound(_write, scope, INLINED),
+        finish=None,
+        write=bound(_whole_write if whole else _write, scope, INLINED),
         edge=bound(_edge, scope),
     )
 
@@ -117,6 +118,7 @@ def error_norm(estimators: int, n: int, h: float, count: int, weight: float, q: 
 
 
 # what a table gives to the templates below
+_WHOLE = False
 _ESTIMATORS = _LAST = 0
 _STABLE = 0.0
 _stages: Jitted = None
@@ -129,31 +131,13 @@ _interpolate: Jitted = None
 
 def _workspace(rows: int, control: Control, m: int) -> Array:
     """Where `STEP` keeps its stages."""
-    return np.empty(rows * m if control.steps else 1)
-
-
-@njit(**BORROWING)
-def _begin(
-    rhs: int, control: Control, absolute: Array, t: float, lower: float, upper: float, y: Array, p: Array, k: Array,
-    q: Array, space: Array,
-) -> float:  # fmt: skip
-    return math.inf
-
-
-@njit(**BORROWING)
-def _finish(n: int, h: float, k: Array, q: Array) -> None:
-    return
+    return np.empty(rows * m)
 
 
 def _attempt(
     rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
     k: Array, z: Array, q: Array, space: Array,
 ) -> float:  # fmt: skip
-    if control.steps != 0:
-        return whole_step(
-            control.steps, ATTEMPT, 0, 0, t, h, lower, upper, control.rtol, control.weight, y, p, absolute, k, z, space,
-            absolute, k,
-        )  # fmt: skip
     _stages(rhs, t, h, lower, upper, y, p, k, z, q)
     _errors(rhs, t, h, lower, upper, y, p, k, z, q)
     rtol = control.rtol
@@ -165,12 +149,23 @@ def _attempt(
     return error_norm(_ESTIMATORS, control.n_states, h, len(absolute), control.weight, q)
 
 
+def _whole_attempt(
+    rhs: int, control: Control, absolute: Array, t: float, h: float, lower: float, upper: float, y: Array, p: Array,
+    k: Array, z: Array, q: Array, space: Array,
+) -> float:  # fmt: skip
+    return whole_step(
+        control.steps, ATTEMPT, 0, 0, t, h, lower, upper, control.rtol, control.weight, y, p, absolute, k, z, space,
+        absolute, k,
+    )  # fmt: skip
+
+
 def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Array) -> float:
     """From the last two stages of a step: of the states, or where they rest of the sensitivities.
 
     The latter have the same Jacobian. Hairer and Wanner, Solving Ordinary Differential Equations II, eq. (IV.2.26).
     """
-    _unpack(control, h, y, k, space)
+    if _WHOLE:
+        _unpack(control, h, y, k, space)
     _before_last(0, 0.0, h, 0.0, 0.0, y, y, k, q[0], q)
     above = below = 0.0
     for i in range(len(y)):
@@ -186,7 +181,8 @@ def _interpolation(
     rhs: int, control: Control, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array,
     q: Array, space: Array,
 ) -> None:  # fmt: skip
-    _unpack(control, h, y, k, space)
+    if _WHOLE:
+        _unpack(control, h, y, k, space)
     _coefficients(rhs, t, h, lower, upper, y, p, k, z, q)
 
 
@@ -194,18 +190,24 @@ def _write(
     rhs: int, control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
     times: Array, y: Array, p: Array, k: Array, z: Array, q: Array, space: Array, out: Array, known: bool,
 ) -> None:  # fmt: skip
-    if control.steps != 0 and not known:
-        whole_step(
-            control.steps, WRITE, first, last, t, h, lower, upper, 0.0, 0.0, y, p, absolute, k, z, space, times, out
-        )  # fmt: skip
-        return
     if not known:
         _interpolate(rhs, control, t, h, lower, upper, y, p, k, z, q, space)
     _values(first, last, t, h, times, y, q, out)
 
 
+def _whole_write(
+    rhs: int, control: Control, absolute: Array, first: int, last: int, t: float, h: float, lower: float, upper: float,
+    times: Array, y: Array, p: Array, k: Array, z: Array, q: Array, space: Array, out: Array, known: bool,
+) -> None:  # fmt: skip
+    if known:
+        _values(first, last, t, h, times, y, q, out)
+    else:
+        whole_step(
+            control.steps, WRITE, first, last, t, h, lower, upper, 0.0, 0.0, y, p, absolute, k, z, space, times, out
+        )  # fmt: skip
+
+
 @njit(**BORROWING)
 def _unpack(control: Control, h: float, y: Array, k: Array, space: Array) -> None:
     """Stages to k, which `STEP` keeps for itself."""
-    if control.steps != 0:
-        whole_step(control.steps, UNPACK, 0, 0, 0.0, h, 0.0, 0.0, 0.0, 0.0, y, y, y, k, y, space, y, k)
+    whole_step(control.steps, UNPACK, 0, 0, 0.0, h, 0.0, 0.0, 0.0, 0.0, y, y, y, k, y, space, y, k)

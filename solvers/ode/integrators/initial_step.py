@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.integrators.function_pointers import INNER, call
+from invsamp.solvers.ode.integrators.function_pointers import BORROWING, call
 
 Array = npt.NDArray[np.float64]
 
 #: Decades below the length of a stretch in which it is asked what moves the slopes by themselves, and how many of the
 #: shortest show that nothing does.
 DECADES, _ENOUGH = 12, 4
+_MOMENTS = np.array([1 / 10 ** (DECADES - j) for j in range(DECADES)])
 #: In units of the tolerance, what states have to be moved by in a moment for it to count; and the share of the fastest
 #: change by which it is still under way.
 _COUNTS, _UNDER_WAY = 0.01, 0.3
@@ -35,7 +36,7 @@ class Stretch(NamedTuple):
     absolute: Array
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array, rates: Array) -> float:
     """Starting step of Hairer, Norsett and Wanner, II.4, but never longer than `moment_of_change`.
 
@@ -63,7 +64,7 @@ def first_step(order: int, stretch: Stretch, y: Array, z: Array, k: Array, rates
     return min(min(100 * guess, step), min(target - t, longest))
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def moment_of_change(stretch: Stretch, y: Array, k: Array, rates: Array) -> float:
     """Time in which slopes change by themselves, states being what they are: how long a step may be at first.
 
@@ -75,7 +76,7 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array, rates: Array) -> floa
     rhs, n, p, t, target, lower, upper, rtol, absolute = stretch
     fastest, moving = 0.0, False
     for j in range(DECADES):
-        moment = 10.0 ** (j - DECADES) * (target - t)
+        moment = _MOMENTS[j] * (target - t)
         call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
         change = _change(n, rtol, absolute, y, k)
         rates[j] = change / moment
@@ -88,11 +89,11 @@ def moment_of_change(stretch: Stretch, y: Array, k: Array, rates: Array) -> floa
         return math.inf
     for j in range(DECADES - 2, -1, -1):
         if rates[j] >= _UNDER_WAY * fastest:
-            return 10.0 ** (j - DECADES) * (target - t)
+            return _MOMENTS[j] * (target - t)
     return math.inf
 
 
-@njit(**INNER)
+@njit(**BORROWING)
 def _change(n: int, rtol: float, absolute: Array, y: Array, k: Array) -> float:
     """Root mean square of the change from the first to the second slopes, in units of the tolerance at y."""
     total = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from invsamp.solvers.ode.integrators.restarted_trajectory import by_rows
 from invsamp.solvers.ode.integrators.rosenbrock import RODAS
 from invsamp.solvers.ode.integrators.status import Status
 from invsamp.solvers.ode.integrators.stepper import Stepper
-from invsamp.solvers.ode.integrators.tableau_dormand_prince import FIVE, eight
+from invsamp.solvers.ode.integrators.tableau_dormand_prince import TABLES
 from invsamp.solvers.ode.integrators.taylor import TAYLOR
 from invsamp.solvers.ode.integrators.trajectories import Array, Control, Course, Outcome
 
@@ -76,25 +77,25 @@ def _got_through(outcome: Outcome) -> npt.NDArray[np.bool_]:
 _OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
 
 
+def explicit_method(name: str, control: Control) -> Stepper:
+    """The method of that name, one of `EXPLICIT`, for `invsamp.solvers.ode.integrators.adaptive_step`."""
+    return TAYLOR if name == "Taylor" else _pair(name, control.steps != 0)
+
+
 @cache
-def _dop853() -> Stepper:
-    return stepper("DOP853", eight())
+def _pair(name: str, whole: bool) -> Stepper:
+    return stepper(name, TABLES[name](), whole)
 
 
-def explicit_method(name: str) -> Stepper | None:
-    """The method of that name for `invsamp.solvers.ode.integrators.adaptive_step`, if it is an explicit one."""
-    if name == "DOP853":
-        return _dop853()
-    return {"RK45": _RK45, "Taylor": TAYLOR}.get(name)
+def _explicit(name: str, *arguments: Any) -> Outcome:
+    return integrate(explicit_method(name, arguments[-1]), *arguments)
 
 
-_RK45 = stepper("RK45", FIVE)
+EXPLICIT = (*TABLES, "Taylor")
 #: From the name of a method to its integrator of batches.
 INTEGRATORS: dict[str, Callable[[int, Array, Array, Array, Array, Course, Control], Outcome]] = {
     "CVODE": partial(by_rows, Cvode),
-    "DOP853": lambda *arguments: integrate(_dop853(), *arguments),
     "LSODA": partial(by_rows, Lsoda),
-    "RK45": partial(integrate, _RK45),
     "Rodas5P": partial(integrate, RODAS),
-    "Taylor": partial(integrate, TAYLOR),
+    **{name: partial(_explicit, name) for name in EXPLICIT},
 }

@@ -10,7 +10,7 @@ from numba import njit
 
 from invsamp.compiled_calls import call_fixed, fixed
 from invsamp.solvers.ode.integrators.adaptive_step import march, scratch_of
-from invsamp.solvers.ode.integrators.amplification import set_tolerances
+from invsamp.solvers.ode.integrators.amplification import of_sensitivities, set_tolerances
 from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.function_pointers import INNER
 from invsamp.solvers.ode.integrators.stepper import Stepper
@@ -89,9 +89,10 @@ def solved(row: RowIntegration) -> bool:
 def solved_with_tolerances(row: RowIntegration, atol: float, rtol: float, quantities: Array) -> bool:
     """As `invsamp.solvers.ode.model.ode_solver.OdeSolver.integrated`; whether it got through."""
     y, absolute, again = row.initial, row.absolute, row.again
-    set_tolerances(atol, rtol, y, row.unsolved, y, quantities, absolute, again)
+    set_tolerances(atol, rtol, y, row.unsolved, y, absolute, again)
     while True:
+        of_sensitivities(quantities, absolute)
         if not solved(row):
             return False
-        if not set_tolerances(atol, rtol, y, row.needed, row.peaks, quantities, absolute, again):
+        if not set_tolerances(atol, rtol, y, row.needed, row.peaks, absolute, again):
             return True

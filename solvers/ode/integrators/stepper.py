@@ -23,12 +23,10 @@ class Stepper(NamedTuple):
     rows: int  # of k
     powers: int  # of the interpolant
     workspace: Called  # (control, m) -> what is written to on the way; not compiled
-    begin: (
-        Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on the step; before any from y
-    )
+    begin: Jitted  # (rhs, control, absolute, t, lower, upper, y, p, k, q, space) -> bound on steps from y
     attempt: Jitted  # (rhs, control, absolute, t, h, lower, upper, y, p, k, z, q, space) -> error in tolerances
     interpolate: Jitted  # (rhs, control, t, h, lower, upper, y, p, k, z, q, space): coefficients q of an accepted step
     extra: int  # evaluations that it takes
-    finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]
+    finish: Jitted  # (n, h, k, q): the slope at the step's end to k[last]; None: it is there
     write: Jitted  # (rhs, control, absolute, first, last, t, h, lower, upper, times, y, p, k, z, q, space, out, known)
     edge: Jitted  # (control, h, y, z, k, q, space) -> h |lambda| in units of the edge of stability; None: there is none

@@ -252,11 +252,6 @@ def _interpolate(
         factor *= h
 
 
-@njit(**BORROWING)
-def _finish(n: int, h: float, k: Array, q: Array) -> None:
-    return
-
-
 @njit(**BORROWING, inline="always")
 def _edge(control: Control, h: float, y: Array, z: Array, k: Array, q: Array, space: Workspace) -> float:
     return h * space.edge[0]
@@ -291,6 +286,6 @@ TAYLOR = Stepper(
     attempt=_attempt,
     interpolate=_interpolate,
     extra=0,
-    finish=_finish,
+    finish=None,
     write=_write,
 )

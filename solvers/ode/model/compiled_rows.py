@@ -15,7 +15,7 @@ from numba import carray, types
 from invsamp import compiled_calls
 from invsamp.compiled_calls import CompiledRows, fixed, stored
 from invsamp.solvers.ode.integrators import amplification, row_integration
-from invsamp.solvers.ode.integrators.amplification import with_columns
+from invsamp.solvers.ode.integrators.amplification import of_sensitivities
 from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.row_integration import RowIntegration, solved, solved_with_tolerances
 from invsamp.solvers.ode.integrators.trajectories import Array
@@ -143,7 +143,9 @@ def _solve(plan: Plan, theta: Any, y: Any) -> int:
     else:
         if not solved_with_tolerances(alone, plan.atol, plan.rtol, plan.nothing):
             return 1
-        with_columns(alone.absolute, plan.quantities, together.absolute)
+        for i in range(n):
+            together.absolute[0, i] = alone.absolute[0, i]
+        of_sensitivities(plan.quantities, together.absolute)
         if not solved(together):
             return 1
         if largest_difference(alone.values, together.values, plan.quantities, plan.rtol, plan.atol)[1] > MOST:

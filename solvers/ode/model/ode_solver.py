@@ -49,11 +49,11 @@ from invsamp.solvers.ode.events.doses_and_events import (
 )
 from invsamp.solvers.ode.events.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.events.parameter_functions import Quantities, Quantity
-from invsamp.solvers.ode.integrators.amplification import set_tolerances, with_columns
+from invsamp.solvers.ode.integrators.amplification import of_sensitivities, set_tolerances
 from invsamp.solvers.ode.integrators.batch import plain
 from invsamp.solvers.ode.integrators.cvode import Newton, check_installed, newton_of
 from invsamp.solvers.ode.integrators.failure_messages import failure
-from invsamp.solvers.ode.integrators.methods import INTEGRATORS, explicit_method, with_fallback
+from invsamp.solvers.ode.integrators.methods import EXPLICIT, INTEGRATORS, explicit_method, with_fallback
 from invsamp.solvers.ode.integrators.output_times import check_times
 from invsamp.solvers.ode.integrators.row_integration import RowIntegration, row_integration
 from invsamp.solvers.ode.integrators.solution import BoolArray, SensitiveSolution, Solution
@@ -281,7 +281,8 @@ class OdeSolver:
         n, columns = len(self.states), quantities.shape[1]
         states, switched, atol, _ = self.integrated(p, y0[:, :n], grid, start)
         absolute = np.empty(y0.shape)
-        with_columns(atol, quantities, absolute)
+        absolute[:, :n] = atol
+        of_sensitivities(quantities, absolute)
         known: Outcome | None = None
 
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
@@ -395,12 +396,17 @@ class OdeSolver:
         joint = quantities is not None
         y0 = plain(y0)
         absolute, smaller = np.empty(y0.shape), np.empty(len(y0), dtype=np.bool_)
-        tolerances = self.atol, self.rtol, y0
-        last = _NOTHING if quantities is None else quantities, absolute, smaller
-        set_tolerances(*tolerances, absolute[:0, : len(self.states)], y0, *last)
+
+        def tolerances(needed: Array, peaks: Array) -> bool:
+            found = set_tolerances(self.atol, self.rtol, y0, needed, peaks, absolute, smaller)
+            if quantities is not None:
+                of_sensitivities(quantities, absolute)
+            return bool(found)
+
+        tolerances(absolute[:0, : len(self.states)], y0)
         outcome, switched = self._integrate(p, y0, times, start, self.rtol, absolute, None, own, trail, None, joint)
         steps = outcome.steps.copy()
-        while set_tolerances(*tolerances, outcome.needed, outcome.peaks, *last):
+        while tolerances(outcome.needed, outcome.peaks):
             rows = np.flatnonzero(smaller)
             common = times if len(times) == 1 else times[rows]
             again, switched[rows] = self._integrate(
@@ -536,7 +542,7 @@ class OdeSolver:
             return "the ODE has no sensitivities"
         if self.threads > 1:
             return "the ODE is solved in several threads"
-        if explicit_method(method) is None:
+        if method not in EXPLICIT:
             return f"the ODE is solved by {method}"
         if self.stop is not None or self.events or known.course is None:
             return "the ODE has events, doses, breakpoints or switches"
@@ -553,9 +559,9 @@ class OdeSolver:
         """
         joint = self.steps_of_states
         known = _integration(self, width, own, self.rtol, joint)
-        method = explicit_method(known.methods[0])
-        assert method is not None and known.course is not None  # nothing is in the way
+        assert known.course is not None  # nothing is in the way
         rhs, control = self._prepared(known.methods[0], width, own, self.rtol, joint)
+        method = explicit_method(known.methods[0], control)
         return row_integration(method, rhs, p, width, times, t0, known.course, control)
 
     @property

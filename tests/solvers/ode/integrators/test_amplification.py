@@ -7,7 +7,7 @@ import pytest
 from optional_methods import CVODE
 
 from invsamp.solvers.ode import OdeModel, Status
-from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplify, set_tolerances
+from invsamp.solvers.ode.integrators.amplification import LEAST_ATOL, amplify, of_sensitivities, set_tolerances
 
 METHODS = ["RK45", "DOP853", "Taylor", "Rodas5P", "LSODA", CVODE]
 
@@ -143,8 +143,9 @@ class TestAmplify:
 def test_tolerances_have_a_least():
     def tolerances(initial, needed, peaks, before):
         absolute, again = np.array([[*before, *before]]), np.zeros(1, dtype=bool)
-        given = (np.array(each) for each in (initial, needed, peaks, [[-4.0]]))
+        given = (np.array(each) for each in (initial, needed, peaks))
         smaller = set_tolerances(1e-9, 1e-6, *given, absolute, again)
+        of_sensitivities(np.array([[-4.0]]), absolute)
         np.testing.assert_allclose(absolute[:, len(before) :], absolute[:, : len(before)] / 4.0)
         return absolute[0, : len(before)], smaller, again[0]
 
