@@ -8,9 +8,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from invsamp import plots
@@ -236,7 +237,9 @@ def _figure(text: str, make: Callable[[], Figure]) -> str:
     except ValueError as error:  # the run lacks what this figure shows
         return f"<p>{escape(text)}: {escape(str(error))}.</p>"
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    figure.set_dpi(110)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(buffer)  # `savefig` draws twice where panels are laid out
     picture = base64.b64encode(buffer.getvalue()).decode()
     shown = f'<img alt="{escape(text)}" src="data:image/png;base64,{picture}">'
     return f'<figure><div class="wide">{shown}</div><figcaption>{escape(text)}</figcaption></figure>'
