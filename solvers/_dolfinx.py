@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.foreign import Comm, Compiled, DirichletBC, Domain, Form, Function, FunctionSpace, Given, Vec
+from invsamp.solvers.foreign import (
+    Comm,
+    Compiled,
+    DirichletBC,
+    Domain,
+    Form,
+    Function,
+    FunctionSpace,
+    Given,
+    Solver,
+    Vec,
+)
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -23,6 +34,11 @@ HOW_TO_INSTALL = (
     "which is not on PyPI: `apt-get install python3-dolfinx` (Debian and Ubuntu, for the system's Python) or "
     "`conda install -c conda-forge fenics-dolfinx`"
 )
+
+_CG = {"ksp_type": "cg", "ksp_rtol": 1e-12, "ksp_max_it": 200}
+_SWEEPS = "pc_hypre_boomeramg_relax_type_"
+#: Under which prefix PETSc's database holds what options: it has room for some 500 entries.
+_prefixes: dict[str, str] = {}
 
 
 @cache
@@ -55,6 +71,31 @@ def load(what: str = "this") -> SimpleNamespace:
     return SimpleNamespace(
         fem=fem, petsc=dolfinx.fem.petsc, mesh=mesh, geometry=geometry, ufl=ufl, PETSc=PETSc, MPI=MPI
     )
+
+
+def multigrid() -> dict[str, object]:
+    """PETSc's options for conjugate gradients with algebraic multigrid, by hypre where PETSc has it.
+
+    Gauss and Seidel's sweeps go forward on the way down and backward on the way up, so that a cycle is symmetric.
+    By default each sweep goes both ways, which takes twice as long and saves no iterations.
+    """
+    if not load().PETSc.Sys.hasExternalPackage("hypre"):
+        return _CG | {"pc_type": "gamg"}
+    sweeps = {f"{_SWEEPS}down": "SOR/Jacobi", f"{_SWEEPS}up": "backward-SOR/Jacobi"}
+    return _CG | {"pc_type": "hypre"} | sweeps
+
+
+def configure(solver: Solver, options: Mapping[str, object]) -> str:
+    """Set a solver's options, by PETSc's database; returns their prefix there."""
+    key = repr(sorted(options.items()))
+    if key not in _prefixes:
+        _prefixes[key] = f"invsamp_{len(_prefixes)}_"
+        database = load().PETSc.Options()
+        for name, value in options.items():
+            database[_prefixes[key] + name] = value
+    solver.setOptionsPrefix(_prefixes[key])
+    solver.setFromOptions()
+    return _prefixes[key]
 
 
 def cell_mesh(comm: Comm, points: Array, cells: Numbers) -> Domain:

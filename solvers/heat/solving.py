@@ -16,6 +16,7 @@ from invsamp.solvers.heat.march import System
 from invsamp.solvers.heat.precomputed import precompute_observation
 
 #: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
+#: Those of a single row always are: the adjoint needs their memory anyway.
 KEPT_NODES = 300_000
 
 
@@ -43,7 +44,7 @@ class Solving:
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations, and the product with cotangents (batch, m) by one march back."""
         model, linear = self.discretization, self.discretization.system is not None
-        keep_systems = linear or len(theta) * len(model.space.nodes) <= KEPT_NODES
+        keep_systems = linear or len(theta) <= max(1, KEPT_NODES // len(model.space.nodes))
         y = np.full((len(theta), self._count), np.nan)
         solved = []
         for rows, system in self.discretization.groups(theta):

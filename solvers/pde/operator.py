@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers._dolfinx import compiled, load, petsc_vector
+from invsamp.solvers._dolfinx import compiled, configure, load, multigrid, petsc_vector
 from invsamp.solvers.foreign import DirichletBC, Form, Solver, Vec
 
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
 DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
-#: Conjugate gradients with multigrid, for symmetric matrices that are large: by hypre, or by PETSc itself.
-MULTIGRID = {"ksp_type": "cg", "ksp_rtol": 1e-12, "ksp_max_it": 200}
 #: Unknowns from which multigrid takes less than a direct solve, where a matrix is used for few right-hand sides.
 LARGE = 50_000
 #: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
@@ -24,9 +22,6 @@ LARGEST_RESIDUAL = 1e-3
 _WRONG_OPTIONS = (56, 86, 92)
 
 Array = npt.NDArray[np.float64]
-
-#: Under which prefix PETSc's database holds what options: it has room for some 500 entries.
-_prefixes: dict[str, str] = {}
 
 
 class Operator:
@@ -38,7 +33,7 @@ class Operator:
     boundary_conditions : sequence of DirichletBC
         Their rows and columns are the identity's.
     options : mapping of str, optional
-        PETSc's options of the solver. By default `DIRECT`; and `MULTIGRID` for a matrix of `LARGE` size that is
+        PETSc's options of the solver. By default `DIRECT`; and `multigrid` for a matrix of `LARGE` size that is
         symmetric and meant for few right-hand sides, unless that does not converge.
     few : bool
         Whether each matrix is meant for few right-hand sides.
@@ -92,8 +87,7 @@ class Operator:
             if not math.isfinite(self._matrix.norm()):
                 return False
             self._symmetric = self._equals_transpose()
-            multigrid = self._large and self._symmetric
-            self._solver = self._configured(multigrid_options() if multigrid else self._options)
+            self._solver = self._configured(multigrid() if self._large and self._symmetric else self._options)
             self._solver.setOperators(self._matrix)
             self._solver.setUp()
         except x.PETSc.Error as error:
@@ -171,15 +165,8 @@ class Operator:
             return self._solvers[key]
         solver = x.PETSc.KSP().create(self._matrix.comm)
         solver.setOperators(self._matrix)
-        if key not in _prefixes:
-            _prefixes[key] = f"invsamp_pde_{len(_prefixes)}_"
-            database = x.PETSc.Options()
-            for name, value in options.items():
-                database[_prefixes[key] + name] = value
-        solver.setOptionsPrefix(_prefixes[key])
-        self._matrix.setOptionsPrefix(_prefixes[key])
         try:
-            solver.setFromOptions()
+            self._matrix.setOptionsPrefix(configure(solver, options))
         except x.PETSc.Error as error:
             raise ValueError(
                 f"solver_options must be options that PETSc knows, got {dict(options)} ({error})"
@@ -188,8 +175,3 @@ class Operator:
         solver.setErrorIfNotConverged(False)
         self._solvers[key] = solver
         return solver
-
-
-def multigrid_options() -> dict[str, object]:
-    """`MULTIGRID`, by hypre where PETSc has it."""
-    return MULTIGRID | {"pc_type": "hypre" if load().PETSc.Sys.hasExternalPackage("hypre") else "gamg"}

@@ -11,6 +11,7 @@ from invsamp.solvers.fem.fields import Constant, GaussianBump, LogField, Modes, 
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.random_fields import Matern, karhunen_loeve, square_rule
 from invsamp.solvers.fem.sensors import Disc, point_sensors, region_averages
+from invsamp.solvers.fem.space import Space
 from invsamp.solvers.poisson import PoissonEquation
 
 SENSORS = np.random.default_rng(0).random((5, 2))
@@ -137,6 +138,18 @@ def test_factors_that_do_not_fit_in_memory_are_made_again(monkeypatch):
     kept = observation.linearize(theta)[1](weights)
     monkeypatch.setattr("invsamp.solvers.heat.solving.KEPT_NODES", 0)
     np.testing.assert_array_equal(observation.linearize(theta)[1](weights), kept)
+
+
+def test_factors_of_a_single_row_are_kept_on_any_mesh(monkeypatch):
+    """The adjoint would take their memory anyway."""
+    observation = model("everything")
+    monkeypatch.setattr("invsamp.solvers.heat.solving.KEPT_NODES", 0)
+    made, factor = [], Space.factor
+    monkeypatch.setattr(Space, "factor", lambda *given, **how: made.append(1) or factor(*given, **how))
+    observation.linearize(parameters(observation)[:1])[1](np.ones((1, 6)))
+    assert len(made) == 1
+    observation.linearize(parameters(observation)[:2])[1](np.ones((2, 6)))
+    assert len(made) == 5
 
 
 @pytest.mark.parametrize("precompute", [True, False])

@@ -10,15 +10,13 @@ import weakref
 
 import numpy as np
 
-from invsamp.solvers._dolfinx import load
+from invsamp.solvers._dolfinx import configure, load, multigrid
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.factors.recurrence import Factors
 from invsamp.solvers.foreign import Comm, Given, Mat, Solver, Sparse
 
 #: Nodes from which multigrid takes less than factors do, for few right-hand sides; and how many those are.
 LARGE, FEW = 50_000, 6
-#: Relative residual to which conjugate gradients go, and their steps at most.
-_RESIDUAL, _STEPS = 1e-12, 200
 
 
 class Plan:
@@ -134,12 +132,8 @@ class Slot:
         self._matrix = matrix
         if self._multigrid:
             self._conditioner = x.PETSc.KSP().create(self.comm)
-            self._conditioner.setType(x.PETSc.KSP.Type.CG)
-            self._conditioner.setTolerances(rtol=_RESIDUAL, max_it=_STEPS)
+            configure(self._conditioner, multigrid())
             self._conditioner.setErrorIfNotConverged(True)
-            kinds = x.PETSc.PC.Type
-            kind = kinds.HYPRE if x.PETSc.Sys.hasExternalPackage("hypre") else kinds.GAMG
-            self._conditioner.getPC().setType(kind)
             return
         # SuperLU_DIST takes half a time longer for the factors than MUMPS, and a tenth of it for a solve
         fast = x.PETSc.Sys.hasExternalPackage("superlu_dist")

@@ -55,8 +55,8 @@ def small(monkeypatch):
 def test_it_gives_what_factors_give(small, monkeypatch, wave, wind):
     """Of a positive definite matrix, of an indefinite one, where it does not converge, and of one without symmetry."""
     used = []
-    options = operator.multigrid_options
-    monkeypatch.setattr(operator, "multigrid_options", lambda: used.append(1) or options())
+    options = operator.multigrid
+    monkeypatch.setattr(operator, "multigrid", lambda: used.append(1) or options())
     found = solved(in_ufl(wave, wind).observe(SENSORS))
     assert bool(used) == (wind == 0.0)
     monkeypatch.setattr(operator, "LARGE", 10**9)
