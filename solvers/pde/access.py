@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import containing_cells, load, petsc_vector
-from invsamp.solvers.foreign import Comm, Domain, FunctionSpace, Vec
+from invsamp.solvers.foreign import Coefficient, Comm, Domain, FunctionSpace, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -20,6 +20,12 @@ def is_function(value: object) -> bool:
 def is_constant(value: object) -> bool:
     """Whether this is a constant of dolfinx."""
     return isinstance(value, load().fem.Constant)
+
+
+def values_of(one: Coefficient) -> Array:
+    """The values of a constant, or the local ones of a function, to be read and written."""
+    values: Array = one.value if is_constant(one) else one.x.array
+    return values
 
 
 def owned_dofs(space: FunctionSpace) -> int:

@@ -156,7 +156,7 @@ class Equation:
         It is factored only if something that it depends on has changed since: its coefficients, the state among them
         where the equation is not linear, or the points of the mesh.
         """
-        held = [one.value if access.is_constant(one) else one.x.array for one in self._held]
+        held = [access.values_of(one) for one in self._held]
         held.append(self.space.mesh.geometry.x)
         return operator.holds(held) or operator.factor(held)
 

@@ -43,6 +43,8 @@ class Trajectory(NamedTuple):
 class PdeModel:
     """Observations of a partial differential equation as a forward model; made by ``observe`` of a problem.
 
+    A call leaves the functions and constants of the form with the values that they had.
+
     On a distributed mesh every rank calls the same methods with the same arguments and gets the same results, to the
     last bit. Each row of a batch is solved by itself, from the same initial guess: what comes out depends on theta
     alone. A row whose solve fails is NaN on every rank.
@@ -108,10 +110,11 @@ class PdeModel:
         """Observations, shape (batch, n_observations), at theta, shape (batch, dimension)."""
         theta = checked_theta(theta, self.equation.unknowns.dimension)
         y = np.full((len(theta), self.n_observations), np.nan)
-        for row, values in enumerate(theta):
-            solution = self._solve(values, self._operator(0))
-            if solution is not None:
-                y[row] = sum_over_ranks(self.comm, self._observe(solution))
+        with self.problem.borrowed():
+            for row, values in enumerate(theta):
+                solution = self._solve(values, self._operator(0))
+                if solution is not None:
+                    y[row] = sum_over_ranks(self.comm, self._observe(solution))
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -121,12 +124,13 @@ class PdeModel:
 
         def vjp(cotangent: Array) -> Array:
             gradient = np.full(theta.shape, np.nan)
-            for row, solution in enumerate(solutions):
-                if solution is None or not np.isfinite(cotangent[row]).all():
-                    continue
-                found = self._adjoint(theta[row], solution, cotangent[row])
-                if found is not None:
-                    gradient[row] = sum_over_ranks(self.comm, found)
+            with self.problem.borrowed():
+                for row, solution in enumerate(solutions):
+                    if solution is None or not np.isfinite(cotangent[row]).all():
+                        continue
+                    found = self._adjoint(theta[row], solution, cotangent[row])
+                    if found is not None:
+                        gradient[row] = sum_over_ranks(self.comm, found)
             return gradient
 
         return y, checked_product(vjp, y.shape)
@@ -142,13 +146,14 @@ class PdeModel:
 
         def products(of: Callable[[Array, Trajectory, Array], Array | None], vectors: Array, width: int) -> Array:
             found = np.full((*vectors.shape[:2], width), np.nan)
-            for row, solution in enumerate(solutions):
-                for k, vector in enumerate(vectors[row]):
-                    if solution is None or not np.isfinite(vector).all():
-                        continue
-                    one = of(theta[row], solution, vector)
-                    if one is not None:
-                        found[row, k] = sum_over_ranks(self.comm, one)
+            with self.problem.borrowed():
+                for row, solution in enumerate(solutions):
+                    for k, vector in enumerate(vectors[row]):
+                        if solution is None or not np.isfinite(vector).all():
+                            continue
+                        one = of(theta[row], solution, vector)
+                        if one is not None:
+                            found[row, k] = sum_over_ranks(self.comm, one)
             return found
 
         def jvp(directions: Array) -> Array:
@@ -174,13 +179,14 @@ class PdeModel:
         """Observations (batch, m) and solutions, each with an operator of its own where there is room."""
         y = np.full((len(theta), self.n_observations), np.nan)
         solutions: list[Trajectory | None] = []
-        for row, values in enumerate(theta):
-            # the first one is what rows without room of their own, and calls without derivative, share
-            number = row + 1 if len(theta) <= self._max_kept else 0
-            solution = self._solve(values, self._operator(number))
-            solutions.append(solution)
-            if solution is not None:
-                y[row] = sum_over_ranks(self.comm, self._observe(solution))
+        with self.problem.borrowed():
+            for row, values in enumerate(theta):
+                # the first one is what rows without room of their own, and calls without derivative, share
+                number = row + 1 if len(theta) <= self._max_kept else 0
+                solution = self._solve(values, self._operator(number))
+                solutions.append(solution)
+                if solution is not None:
+                    y[row] = sum_over_ranks(self.comm, self._observe(solution))
         return y, solutions
 
     def _solve(self, theta: Array, operator: Operator) -> Trajectory | None:

@@ -18,6 +18,8 @@ LARGE = 50_000
 #: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
 #: after rounding, and SuperLU_DIST was seen to solve with the matrix itself instead of its transpose.
 LARGEST_RESIDUAL = 1e-3
+#: Norm of the rows' sums, relative to that of a matrix, which is rounding.
+ROUNDING = 1e-15
 #: PETSc's codes for: not supported, no such type, no such factors. They concern the options, not of the matrix.
 _WRONG_OPTIONS = (56, 86, 92)
 
@@ -84,7 +86,7 @@ class Operator:
             x.petsc.assemble_matrix(self._matrix, self._form, self._bcs)
             self._matrix.assemble()
             # a direct solver may not come back from a matrix that is not finite
-            if not math.isfinite(self._matrix.norm()):
+            if not math.isfinite(self._matrix.norm()) or self._annihilates_constants():
                 return False
             self._symmetric = self._equals_transpose()
             self._solver = self._configured(multigrid() if self._large and self._symmetric else self._options)
@@ -147,6 +149,15 @@ class Operator:
         for used in (vector, *products):
             used.destroy()
         return bool(symmetric)
+
+    def _annihilates_constants(self) -> bool:
+        """Whether rows sum to zero, to rounding: a solution, if there is one, is known up to a constant only."""
+        ones, sums = self._matrix.createVecs()
+        ones.set(1.0)
+        self._matrix.mult(ones, sums)
+        found = sums.norm() <= ROUNDING * self._matrix.norm()
+        ones.destroy(), sums.destroy()
+        return bool(found)
 
     def _is_wrong(self, right: Vec, solution: Vec, transposed: bool) -> bool:
         """Whether a solve solved something else."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,7 @@ class Clock:
     time : dolfinx.fem.Constant, optional
         Set to the new time of every step.
     step_size : dolfinx.fem.Constant, optional
-        Set to ``end_time / steps``.
+        Set to ``end_time / steps`` with every step.
     update : callable, optional
         Called with the new time before every step, for what else depends on it.
     """
@@ -49,12 +50,14 @@ class Clock:
         for name, constant in (("time", self.time), ("step_size", self.step_size)):
             if constant is not None and not (access.is_constant(constant) and np.size(constant.value) == 1):
                 raise ValueError(f"{name} must be a scalar dolfinx.fem.Constant, got {constant!r}")
-        if self.step_size is not None:
-            self.step_size.value = self.end_time / self.steps
+        if self.time is not None and self.time is self.step_size:
+            raise ValueError("time and step_size must be two constants, got one for both")
 
     def at(self, step: int) -> None:
         """Set what depends on time for the step that ends at time number ``step``."""
         now = self.end_time * step / self.steps
+        if self.step_size is not None:
+            self.step_size.value = self.end_time / self.steps
         if self.time is not None:
             self.time.value = now
         if self.update is not None:
@@ -83,6 +86,21 @@ class PdeProblem:
     ) -> None:
         self.equation, self.unknowns, self.clock = equation, equation.unknowns, clock
         self.previous, self.initial, self._start = previous, initial, start
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Let functions and constants of the form have other values; afterwards they have their own again.
+
+        Other problems may hold them, too, or begin with what they hold.
+        """
+        used = [self.equation.state, self.previous, *(part.coefficient for part in self.unknowns.parts)]
+        used += [self.clock.time, self.clock.step_size]
+        held = [(one, access.values_of(one).copy()) for one in used if one is not None]
+        try:
+            yield
+        finally:
+            for one, values in held:
+                access.values_of(one)[...] = values
 
     def start(self) -> Array:
         """Local entries of the state before the first step, for the present unknowns."""

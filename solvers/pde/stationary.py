@@ -97,7 +97,9 @@ class StationaryModel(PdeModel):
     """Observations of a `StationaryProblem`."""
 
     def solve(self, theta: npt.ArrayLike) -> Function:
-        """The state for theta (dimension,): the problem's own Function, which the next solve overwrites.
+        """The state for theta (dimension,): the problem's own Function, which the next `solve` overwrites.
+
+        The unknowns in the form keep their values at theta, too.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.foreign import Constant, DirichletBC, Form, Function, Given
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_state
+from invsamp.solvers.pde.derivatives import depends_on
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
 from invsamp.solvers.pde.model import PdeModel
 from invsamp.solvers.pde.problem import Clock, PdeProblem
@@ -34,7 +35,7 @@ class TimeDependentProblem(PdeProblem):
     time : dolfinx.fem.Constant, optional
         Set to the new time of every step; write ``time - step`` for the last one.
     step_size : dolfinx.fem.Constant, optional
-        Set to ``end_time / steps``, so that the form and the clock cannot differ.
+        Set to ``end_time / steps`` in every solve, so that the form and the clock cannot differ. Problems may share it.
     update : callable, optional
         Called with the new time before every step, forwards and in the adjoint: for boundary values that move, say.
 
@@ -43,7 +44,8 @@ class TimeDependentProblem(PdeProblem):
     ImportError
         If dolfinx is not installed.
     ValueError
-        As in `StationaryProblem`; if a time or a number of steps is not positive.
+        As in `StationaryProblem`; if a time or a number of steps is not positive, or the residual does not hold
+        ``step_size``.
     """
 
     def __init__(
@@ -79,6 +81,11 @@ class TimeDependentProblem(PdeProblem):
             if any(part.coefficient is known for known in (time, step_size)):
                 raise ValueError(f"{part.names[0]} must not be the time or its step, which the scheme sets")
         equation = Equation(residual, state, unknowns, boundary_conditions, newton, solver_options, previous)
+        if step_size is not None and not depends_on(equation.residual, step_size):
+            raise ValueError(
+                "step_size must be a constant that the residual holds, got another one: a form with a number in its "
+                "place, such as float(dt.value), keeps that number"
+            )
         super().__init__(equation, clock, previous.x.array.copy(), previous, initial)
 
     def observe(self, sensors: Given, times: Sequence[float] | None = None) -> TimeDependentModel:

@@ -245,3 +245,57 @@ def test_advection_and_diffusion_in_space() -> None:
     rng = np.random.default_rng(0)
     direction, cotangent = rng.standard_normal((1, 1, theta.shape[1])), rng.standard_normal((1, 1, 4))
     assert (along(direction) * cotangent).sum() == pytest.approx((back(cotangent) * direction).sum(), rel=1e-9)
+
+
+def test_problems_share_what_is_in_their_form() -> None:
+    """The constant of the step, the state before it, and the unknown: each problem gives what it gives alone."""
+    times = np.array([[0.3], [0.7]])
+
+    def posed(*numbers: tuple[int, float]) -> tuple[list[object], list[object]]:
+        domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
+        u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+        k, t, dt = fem.Constant(domain, 1.5), fem.Constant(domain, 7.0), fem.Constant(domain, 0.25)
+        last.interpolate(lambda x: np.cos(3 * x[0]))
+        residual = (u - last) * v * ufl.dx + dt * (k * ufl.inner(ufl.grad(u), ufl.grad(v)) - t * v) * ufl.dx
+        made = []
+        for steps, end in numbers:
+            model = TimeDependentProblem(
+                residual, u, last, {"k": k}, end_time=end, steps=steps, time=t, step_size=dt
+            ).observe(pde_cases.SENSORS)
+            before = [np.copy(one) for one in (u.x.array, last.x.array, k.value, t.value, dt.value)]
+            y, vjp = model.linearize(times)
+            vjp(np.ones_like(y))
+            _, along, _ = model.tangent(times)
+            along(np.ones((2, 1, 1)))
+            made.append(model)
+            for one, other in zip(before, (u.x.array, last.x.array, k.value, t.value, dt.value), strict=True):
+                np.testing.assert_array_equal(one, other)
+        return made, [(model(times), model.linearize(times)[1](np.ones((2, 5)))) for model in made]
+
+    fine, coarse, later = (32, 0.2), (2, 0.2), (64, 0.4)
+    _, together = posed(fine, coarse, later)
+    for number, found in zip((fine, coarse, later), together, strict=True):
+        for one, other in zip(found, posed(number)[1][0], strict=True):
+            np.testing.assert_array_equal(one, other)
+    models, _ = posed(fine, coarse)
+    for order in (models, models[::-1]):
+        y = [model.linearize(times) for model in order]
+        gradients = [vjp(np.ones_like(values)) for values, vjp in y]
+        for model, gradient in zip(order, gradients, strict=True):
+            np.testing.assert_array_equal(gradient, together[models.index(model)][1])
+
+
+def test_a_step_size_that_the_form_does_not_hold() -> None:
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 2)
+    u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    k, dt = fem.Constant(domain, 1.5), fem.Constant(domain, 0.25)
+
+    def pose(step: object, **more: object) -> None:
+        residual = (u - last) * v * ufl.dx + step * k * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx
+        TimeDependentProblem(residual, u, last, {"k": k}, end_time=1.0, steps=4, step_size=dt, **more)
+
+    with pytest.raises(ValueError, match="step_size must be a constant that the residual holds"):
+        pose(float(dt.value))
+    with pytest.raises(ValueError, match="time and step_size must be two constants"):
+        pose(dt, time=dt)
+    pose(dt)
