@@ -209,7 +209,7 @@ class Modes:
                 lines.append(
                     f"  its Gaussian is the prior's but for {len(found.metric.values)} directions, {found.informed} of "
                     "which the data inform more than the prior does; all others may change the log evidence by "
-                    f"{found.remainder:+.2g}"
+                    f"{found.remainder + 0.0:+.2g}"  # without the sign of -0.0
                 )
         return "\n".join([*lines, *self._notes()])
 
