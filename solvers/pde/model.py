@@ -43,7 +43,7 @@ class Trajectory(NamedTuple):
 class PdeModel:
     """Observations of a partial differential equation as a forward model; made by ``observe`` of a problem.
 
-    A call leaves the functions and constants of the form with the values that they had.
+    A call leaves the functions and constants of the form with the values that they had, but for what ``update`` sets.
 
     On a distributed mesh every rank calls the same methods with the same arguments and gets the same results, to the
     last bit. Each row of a batch is solved by itself, from the same initial guess: what comes out depends on theta

@@ -57,7 +57,7 @@ class Operator:
         self._options = dict(DIRECT if options is None else options)
         self._solver = self._configured(self._options)
         self._held: list[Array] | None = None
-        self._symmetric = False
+        self._symmetric = self._undetermined = False
 
     def holds(self, values: Sequence[Array]) -> bool:
         """Whether the factors are those of `factor` with equal values, on all ranks. Collective."""
@@ -86,8 +86,9 @@ class Operator:
             x.petsc.assemble_matrix(self._matrix, self._form, self._bcs)
             self._matrix.assemble()
             # a direct solver may not come back from a matrix that is not finite
-            if not math.isfinite(self._matrix.norm()) or self._annihilates_constants():
+            if not math.isfinite(self._matrix.norm()):
                 return False
+            self._undetermined = self._annihilates_constants()
             self._symmetric = self._equals_transpose()
             self._solver = self._configured(multigrid() if self._large and self._symmetric else self._options)
             self._solver.setOperators(self._matrix)
@@ -105,7 +106,8 @@ class Operator:
     def solve(self, right: Vec, out: Vec, transposed: bool = False, verified: bool = False) -> bool:
         """Solve into the function ``out`` for the right-hand side in the vector ``right``; False if that failed.
 
-        A verified solve has failed, too, if its residual is too large.
+        A verified solve has failed, too, if its residual is too large, or adding a constant changes nothing. Matrices
+        on the way to a solution, of Newton's method, may be singular.
         """
         if self._tried(right, out, transposed, verified):
             return True
@@ -134,7 +136,8 @@ class Operator:
         # both are the same on every rank
         converged = self._solver.getConvergedReason() > 0 and math.isfinite(solution.norm())
         out.x.scatter_forward()
-        return bool(converged) and not (verified and self._is_wrong(right, solution, transposed))
+        wrong = verified and (self._undetermined or self._is_wrong(right, solution, transposed))
+        return bool(converged) and not wrong
 
     def _equals_transpose(self) -> bool:
         """Whether the matrix and its transpose have the same product with a vector of many values."""
