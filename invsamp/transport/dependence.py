@@ -28,44 +28,55 @@ class Features(NamedTuple):
     residual: Array
 
 
-def pairwise_gains(u: Array) -> Array:
-    """Nats per draw (d, d) that coordinate j gives about k beyond a line: by its square, and about the scale."""
-    n, d = u.shape
-    gains = np.zeros((d, d))
-    for j in range(d):
-        v = u[:, [j]]
-        line = np.column_stack([np.ones(n), v])
-        curve = np.column_stack([line, v * v])
-        wide = np.column_stack([line, np.log1p(v * v)])
-        plain, bent = (_residuals(basis, u) for basis in (line, curve))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            curved = 0.5 * np.log(np.square(plain).mean(axis=0) / np.square(bent).mean(axis=0))
-            logs = np.log(np.square(bent) / np.square(bent).mean(axis=0) + _OFFSET)
-        fitted = logs - _residuals(wide, logs)
-        gains[j] = curved + fitted.var(axis=0) / _OF_LOG_SQUARES
-        gains[j, j] = 0.0
-    return np.where(np.isfinite(gains) & (gains > GAIN), gains, 0.0)
+class Place(NamedTuple):
+    """A coordinate, those before it that bend it, and the others before it."""
+
+    coordinate: int
+    bends: list[int]
+    before: list[int]
 
 
-def ordered(gains: Array) -> list[int]:
-    """Coordinates, first those that say more about the others than these about them."""
-    left, order = list(range(len(gains))), []
+def ordered(u: Array, gradient: Array) -> list[Place]:
+    """The order of the coordinates of draws (n, d), with the gradients (n, d) there.
+
+    First come those that bend others more than these bend them, given all that came before. Among equals the one that
+    most others depend on comes first, so that these need not depend on one another, as effects on their mean.
+    """
+    left, bends, places = list(range(u.shape[1])), [list[int]() for _ in u.T], list[Place]()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        direction = np.nan_to_num(gradient / np.linalg.norm(gradient, axis=1)[:, None])
+        sizes = np.linalg.norm(direction, axis=0)
+        dependence = np.square(np.nan_to_num(direction.T @ direction / np.multiply.outer(sizes, sizes)))
+    gains = _pairwise_gains(u)
     while left:
-        net = [(gains[j, left] - gains[left, j]).sum() for j in left]
-        order.append(left.pop(int(np.argmax(net))))
-    return order
+        net = gains[np.ix_(left, left)].sum(axis=1) - gains[np.ix_(left, left)].sum(axis=0)
+        equal = [j for j, value in zip(left, net, strict=True) if value >= net.max() - GAIN]
+        j = max(equal, key=lambda k: dependence[k, left].sum())
+        left.remove(j)
+        places.append(Place(j, bends[j], [place.coordinate for place in places]))
+        bent = [k for k in left if gains[j, k] > 0.0]
+        for k in bent:
+            bends[k].append(j)
+        if bent:
+            u = _given(u, j, bent)
+            gains = _pairwise_gains(u)
+    return places
 
 
-def selected(u: Array, k: int, parents: list[int]) -> Features:
-    """Features of the parents that the shift and the log scale of coordinate k are made of."""
+def selected(u: Array, place: Place) -> Features:
+    """Features of the coordinates before one that its shift and log scale are made of.
+
+    Squares and scales are of those that bend it. The line may be of all: where the scale varies, no metric sees it.
+    """
     n, d = u.shape
+    k, bends, before = place
     y, one = u[:, k], np.ones((n, 1))
-    before = u[:, parents]
-    of_shift = np.column_stack([before, before * before])
-    of_scale = np.column_stack([before, 0.5 * np.log1p(before * before)])
+    line, bent = u[:, before], u[:, bends]
+    of_shift = np.column_stack([line, bent * bent])
+    of_scale = np.column_stack([bent, 0.5 * np.log1p(bent * bent)])
     shifts, scales = list[int](), list[int]()
     now = _regression(y, one, one)
-    for _ in range(2 * len(parents) + 2):
+    for _ in range(of_shift.shape[1] + of_scale.shape[1]):
         weight = np.exp(-now.log)
         standard = now.residual * weight
         gain_shift = _score_gains(
@@ -88,12 +99,42 @@ def selected(u: Array, k: int, parents: list[int]) -> Features:
         if not now.loss - then.loss > 0.5 * GAIN:
             break
         shifts, scales, now = more_shifts, more_scales, then
-    shift, log_scale, count = np.zeros((2, d)), np.zeros((2, d)), len(parents)
-    for place, value in zip(shifts, now.shift[1:], strict=True):
-        shift[place // count, parents[place % count]] = value
-    for place, value in zip(scales, now.scale[1:], strict=True):
-        log_scale[place // count, parents[place % count]] = value
+    shift, log_scale = np.zeros((2, d)), np.zeros((2, d))
+    terms = [(0, j) for j in before] + [(1, j) for j in bends]
+    for at, value in zip(shifts, now.shift[1:], strict=True):
+        shift[terms[at]] = value
+    terms = [(feature, j) for feature in (0, 1) for j in bends]
+    for at, value in zip(scales, now.scale[1:], strict=True):
+        log_scale[terms[at]] = value
     return Features(shift, log_scale, float(now.shift[0]), now.residual * np.exp(now.scale[0] - now.log))
+
+
+def _pairwise_gains(u: Array) -> Array:
+    """Nats per draw (d, d) that coordinate j gives about k beyond a line: by its square, and about the scale."""
+    n, d = u.shape
+    gains = np.zeros((d, d))
+    for j in range(d):
+        v = u[:, [j]]
+        line = np.column_stack([np.ones(n), v])
+        curve = np.column_stack([line, v * v])
+        wide = np.column_stack([line, np.log1p(v * v)])
+        plain, bent = (_residuals(basis, u) for basis in (line, curve))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curved = 0.5 * np.log(np.square(plain).mean(axis=0) / np.square(bent).mean(axis=0))
+            logs = np.log(np.square(bent) / np.square(bent).mean(axis=0) + _OFFSET)
+        fitted = logs - _residuals(wide, logs)
+        gains[j] = curved + fitted.var(axis=0) / _OF_LOG_SQUARES
+        gains[j, j] = 0.0
+    return np.where(np.isfinite(gains) & (gains > GAIN), gains, 0.0)
+
+
+def _given(u: Array, j: int, bent: list[int]) -> Array:
+    """Draws (n, d) with coordinates bent by j replaced by what it leaves of them, in units of their scale there."""
+    v, one, rest = u[:, [j]], np.ones((len(u), 1)), u.copy()
+    for k in bent:
+        found = _regression(u[:, k], np.column_stack([one, v, v * v]), np.column_stack([one, v, 0.5 * np.log1p(v * v)]))
+        rest[:, k] = found.residual * np.exp(-found.log)
+    return rest
 
 
 class _Regression(NamedTuple):

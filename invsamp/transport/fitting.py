@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
-from invsamp.transport.dependence import ordered, pairwise_gains, selected
+from invsamp.transport.dependence import ordered, selected
 from invsamp.transport.fisher_divergence import squared_residuals
 from invsamp.transport.linear import matched_factor
 from invsamp.transport.margins import shrunk, stretched
@@ -84,8 +84,9 @@ def fitted(family: str, draws: Array, gradients: Array) -> TransportMap:
         return _radial(u, slopes, center, width)
     if family == "linear":
         return TransportMap(family, center, width, identity(len(center)))
-    core = _triangular(u.reshape(flat.shape), margins="margins" in family)
-    return TransportMap(family, center, width, refined(core, u.reshape(flat.shape), slopes.reshape(flat.shape)))
+    u, slopes = u.reshape(flat.shape), slopes.reshape(flat.shape)
+    core = _triangular(u, slopes, margins="margins" in family)
+    return TransportMap(family, center, width, refined(core, u, slopes))
 
 
 def pulled_back(found: TransportMap, draws: Array, gradients: Array) -> tuple[Array, Array]:
@@ -111,18 +112,15 @@ def _left_out(family: str, draws: Array, gradients: Array, part: npt.NDArray[np.
         return np.inf
 
 
-def _triangular(u: Array, *, margins: bool) -> Triangular:
-    """A triangular core by the likelihood of draws u (n, d) alone."""
+def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
+    """A triangular core by the likelihood of draws u (n, d); gradients (n, d) say which depend on which."""
     d = u.shape[1]
-    gains = pairwise_gains(u)
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
     constant, offset, log_width, left, right = (np.zeros(d) for _ in range(5))
-    order = ordered(gains)
-    for place, k in enumerate(order):
-        parents = [j for j in order[:place] if gains[j, k] > 0.0 or gains[k, j] > 0.0]
-        rest = u[:, k]
-        if parents:
-            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, k, parents)
+    for place in ordered(u, gradient):
+        k, rest = place.coordinate, u[:, place.coordinate]
+        if place.bends:
+            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, place)
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
