@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.protocols import Array
+from invsamp.transport.triangular import capped
 
 #: Nats per draw that a feature has to gain: of the least bends that cost a sampler anything, some three times as much.
 GAIN = 0.03
@@ -14,6 +15,8 @@ GAIN = 0.03
 _OF_LOG_SQUARES = 5.0
 #: Added to squared residuals, of size 1, before their logs are taken.
 _OFFSET = 1e-4
+#: Draws by which scores are compared.
+_ROWS = 1000
 
 
 class Features(NamedTuple):
@@ -24,6 +27,9 @@ class Features(NamedTuple):
 
     shift: Array
     log_scale: Array
+    cap: float
+    constant_at_cap: float
+    at_cap: Array
     constant: float
     residual: Array
 
@@ -39,27 +45,20 @@ class Place(NamedTuple):
 def ordered(u: Array, gradient: Array) -> list[Place]:
     """The order of the coordinates of draws (n, d), with the gradients (n, d) there.
 
-    First come those that bend others more than these bend them, given all that came before. Among equals the one that
-    most others depend on comes first, so that these need not depend on one another, as effects on their mean.
+    First come those that bend others more than these bend them. Among equals the one that most others depend on comes
+    first, so that these need not depend on one another, as effects on their mean.
     """
-    left, bends, places = list(range(u.shape[1])), [list[int]() for _ in u.T], list[Place]()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        direction = np.nan_to_num(gradient / np.linalg.norm(gradient, axis=1)[:, None])
-        sizes = np.linalg.norm(direction, axis=0)
-        dependence = np.square(np.nan_to_num(direction.T @ direction / np.multiply.outer(sizes, sizes)))
-    gains = _pairwise_gains(u)
+    every = max(1, len(u) // _ROWS)
+    gains = _bending_gains(u[::every], gradient[::every])
+    dependence = _dependence(gradient)
+    left, before, places = list(range(u.shape[1])), list[int](), list[Place]()
     while left:
-        net = gains[np.ix_(left, left)].sum(axis=1) - gains[np.ix_(left, left)].sum(axis=0)
+        net = (gains - gains.T)[np.ix_(left, left)].sum(axis=1)
         equal = [j for j, value in zip(left, net, strict=True) if value >= net.max() - GAIN]
-        j = max(equal, key=lambda k: dependence[k, left].sum())
-        left.remove(j)
-        places.append(Place(j, bends[j], [place.coordinate for place in places]))
-        bent = [k for k in left if gains[j, k] > 0.0]
-        for k in bent:
-            bends[k].append(j)
-        if bent:
-            u = _given(u, j, bent)
-            gains = _pairwise_gains(u)
+        k = max(equal, key=lambda j: dependence[j, left].sum())
+        places.append(Place(k, [j for j in before if gains[j, k] > 0.0 or gains[k, j] > 0.0], before.copy()))
+        left.remove(k)
+        before.append(k)
     return places
 
 
@@ -75,7 +74,7 @@ def selected(u: Array, place: Place) -> Features:
     of_shift = np.column_stack([line, bent * bent])
     of_scale = np.column_stack([bent, 0.5 * np.log1p(bent * bent)])
     shifts, scales = list[int](), list[int]()
-    now = _regression(y, one, one)
+    now = _regression(y, one, one, [0])
     for _ in range(of_shift.shape[1] + of_scale.shape[1]):
         weight = np.exp(-now.log)
         standard = now.residual * weight
@@ -93,74 +92,115 @@ def selected(u: Array, place: Place) -> Features:
         wider = gain_scale.max() > gain_shift.max()
         more_shifts = shifts if wider else [*shifts, int(np.argmax(gain_shift))]
         more_scales = [*scales, int(np.argmax(gain_scale))] if wider else scales
-        then = _regression(
-            y, np.column_stack([one, of_shift[:, more_shifts]]), np.column_stack([one, of_scale[:, more_scales]])
-        )
+        bases = (np.column_stack([one, basis[:, more]]) for basis, more in ((of_shift, more_shifts), (of_scale, more_scales)))
+        lines = 1 + np.array([place for place, at in enumerate(more_shifts) if at < len(before)], dtype=int)
+        then = _regression(y, *bases, [0, *lines])
         if not now.loss - then.loss > 0.5 * GAIN:
             break
         shifts, scales, now = more_shifts, more_scales, then
-    shift, log_scale = np.zeros((2, d)), np.zeros((2, d))
+    shift, log_scale, at_cap = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d)
     terms = [(0, j) for j in before] + [(1, j) for j in bends]
     for at, value in zip(shifts, now.shift[1:], strict=True):
         shift[terms[at]] = value
+    lines = [at for at in shifts if at < len(before)]
+    for at, value in zip(lines, now.at_cap[1:], strict=False):
+        at_cap[before[at]] = value
     terms = [(feature, j) for feature in (0, 1) for j in bends]
     for at, value in zip(scales, now.scale[1:], strict=True):
         log_scale[terms[at]] = value
-    return Features(shift, log_scale, float(now.shift[0]), now.residual * np.exp(now.scale[0] - now.log))
+    constant = float(now.at_cap[0]) if len(now.at_cap) else 0.0
+    residual = now.residual * np.exp(now.scale[0] - now.log)
+    return Features(
+        shift, log_scale, now.cap - float(now.scale[0]), constant, at_cap, float(now.shift[0]), residual
+    )
 
 
-def _pairwise_gains(u: Array) -> Array:
-    """Nats per draw (d, d) that coordinate j gives about k beyond a line: by its square, and about the scale."""
+def _bending_gains(u: Array, gradient: Array) -> Array:
+    """Nats per draw (d, d) that coordinate j gives, beyond a line of all others, about the place and the scale of k.
+
+    Scales are seen by squared scores. Unlike draws these tell a scale from what it scales: that has no influence on the
+    precision of others like it. Places are seen by draws, weighed by the precision.
+    """
     n, d = u.shape
-    gains = np.zeros((d, d))
-    for j in range(d):
-        v = u[:, [j]]
-        line = np.column_stack([np.ones(n), v])
-        curve = np.column_stack([line, v * v])
-        wide = np.column_stack([line, np.log1p(v * v)])
-        plain, bent = (_residuals(basis, u) for basis in (line, curve))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            curved = 0.5 * np.log(np.square(plain).mean(axis=0) / np.square(bent).mean(axis=0))
-            logs = np.log(np.square(bent) / np.square(bent).mean(axis=0) + _OFFSET)
-        fitted = logs - _residuals(wide, logs)
-        gains[j] = curved + fitted.var(axis=0) / _OF_LOG_SQUARES
-        gains[j, j] = 0.0
-    return np.where(np.isfinite(gains) & (gains > GAIN), gains, 0.0)
+    gains, squares = np.zeros((d, d)), u * u
+    logs = 0.5 * np.log1p(squares)
+    features = np.column_stack([u, logs])
+    for k in range(d):
+        sizes = gradient[:, k] ** 2
+        scores = np.log(sizes / (sizes.mean() + 1e-300) + _OFFSET)
+        taken = np.column_stack([np.ones(n), u[:, k], logs[:, k]])
+        for _ in range(d):
+            found = _score_gains(features, taken, _residuals(taken, scores)) / (0.5 * _OF_LOG_SQUARES)
+            best = int(np.argmax(found))
+            if found[best] < GAIN:
+                break
+            gains[best % d, k] += found[best]
+            taken = np.column_stack([taken, features[:, best]])
+        others = np.arange(d) != k
+        known = scores - _residuals(taken[:, 3:], scores) if taken.shape[1] > 3 else np.zeros(n)
+        weight = np.exp(0.5 * (known - known.max()))[:, None]
+        line = weight * np.column_stack([np.ones(n), u[:, others]])
+        rest = _residuals(line, weight[:, 0] * u[:, k])
+        rest = np.clip(rest / (rest.std() + 1e-300), -4.0, 4.0)
+        gains[others, k] += _score_gains(weight * squares[:, others], line, rest)
+    return np.where(gains > GAIN, gains, 0.0)
 
 
-def _given(u: Array, j: int, bent: list[int]) -> Array:
-    """Draws (n, d) with coordinates bent by j replaced by what it leaves of them, in units of their scale there."""
-    v, one, rest = u[:, [j]], np.ones((len(u), 1)), u.copy()
-    for k in bent:
-        found = _regression(u[:, k], np.column_stack([one, v, v * v]), np.column_stack([one, v, 0.5 * np.log1p(v * v)]))
-        rest[:, k] = found.residual * np.exp(-found.log)
-    return rest
+def _dependence(gradient: Array) -> Array:
+    """Squared correlations (d, d) of the gradients' directions: 0 of coordinates that are independent given the others."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        direction = np.nan_to_num(gradient / np.linalg.norm(gradient, axis=1)[:, None])
+        sizes = np.linalg.norm(direction, axis=0)
+        return np.square(np.nan_to_num(direction.T @ direction / np.multiply.outer(sizes, sizes)))
 
 
 class _Regression(NamedTuple):
     shift: Array
+    at_cap: Array
     scale: Array
+    cap: float
     log: Array
     residual: Array
     loss: float
 
 
-def _regression(y: Array, of_shift: Array, of_scale: Array) -> _Regression:
-    """Normal regression with a log-linear sd, by turns; far residuals count as if they were five sds out."""
-    scale = np.zeros(of_scale.shape[1])
+def _regression(y: Array, of_shift: Array, of_scale: Array, lines) -> _Regression:
+    """Normal regression with a log-linear sd, with or without a cap, by turns."""
+    found = _with_cap(y, of_shift, of_scale, lines, np.zeros(of_scale.shape[1]), np.inf)
+    if of_scale.shape[1] > 1:
+        for share in (0.2, 0.5, 0.8):
+            then = _with_cap(y, of_shift, of_scale, lines, found.scale, float(np.quantile(of_scale @ found.scale, share)))
+            if then.loss < found.loss - 0.5 * GAIN or (np.isfinite(found.cap) and then.loss < found.loss):
+                found = then
+    return found
+
+
+def _with_cap(y: Array, of_shift: Array, of_scale: Array, lines, scale: Array, cap: float) -> _Regression:
+    scale, finite, start = scale.copy(), np.isfinite(cap), not scale.any()
+    log, share = capped(of_scale @ scale, np.asarray(cap))
+    wide, count = of_shift, of_shift.shape[1]
     for turn in range(1 if of_scale.shape[1] == 1 else 6):
-        weight = np.exp(-(of_scale @ scale))
-        shift = np.linalg.lstsq(of_shift * weight[:, None], y * weight, rcond=None)[0]
-        residual = y - of_shift @ shift
-        if turn == 0:
+        if finite:
+            wide = np.column_stack([of_shift, share[:, None] * of_shift[:, lines]])
+        weight = np.exp(-log)
+        shift = np.linalg.lstsq(wide * weight[:, None], y * weight, rcond=None)[0]
+        residual = y - wide @ shift
+        if turn == 0 and start:
             scale[0] = 0.5 * np.log(np.mean(residual**2) + 1e-12)
+            log, share = capped(of_scale @ scale, np.asarray(cap))
         for _ in range(0 if of_scale.shape[1] == 1 else 4):
-            ratio = np.minimum(residual**2 * np.exp(-2.0 * (of_scale @ scale)), 25.0)
-            curvature = 2.0 * (of_scale.T * np.clip(ratio, 0.3, 3.0)) @ of_scale
-            scale += np.clip(np.linalg.lstsq(curvature, of_scale.T @ (ratio - 1.0), rcond=None)[0], -1.0, 1.0)
-    log = of_scale @ scale
+            ratio = np.minimum(residual**2 * np.exp(-2.0 * log), 25.0)
+            slopes = (1.0 - share)[:, None] * of_scale
+            if finite:
+                slopes = np.column_stack([slopes, share])
+            curvature = 2.0 * (slopes.T * np.clip(ratio, 0.3, 3.0)) @ slopes
+            move = np.clip(np.linalg.lstsq(curvature, slopes.T @ (ratio - 1.0), rcond=None)[0], -1.0, 1.0)
+            scale += move[: len(scale)]
+            if finite:
+                cap += float(move[-1])
+            log, share = capped(of_scale @ scale, np.asarray(cap))
     loss = float(np.mean(log + 0.5 * np.minimum(residual**2 * np.exp(-2.0 * log), 1e4)))
-    return _Regression(np.asarray(shift), scale, log, residual, loss)
+    return _Regression(shift[:count], shift[count:], scale, cap, log, residual, loss)
 
 
 def _score_gains(candidates: Array, taken: Array, residual: Array) -> Array:

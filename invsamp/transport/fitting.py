@@ -116,15 +116,18 @@ def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
     """A triangular core by the likelihood of draws u (n, d); gradients (n, d) say which depend on which."""
     d = u.shape[1]
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
-    constant, offset, log_width, left, right = (np.zeros(d) for _ in range(5))
+    cap, at_cap = np.full(d, np.inf), np.zeros((d, d))
+    constant_at_cap, constant, offset, log_width, left, right = np.zeros((6, d))
     for place in ordered(u, gradient):
         k, rest = place.coordinate, u[:, place.coordinate]
         if place.bends:
-            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, place)
+            found = selected(u, place)
+            shift[:, :, k], log_scale[:, :, k], at_cap[:, k], rest = found.shift, found.log_scale, found.at_cap, found.residual
+            cap[k], constant_at_cap[k], constant[k] = found.cap, found.constant_at_cap, found.constant
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
-    return Triangular(level, shift, log_scale, constant, offset, log_width, left, right)
+    return Triangular(level, shift, log_scale, cap, constant_at_cap, at_cap, constant, offset, log_width, left, right)
 
 
 #: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.

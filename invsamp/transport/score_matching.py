@@ -30,10 +30,8 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     if len(u) > count:
         rows = np.linspace(0, len(u) - 1, count).astype(int)
         u, gradient = u[rows], gradient[rows]
-    # where no scale varies, offset and constant are the same
-    scaled = np.flatnonzero(core.log_scale.any(axis=(0, 1)))
-    places = np.flatnonzero(core.shift), np.flatnonzero(core.log_scale), scaled
-    if not (len(places[0]) or len(scaled) or core.left.any() or core.right.any()):
+    places = _places(core)
+    if len(_coefficients(core, places)) == 2 * len(core.constant) and not (core.left.any() or core.right.any()):
         return core
     values = _coefficients(core, places)
 
@@ -63,18 +61,30 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     return _with(core, places, values)
 
 
-def _coefficients(core: Triangular, places: tuple[Places, Places, Places]) -> Array:
-    parts = core.shift.ravel()[places[0]], core.log_scale.ravel()[places[1]], core.offset[places[2]]
-    return np.concatenate([core.constant, core.log_width, *parts])
+#: Arrays of a map whose entries are coefficients.
+_ARRAYS = ("constant", "log_width", "shift", "log_scale", "offset", "cap", "constant_at_cap", "at_cap")
 
 
-def _with(core: Triangular, places: tuple[Places, Places, Places], values: Array) -> Triangular:
-    d = len(core.constant)
-    shift, log_scale, offset = core.shift.copy(), core.log_scale.copy(), core.offset.copy()
-    ends = np.cumsum([d, d, len(places[0]), len(places[1])])
-    parts = np.split(values, ends)
-    shift.ravel()[places[0]], log_scale.ravel()[places[1]], offset[places[2]] = parts[2:]
-    return replace(core, constant=parts[0], log_width=parts[1], shift=shift, log_scale=log_scale, offset=offset)
+def _places(core: Triangular) -> dict[str, Places]:
+    """Where the coefficients are in the flattened arrays."""
+    all_, scaled = np.arange(len(core.constant)), np.flatnonzero(core.log_scale.any(axis=(0, 1)))
+    caps = np.flatnonzero(np.isfinite(core.cap))
+    # where no scale varies, offset and constant are the same
+    known = {"constant": all_, "log_width": all_, "offset": scaled, "cap": caps, "constant_at_cap": caps}
+    return {name: known.get(name, np.flatnonzero(getattr(core, name))) for name in _ARRAYS}
+
+
+def _coefficients(core: Triangular, places: dict[str, Places]) -> Array:
+    return np.concatenate([getattr(core, name).ravel()[at] for name, at in places.items()])
+
+
+def _with(core: Triangular, places: dict[str, Places], values: Array) -> Triangular:
+    changed, first = dict[str, Array](), 0
+    for name, at in places.items():
+        changed[name] = getattr(core, name).copy()
+        changed[name].ravel()[at] = values[first : first + len(at)]
+        first += len(at)
+    return replace(core, **changed)
 
 
 def _residuals(core: Triangular, u: Array, gradient: Array) -> Array:

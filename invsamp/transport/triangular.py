@@ -2,11 +2,16 @@ r"""A triangular map: each coordinate is shifted and scaled by functions of thos
 
 In an order of the coordinates,
 
-.. math:: u_k = a_k + m_k(u_{<k}) + e^{s_k(u_{<k})}\, (c_k + \sigma_k\, t_k(z_k)),
+.. math:: u_k = a_k + m_k(u_{<k}) + q_k\, (b_k + l_k \cdot u_{<k}) + e^{s_k}\, (c_k + \sigma_k\, t_k(z_k)),
 
-with :math:`m` linear in the coordinates before and their squares, :math:`s` linear in them and in
-:math:`\log(1 + u^2) / 2`, and :math:`t` as in `invsamp.transport.margins`. The Jacobian is
-triangular, :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
+with :math:`m` linear in the coordinates before and their squares, and :math:`t` as in `invsamp.transport.margins`.
+The precision is a sum of two, as that of a normal prior and of normal data: one varies, one is constant,
+
+.. math:: e^{-2 s_k} = e^{-2 r_k(u_{<k})} + e^{-2 h_k}, \qquad q_k = e^{2 (s_k - h_k)},
+
+with :math:`r` linear in the coordinates before and in :math:`\log(1 + u^2) / 2`, and q the share of the constant one.
+A normal variable whose prior's mean and log scale are unknowns has just this distribution, given these. The Jacobian
+is triangular, :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
 """
 
 from __future__ import annotations
@@ -39,18 +44,21 @@ class Image(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Coordinates (m,) that depend on others (p,) of lower levels, and their coefficients, each (2, p, m)."""
+    """Coordinates (m,) that depend on others (p,) of lower levels, and their coefficients, (2, p, m) or (p, m)."""
 
     members: Places
     parents: Places
     shift: Array
     log_scale: Array
+    at_cap: Array
 
 
 class _Kept(NamedTuple):
     margin: Stretched
     log_scale: Array
     value: Array
+    share: Array
+    at_cap: Array
 
 
 @stored
@@ -63,9 +71,13 @@ class Triangular:
     level : ndarray of int, shape (d,)
         Coordinates depend on those of lower levels alone.
     shift, log_scale : ndarray, shape (2, d, d)
-        Coefficients [f, j, k] of features of coordinate j in m_k and s_k: u_j and its square, or u_j and its log.
+        Coefficients [f, j, k] of features of coordinate j in m_k and r_k: u_j and its square, or u_j and its log.
+    cap, constant_at_cap : ndarray, shape (d,)
+        h, infinite where s is r, and b.
+    at_cap : ndarray, shape (d, d)
+        Coefficients [j, k] of l.
     constant, offset, log_width : ndarray, shape (d,)
-        a, c and log sigma. Where s is very negative, as in the neck of a funnel, a alone is the center.
+        a, c and log sigma. Where s is very negative, as in the neck of a funnel, a and m alone are the center.
     left, right : ndarray, shape (d,)
         Tail indices 1 / nu of t; 0 for normal tails.
     """
@@ -73,6 +85,9 @@ class Triangular:
     level: Places
     shift: Array
     log_scale: Array
+    cap: Array
+    constant_at_cap: Array
+    at_cap: Array
     constant: Array
     offset: Array
     log_width: Array
@@ -84,23 +99,25 @@ class Triangular:
         margin = stretched(z, self.left, self.right)
         value = self.offset + np.exp(self.log_width) * margin.value
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1)
-        u, log_scale = self.constant + value, np.zeros_like(value)
+        u, log_scale, share, at_cap = self.constant + value, *np.zeros((3, *value.shape))
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
-            for members, parents, of_shift, of_log in self._levels:
+            for members, parents, of_shift, of_log, of_cap in self._levels:
                 before = u[:, parents]
                 squares = before * before
-                shift = before @ of_shift[0] + squares @ of_shift[1]
-                log = before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1]
-                log_scale[:, members] = log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
+                log, part = capped(before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1], self.cap[members])
+                at_cap[:, members] = pooled = self.constant_at_cap[members] + before @ of_cap
+                shift = before @ of_shift[0] + squares @ of_shift[1] + part * pooled
+                log_scale[:, members], share[:, members] = log, part
                 u[:, members] = self.constant[members] + shift + np.exp(log) * value[:, members]
                 log_det = log_det + log.sum(axis=1)
-        return Image(u, log_det, _Kept(margin, log_scale, value))
+        return Image(u, log_det, _Kept(margin, log_scale, value, share, at_cap))
 
     def inverse(self, u: Array) -> Array:
         """Points z (n, d) that come to u."""
+        log, share = capped(u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1], self.cap)
         shift = self.constant + u @ self.shift[0] + (u * u) @ self.shift[1]
-        log = u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1]
-        value = (u - shift) * np.exp(-np.clip(log, -_LARGEST_LOG, _LARGEST_LOG))
+        shift += share * (self.constant_at_cap + u @ self.at_cap)
+        value = (u - shift) * np.exp(-log)
         return shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
 
     def pull_back(self, image: Image, gradient: Array) -> Array:
@@ -110,11 +127,14 @@ class Triangular:
         by_u = gradient.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.exp(kept.log_scale)
-            for members, parents, of_shift, of_log in reversed(self._levels):
+            for members, parents, of_shift, of_log, of_cap in reversed(self._levels):
                 before, own = u[:, parents], by_u[:, members]
+                part = kept.share[:, members]
                 by_log = own * scale[:, members] * kept.value[:, members] - 1.0
+                by_log = (1.0 - part) * (by_log + 2.0 * part * own * kept.at_cap[:, members])
                 by_u[:, parents] += (
                     own @ of_shift[0].T
+                    + (own * part) @ of_cap.T
                     + by_log @ of_log[0].T
                     + (own @ of_shift[1].T) * (2.0 * before)
                     + (by_log @ of_log[1].T) * (before / (1.0 + before * before))
@@ -127,14 +147,23 @@ class Triangular:
         found = []
         for level in range(1, int(self.level.max(initial=0)) + 1):
             members = np.flatnonzero(self.level == level)
-            depends = (self.shift[:, :, members] != 0.0) | (self.log_scale[:, :, members] != 0.0)
+            depends = np.concatenate([self.shift, self.log_scale, self.at_cap[None]])[:, :, members] != 0.0
             parents = np.flatnonzero(depends.any(axis=(0, 2)))
             block = slice(None), parents[:, None], members
-            found.append(_Level(members, parents, self.shift[block], self.log_scale[block]))
+            found.append(_Level(members, parents, self.shift[block], self.log_scale[block], self.at_cap[block[1:]]))
         return found
+
+
+def capped(log: Array, cap: Array) -> tuple[Array, Array]:
+    """Logs of scales whose precisions are those of ``log`` and of the cap together, and the cap's share of them."""
+    log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
+    with np.errstate(over="ignore"):
+        more = np.exp(2.0 * (log - cap))
+        return log - 0.5 * np.log1p(more), more / (1.0 + more)
 
 
 def identity(d: int) -> Triangular:
     """The map that leaves d coordinates as they are."""
     none, pair = np.zeros(d), np.zeros((2, d, d))
-    return Triangular(np.zeros(d, dtype=int), pair, pair, none, none, none, none, none)
+    wide = np.full(d, np.inf)
+    return Triangular(np.zeros(d, dtype=int), pair, pair, wide, none, pair[0], none, none, none, none, none)
