@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.protocols import Array
-from invsamp.transport.triangular import capped
+from invsamp.transport.triangular import narrowed
 
 #: Nats per draw that a feature has to gain: of the least bends that cost a sampler anything, some three times as much.
 GAIN = 0.03
@@ -15,6 +15,8 @@ GAIN = 0.03
 _OF_LOG_SQUARES = 5.0
 #: Added to squared residuals, of size 1, before their logs are taken.
 _OFFSET = 1e-4
+#: Levels of the varying scale at which the other precision is first as large: quantiles.
+_LEVELS = (0.2, 0.5, 0.8)
 #: Draws by which scores are compared.
 _ROWS = 1000
 
@@ -27,9 +29,9 @@ class Features(NamedTuple):
 
     shift: Array
     log_scale: Array
-    cap: float
-    constant_at_cap: float
-    at_cap: Array
+    precision: float
+    other_constant: float
+    other_shift: Array
     constant: float
     residual: Array
 
@@ -74,7 +76,7 @@ def selected(u: Array, place: Place) -> Features:
     of_shift = np.column_stack([line, bent * bent])
     of_scale = np.column_stack([bent, 0.5 * np.log1p(bent * bent)])
     shifts, scales = list[int](), list[int]()
-    now = _regression(y, one, one, [0])
+    now = _regression(y, one, one, one)
     for _ in range(of_shift.shape[1] + of_scale.shape[1]):
         weight = np.exp(-now.log)
         standard = now.residual * weight
@@ -92,27 +94,30 @@ def selected(u: Array, place: Place) -> Features:
         wider = gain_scale.max() > gain_shift.max()
         more_shifts = shifts if wider else [*shifts, int(np.argmax(gain_shift))]
         more_scales = [*scales, int(np.argmax(gain_scale))] if wider else scales
-        bases = (np.column_stack([one, basis[:, more]]) for basis, more in ((of_shift, more_shifts), (of_scale, more_scales)))
-        lines = 1 + np.array([place for place, at in enumerate(more_shifts) if at < len(before)], dtype=int)
-        then = _regression(y, *bases, [0, *lines])
+        lines = [at for at in more_shifts if at < len(before)]
+        then = _regression(
+            y,
+            *(
+                np.column_stack([one, basis[:, more]])
+                for basis, more in ((of_shift, more_shifts), (of_shift, lines), (of_scale, more_scales))
+            ),
+        )
         if not now.loss - then.loss > 0.5 * GAIN:
             break
         shifts, scales, now = more_shifts, more_scales, then
-    shift, log_scale, at_cap = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d)
+    shift, log_scale, other_shift, other_constant = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d), 0.0
     terms = [(0, j) for j in before] + [(1, j) for j in bends]
     for at, value in zip(shifts, now.shift[1:], strict=True):
         shift[terms[at]] = value
-    lines = [at for at in shifts if at < len(before)]
-    for at, value in zip(lines, now.at_cap[1:], strict=False):
-        at_cap[before[at]] = value
     terms = [(feature, j) for feature in (0, 1) for j in bends]
     for at, value in zip(scales, now.scale[1:], strict=True):
         log_scale[terms[at]] = value
-    constant = float(now.at_cap[0]) if len(now.at_cap) else 0.0
-    residual = now.residual * np.exp(now.scale[0] - now.log)
-    return Features(
-        shift, log_scale, now.cap - float(now.scale[0]), constant, at_cap, float(now.shift[0]), residual
-    )
+    if now.precision > 0.0:
+        other_constant = float(now.other[0])
+        other_shift[[before[at] for at in shifts if at < len(before)]] = now.other[1:]
+    # the constant of the scale is left to the residuals
+    precision, residual = now.precision * np.exp(2.0 * now.scale[0]), now.residual * np.exp(now.scale[0] - now.log)
+    return Features(shift, log_scale, float(precision), other_constant, other_shift, float(now.shift[0]), residual)
 
 
 def _bending_gains(u: Array, gradient: Array) -> Array:
@@ -147,7 +152,7 @@ def _bending_gains(u: Array, gradient: Array) -> Array:
 
 
 def _dependence(gradient: Array) -> Array:
-    """Squared correlations (d, d) of the gradients' directions: 0 of coordinates that are independent given the others."""
+    """Squared correlations (d, d) of the gradients' directions: 0 of what is independent given all others."""
     with np.errstate(divide="ignore", invalid="ignore"):
         direction = np.nan_to_num(gradient / np.linalg.norm(gradient, axis=1)[:, None])
         sizes = np.linalg.norm(direction, axis=0)
@@ -156,51 +161,55 @@ def _dependence(gradient: Array) -> Array:
 
 class _Regression(NamedTuple):
     shift: Array
-    at_cap: Array
+    other: Array
     scale: Array
-    cap: float
+    precision: float
     log: Array
     residual: Array
     loss: float
 
 
-def _regression(y: Array, of_shift: Array, of_scale: Array, lines) -> _Regression:
-    """Normal regression with a log-linear sd, with or without a cap, by turns."""
-    found = _with_cap(y, of_shift, of_scale, lines, np.zeros(of_scale.shape[1]), np.inf)
-    if of_scale.shape[1] > 1:
-        for share in (0.2, 0.5, 0.8):
-            then = _with_cap(y, of_shift, of_scale, lines, found.scale, float(np.quantile(of_scale @ found.scale, share)))
-            if then.loss < found.loss - 0.5 * GAIN or (np.isfinite(found.cap) and then.loss < found.loss):
-                found = then
+def _regression(y: Array, of_shift: Array, of_other: Array, of_scale: Array) -> _Regression:
+    """Normal regression with a log-linear scale, with another precision beside it if that gains enough."""
+    found = _by_turns(y, of_shift, of_other[:, :0], of_scale, np.zeros(of_scale.shape[1]), -np.inf)
+    if of_scale.shape[1] == 1:
+        return found
+    least, scale = found.loss - 0.5 * GAIN, found.scale
+    for level in np.quantile(of_scale @ scale, _LEVELS):
+        then = _by_turns(y, of_shift, of_other, of_scale, scale, -2.0 * float(level))
+        if then.loss < least:
+            found, least = then, then.loss
     return found
 
 
-def _with_cap(y: Array, of_shift: Array, of_scale: Array, lines, scale: Array, cap: float) -> _Regression:
-    scale, finite, start = scale.copy(), np.isfinite(cap), not scale.any()
-    log, share = capped(of_scale @ scale, np.asarray(cap))
-    wide, count = of_shift, of_shift.shape[1]
-    for turn in range(1 if of_scale.shape[1] == 1 else 6):
-        if finite:
-            wide = np.column_stack([of_shift, share[:, None] * of_shift[:, lines]])
+def _by_turns(
+    y: Array, of_shift: Array, of_other: Array, of_scale: Array, scale: Array, log_precision: float
+) -> _Regression:
+    """Shift and scale by turns; far residuals count as if they were five sds out."""
+    scale, first, varies = scale.copy(), not scale.any(), of_scale.shape[1] > 1
+    other, count = np.isfinite(log_precision), of_shift.shape[1]
+    log, share = narrowed(of_scale @ scale, np.exp(log_precision))
+    for turn in range(6 if varies else 1):
+        basis = np.column_stack([of_shift, share[:, None] * of_other])
         weight = np.exp(-log)
-        shift = np.linalg.lstsq(wide * weight[:, None], y * weight, rcond=None)[0]
-        residual = y - wide @ shift
-        if turn == 0 and start:
+        shift = np.linalg.lstsq(basis * weight[:, None], y * weight, rcond=None)[0]
+        residual = y - basis @ shift
+        if turn == 0 and first:
             scale[0] = 0.5 * np.log(np.mean(residual**2) + 1e-12)
-            log, share = capped(of_scale @ scale, np.asarray(cap))
-        for _ in range(0 if of_scale.shape[1] == 1 else 4):
+            log, share = narrowed(of_scale @ scale, np.exp(log_precision))
+        for _ in range(4 if varies else 0):
             ratio = np.minimum(residual**2 * np.exp(-2.0 * log), 25.0)
             slopes = (1.0 - share)[:, None] * of_scale
-            if finite:
-                slopes = np.column_stack([slopes, share])
+            if other:
+                slopes = np.column_stack([slopes, -0.5 * share])
             curvature = 2.0 * (slopes.T * np.clip(ratio, 0.3, 3.0)) @ slopes
             move = np.clip(np.linalg.lstsq(curvature, slopes.T @ (ratio - 1.0), rcond=None)[0], -1.0, 1.0)
             scale += move[: len(scale)]
-            if finite:
-                cap += float(move[-1])
-            log, share = capped(of_scale @ scale, np.asarray(cap))
+            if other:
+                log_precision += float(move[-1])
+            log, share = narrowed(of_scale @ scale, np.exp(log_precision))
     loss = float(np.mean(log + 0.5 * np.minimum(residual**2 * np.exp(-2.0 * log), 1e4)))
-    return _Regression(shift[:count], shift[count:], scale, cap, log, residual, loss)
+    return _Regression(shift[:count], shift[count:], scale, float(np.exp(log_precision)), log, residual, loss)
 
 
 def _score_gains(candidates: Array, taken: Array, residual: Array) -> Array:

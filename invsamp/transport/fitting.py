@@ -24,7 +24,7 @@ FAMILIES = ("linear", "triangular", "triangular with Student margins", "radial")
 #: A family takes the place of a plainer one where its J on chains that were left out is below this share of the
 #: other's: J scatters from one half of the chains to the other.
 BETTER = 0.8
-#: J of linear coordinates up to which nothing is to be gained: paths are as long as in a Gaussian there.
+#: J up to which nothing is to be gained by more: paths are as long as in a Gaussian there.
 GAUSSIAN = 0.1
 #: Draws that a fit uses, evenly spread.
 _DRAWS = 2000
@@ -57,7 +57,7 @@ def fit(draws: Array, gradients: Array) -> Fitted:
     half = np.arange(draws.shape[1]) % 2 == 0
     found = dict[str, float]()
     for family in FAMILIES:
-        if family != "linear" and found["linear"] <= GAUSSIAN:
+        if found and min(found.values()) <= GAUSSIAN:
             break
         found[family] = np.mean([_left_out(family, draws, gradients, part) for part in (half, ~half)]).item()
     best = "linear"
@@ -116,18 +116,21 @@ def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
     """A triangular core by the likelihood of draws u (n, d); gradients (n, d) say which depend on which."""
     d = u.shape[1]
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
-    cap, at_cap = np.full(d, np.inf), np.zeros((d, d))
-    constant_at_cap, constant, offset, log_width, left, right = np.zeros((6, d))
+    precision, other_constant, constant, offset, log_width, left, right = np.zeros((7, d))
+    other_shift = np.zeros((d, d))
     for place in ordered(u, gradient):
         k, rest = place.coordinate, u[:, place.coordinate]
         if place.bends:
             found = selected(u, place)
-            shift[:, :, k], log_scale[:, :, k], at_cap[:, k], rest = found.shift, found.log_scale, found.at_cap, found.residual
-            cap[k], constant_at_cap[k], constant[k] = found.cap, found.constant_at_cap, found.constant
+            shift[:, :, k], log_scale[:, :, k], other_shift[:, k] = found.shift, found.log_scale, found.other_shift
+            precision[k], other_constant[k], constant[k] = found.precision, found.other_constant, found.constant
+            rest = found.residual
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
-    return Triangular(level, shift, log_scale, cap, constant_at_cap, at_cap, constant, offset, log_width, left, right)
+    return Triangular(
+        level, shift, log_scale, precision, other_constant, other_shift, constant, offset, log_width, left, right
+    )
 
 
 #: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.

@@ -62,15 +62,15 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
 
 
 #: Arrays of a map whose entries are coefficients.
-_ARRAYS = ("constant", "log_width", "shift", "log_scale", "offset", "cap", "constant_at_cap", "at_cap")
+_ARRAYS = ("constant", "log_width", "shift", "log_scale", "offset", "precision", "other_constant", "other_shift")
 
 
 def _places(core: Triangular) -> dict[str, Places]:
     """Where the coefficients are in the flattened arrays."""
     all_, scaled = np.arange(len(core.constant)), np.flatnonzero(core.log_scale.any(axis=(0, 1)))
-    caps = np.flatnonzero(np.isfinite(core.cap))
+    others = np.flatnonzero(core.precision)
     # where no scale varies, offset and constant are the same
-    known = {"constant": all_, "log_width": all_, "offset": scaled, "cap": caps, "constant_at_cap": caps}
+    known = {"constant": all_, "log_width": all_, "offset": scaled, "precision": others, "other_constant": others}
     return {name: known.get(name, np.flatnonzero(getattr(core, name))) for name in _ARRAYS}
 
 
@@ -84,13 +84,14 @@ def _with(core: Triangular, places: dict[str, Places], values: Array) -> Triangu
         changed[name] = getattr(core, name).copy()
         changed[name].ravel()[at] = values[first : first + len(at)]
         first += len(at)
+    changed["precision"] = np.maximum(changed["precision"], 0.0)
     return replace(core, **changed)
 
 
 def _residuals(core: Triangular, u: Array, gradient: Array) -> Array:
     with np.errstate(all="ignore"):
-        z = core.inverse(u)
-        found = core.pull_back(core.forward(z), gradient) - z
+        z, image = core.located(u)
+        found = core.pull_back(image, gradient) - z
     return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
 
 

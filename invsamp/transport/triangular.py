@@ -5,13 +5,13 @@ In an order of the coordinates,
 .. math:: u_k = a_k + m_k(u_{<k}) + q_k\, (b_k + l_k \cdot u_{<k}) + e^{s_k}\, (c_k + \sigma_k\, t_k(z_k)),
 
 with :math:`m` linear in the coordinates before and their squares, and :math:`t` as in `invsamp.transport.margins`.
-The precision is a sum of two, as that of a normal prior and of normal data: one varies, one is constant,
+The precision is a sum of two, one that varies and a constant one, whose share is q,
 
-.. math:: e^{-2 s_k} = e^{-2 r_k(u_{<k})} + e^{-2 h_k}, \qquad q_k = e^{2 (s_k - h_k)},
+.. math:: e^{-2 s_k} = e^{-2 r_k(u_{<k})} + p_k, \qquad q_k = p_k\, e^{2 s_k},
 
-with :math:`r` linear in the coordinates before and in :math:`\log(1 + u^2) / 2`, and q the share of the constant one.
-A normal variable whose prior's mean and log scale are unknowns has just this distribution, given these. The Jacobian
-is triangular, :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
+with :math:`r` linear in the coordinates before and in :math:`\log(1 + u^2) / 2`. So is a product of two normal
+densities, of a prior whose mean and log scale are unknown and of data. The Jacobian is triangular,
+:math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Level(NamedTuple):
     parents: Places
     shift: Array
     log_scale: Array
-    at_cap: Array
+    other_shift: Array
 
 
 class _Kept(NamedTuple):
@@ -58,7 +58,7 @@ class _Kept(NamedTuple):
     log_scale: Array
     value: Array
     share: Array
-    at_cap: Array
+    other: Array
 
 
 @stored
@@ -72,9 +72,9 @@ class Triangular:
         Coordinates depend on those of lower levels alone.
     shift, log_scale : ndarray, shape (2, d, d)
         Coefficients [f, j, k] of features of coordinate j in m_k and r_k: u_j and its square, or u_j and its log.
-    cap, constant_at_cap : ndarray, shape (d,)
-        h, infinite where s is r, and b.
-    at_cap : ndarray, shape (d, d)
+    precision, other_constant : ndarray, shape (d,)
+        p and b.
+    other_shift : ndarray, shape (d, d)
         Coefficients [j, k] of l.
     constant, offset, log_width : ndarray, shape (d,)
         a, c and log sigma. Where s is very negative, as in the neck of a funnel, a and m alone are the center.
@@ -85,9 +85,9 @@ class Triangular:
     level: Places
     shift: Array
     log_scale: Array
-    cap: Array
-    constant_at_cap: Array
-    at_cap: Array
+    precision: Array
+    other_constant: Array
+    other_shift: Array
     constant: Array
     offset: Array
     log_width: Array
@@ -99,26 +99,33 @@ class Triangular:
         margin = stretched(z, self.left, self.right)
         value = self.offset + np.exp(self.log_width) * margin.value
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1)
-        u, log_scale, share, at_cap = self.constant + value, *np.zeros((3, *value.shape))
+        u, log_scale, share, other = self.constant + value, *np.zeros((3, *value.shape))
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
-            for members, parents, of_shift, of_log, of_cap in self._levels:
+            for members, parents, of_shift, of_log, of_other in self._levels:
                 before = u[:, parents]
                 squares = before * before
-                log, part = capped(before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1], self.cap[members])
-                at_cap[:, members] = pooled = self.constant_at_cap[members] + before @ of_cap
-                shift = before @ of_shift[0] + squares @ of_shift[1] + part * pooled
+                log, part = narrowed(before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1], self.precision[members])
+                other[:, members] = away = self.other_constant[members] + before @ of_other
+                shift = before @ of_shift[0] + squares @ of_shift[1] + part * away
                 log_scale[:, members], share[:, members] = log, part
                 u[:, members] = self.constant[members] + shift + np.exp(log) * value[:, members]
                 log_det = log_det + log.sum(axis=1)
-        return Image(u, log_det, _Kept(margin, log_scale, value, share, at_cap))
+        return Image(u, log_det, _Kept(margin, log_scale, value, share, other))
 
     def inverse(self, u: Array) -> Array:
         """Points z (n, d) that come to u."""
-        log, share = capped(u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1], self.cap)
-        shift = self.constant + u @ self.shift[0] + (u * u) @ self.shift[1]
-        shift += share * (self.constant_at_cap + u @ self.at_cap)
+        return self.located(u)[0]
+
+    def located(self, u: Array) -> tuple[Array, Image]:
+        """Points z (n, d) that come to u, with the image of these."""
+        log, share = narrowed(u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1], self.precision)
+        other = self.other_constant + u @ self.other_shift
+        shift = self.constant + u @ self.shift[0] + (u * u) @ self.shift[1] + share * other
         value = (u - shift) * np.exp(-log)
-        return shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
+        z = shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
+        margin = stretched(z, self.left, self.right)
+        log_det = self.log_width.sum() + margin.log_slope.sum(axis=1) + log.sum(axis=1)
+        return z, Image(u, log_det, _Kept(margin, log, value, share, other))
 
     def pull_back(self, image: Image, gradient: Array) -> Array:
         """The gradient in z of U(u(z)) - log |det|, from that of U in u (n, d)."""
@@ -127,14 +134,14 @@ class Triangular:
         by_u = gradient.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             scale = np.exp(kept.log_scale)
-            for members, parents, of_shift, of_log, of_cap in reversed(self._levels):
+            for members, parents, of_shift, of_log, of_other in reversed(self._levels):
                 before, own = u[:, parents], by_u[:, members]
                 part = kept.share[:, members]
                 by_log = own * scale[:, members] * kept.value[:, members] - 1.0
-                by_log = (1.0 - part) * (by_log + 2.0 * part * own * kept.at_cap[:, members])
+                by_log = (1.0 - part) * (by_log + 2.0 * part * own * kept.other[:, members])
                 by_u[:, parents] += (
                     own @ of_shift[0].T
-                    + (own * part) @ of_cap.T
+                    + (own * part) @ of_other.T
                     + by_log @ of_log[0].T
                     + (own @ of_shift[1].T) * (2.0 * before)
                     + (by_log @ of_log[1].T) * (before / (1.0 + before * before))
@@ -147,23 +154,23 @@ class Triangular:
         found = []
         for level in range(1, int(self.level.max(initial=0)) + 1):
             members = np.flatnonzero(self.level == level)
-            depends = np.concatenate([self.shift, self.log_scale, self.at_cap[None]])[:, :, members] != 0.0
+            depends = np.concatenate([self.shift, self.log_scale, self.other_shift[None]])[:, :, members] != 0.0
             parents = np.flatnonzero(depends.any(axis=(0, 2)))
             block = slice(None), parents[:, None], members
-            found.append(_Level(members, parents, self.shift[block], self.log_scale[block], self.at_cap[block[1:]]))
+            found.append(
+                _Level(members, parents, self.shift[block], self.log_scale[block], self.other_shift[block[1:]])
+            )
         return found
 
 
-def capped(log: Array, cap: Array) -> tuple[Array, Array]:
-    """Logs of scales whose precisions are those of ``log`` and of the cap together, and the cap's share of them."""
+def narrowed(log: Array, precision: Array) -> tuple[Array, Array]:
+    """Logs of scales with precisions added to those of ``log``, and the share of what is added in all."""
     log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
-    with np.errstate(over="ignore"):
-        more = np.exp(2.0 * (log - cap))
-        return log - 0.5 * np.log1p(more), more / (1.0 + more)
+    more = precision * np.exp(2.0 * log)
+    return log - 0.5 * np.log1p(more), more / (1.0 + more)
 
 
 def identity(d: int) -> Triangular:
     """The map that leaves d coordinates as they are."""
     none, pair = np.zeros(d), np.zeros((2, d, d))
-    wide = np.full(d, np.inf)
-    return Triangular(np.zeros(d, dtype=int), pair, pair, wide, none, pair[0], none, none, none, none, none)
+    return Triangular(np.zeros(d, dtype=int), pair, pair, none, none, pair[0], none, none, none, none, none)

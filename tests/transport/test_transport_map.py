@@ -21,6 +21,9 @@ COUPLED = np.triu(RNG.standard_normal((2, 2, 4, 4)), 1)
 TRIANGULAR = Triangular(
     np.array([0, 1, 2, 3]),
     *(0.2 * COUPLED),
+    np.array([0.0, 0.5, 0.0, 2.0]),
+    np.array([0.0, 0.4, 0.0, -0.3]),
+    np.triu(RNG.standard_normal((4, 4)), 1) * [0, 1, 0, 1],
     *0.3 * RNG.standard_normal((3, 4)),
     np.array([0.0, 0.1, 0.3, 0.7]),
     np.array([0.2, 0.0, 0.5, 0.3]),
