@@ -6,6 +6,7 @@ Draws that chains have not yet spread well give the density's curvature exactly 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def _coefficients(core: Triangular, places: dict[str, Places]) -> Array:
 
 
 def _with(core: Triangular, places: dict[str, Places], values: Array) -> Triangular:
-    changed, first = dict[str, Array](), 0
+    changed, first = dict[str, Any](), 0
     for name, at in places.items():
         changed[name] = getattr(core, name).copy()
         changed[name].ravel()[at] = values[first : first + len(at)]
