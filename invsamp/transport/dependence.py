@@ -37,11 +37,12 @@ class Features(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A coordinate, those before it that bend it, and the others before it."""
+    """A coordinate, all before it, those of them that bend it, and features (f, j) that its scale is seen to have."""
 
     coordinate: int
-    bends: list[int]
     before: list[int]
+    bends: list[int]
+    scale: list[tuple[int, int]]
 
 
 def ordered(u: Array, gradient: Array) -> list[Place]:
@@ -51,14 +52,15 @@ def ordered(u: Array, gradient: Array) -> list[Place]:
     first, so that these need not depend on one another, as effects on their mean.
     """
     every = max(1, len(u) // _ROWS)
-    gains = _bending_gains(u[::every], gradient[::every])
+    gains, scales = _bending_gains(u[::every], gradient[::every])
     dependence = _dependence(gradient)
     left, before, places = list(range(u.shape[1])), list[int](), list[Place]()
     while left:
         net = (gains - gains.T)[np.ix_(left, left)].sum(axis=1)
         equal = [j for j, value in zip(left, net, strict=True) if value >= net.max() - GAIN]
         k = max(equal, key=lambda j: dependence[j, left].sum())
-        places.append(Place(k, [j for j in before if gains[j, k] > 0.0 or gains[k, j] > 0.0], before.copy()))
+        bends = [j for j in before if gains[j, k] > 0.0 or gains[k, j] > 0.0]
+        places.append(Place(k, before.copy(), bends, [(feature, j) for feature, j in scales[k] if j in bends]))
         left.remove(k)
         before.append(k)
     return places
@@ -68,15 +70,39 @@ def selected(u: Array, place: Place) -> Features:
     """Features of the coordinates before one that its shift and log scale are made of.
 
     Squares and scales are of those that bend it. The line may be of all: where the scale varies, no metric sees it.
+    Features of the scale that scores show are there from the start, or none: shift and scale may hide one another.
     """
-    n, d = u.shape
-    k, bends, before = place
-    y, one = u[:, k], np.ones((n, 1))
-    line, bent = u[:, before], u[:, bends]
+    bends, d = place.bends, u.shape[1]
+    line, bent = u[:, place.before], u[:, bends]
     of_shift = np.column_stack([line, bent * bent])
     of_scale = np.column_stack([bent, 0.5 * np.log1p(bent * bent)])
-    shifts, scales = list[int](), list[int]()
-    now = _regression(y, one, one, one)
+    shifts, scales, now = _forward(u[:, place.coordinate], of_shift, of_scale, len(place.before), [])
+    if place.scale:
+        seen = [feature * len(bends) + bends.index(j) for feature, j in place.scale]
+        then = _forward(u[:, place.coordinate], of_shift, of_scale, len(place.before), seen)
+        if then[2].loss < now.loss - GAIN:
+            shifts, scales, now = then
+    shift, log_scale, other_shift, other_constant = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d), 0.0
+    terms = [(0, j) for j in place.before] + [(1, j) for j in bends]
+    for at, value in zip(shifts, now.shift[1:], strict=True):
+        shift[terms[at]] = value
+    terms = [(feature, j) for feature in (0, 1) for j in bends]
+    for at, value in zip(scales, now.scale[1:], strict=True):
+        log_scale[terms[at]] = value
+    if now.precision > 0.0:
+        other_constant = float(now.other[0])
+        other_shift[[place.before[at] for at in shifts if at < len(place.before)]] = now.other[1:]
+    # the constant of the scale is left to the residuals
+    precision, residual = now.precision * np.exp(2.0 * now.scale[0]), now.residual * np.exp(now.scale[0] - now.log)
+    return Features(shift, log_scale, float(precision), other_constant, other_shift, float(now.shift[0]), residual)
+
+
+def _forward(
+    y: Array, of_shift: Array, of_scale: Array, lines: int, scales: list[int]
+) -> tuple[list[int], list[int], _Regression]:
+    """Columns of shift and scale, chosen one by one from some of the scale on; the first ``lines`` shifts are lines."""
+    one, shifts = np.ones((len(y), 1)), list[int]()
+    now = _regression(y, one, one, np.column_stack([one, of_scale[:, scales]]))
     for _ in range(of_shift.shape[1] + of_scale.shape[1]):
         weight = np.exp(-now.log)
         standard = now.residual * weight
@@ -94,40 +120,24 @@ def selected(u: Array, place: Place) -> Features:
         wider = gain_scale.max() > gain_shift.max()
         more_shifts = shifts if wider else [*shifts, int(np.argmax(gain_shift))]
         more_scales = [*scales, int(np.argmax(gain_scale))] if wider else scales
-        lines = [at for at in more_shifts if at < len(before)]
-        then = _regression(
-            y,
-            *(
-                np.column_stack([one, basis[:, more]])
-                for basis, more in ((of_shift, more_shifts), (of_shift, lines), (of_scale, more_scales))
-            ),
-        )
+        chosen = (of_shift, more_shifts), (of_shift, [at for at in more_shifts if at < lines]), (of_scale, more_scales)
+        then = _regression(y, *(np.column_stack([one, basis[:, columns]]) for basis, columns in chosen))
         if not now.loss - then.loss > 0.5 * GAIN:
             break
         shifts, scales, now = more_shifts, more_scales, then
-    shift, log_scale, other_shift, other_constant = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d), 0.0
-    terms = [(0, j) for j in before] + [(1, j) for j in bends]
-    for at, value in zip(shifts, now.shift[1:], strict=True):
-        shift[terms[at]] = value
-    terms = [(feature, j) for feature in (0, 1) for j in bends]
-    for at, value in zip(scales, now.scale[1:], strict=True):
-        log_scale[terms[at]] = value
-    if now.precision > 0.0:
-        other_constant = float(now.other[0])
-        other_shift[[before[at] for at in shifts if at < len(before)]] = now.other[1:]
-    # the constant of the scale is left to the residuals
-    precision, residual = now.precision * np.exp(2.0 * now.scale[0]), now.residual * np.exp(now.scale[0] - now.log)
-    return Features(shift, log_scale, float(precision), other_constant, other_shift, float(now.shift[0]), residual)
+    return shifts, scales, now
 
 
-def _bending_gains(u: Array, gradient: Array) -> Array:
+def _bending_gains(u: Array, gradient: Array) -> tuple[Array, list[list[tuple[int, int]]]]:
     """Nats per draw (d, d) that coordinate j gives, beyond a line of all others, about the place and the scale of k.
+
+    And features (f, j) of the scale of each.
 
     Scales are seen by squared scores. Unlike draws these tell a scale from what it scales: that has no influence on the
     precision of others like it. Places are seen by draws, weighed by the precision.
     """
     n, d = u.shape
-    gains, squares = np.zeros((d, d)), u * u
+    gains, squares, chosen = np.zeros((d, d)), u * u, [list[tuple[int, int]]() for _ in range(d)]
     logs = 0.5 * np.log1p(squares)
     features = np.column_stack([u, logs])
     for k in range(d):
@@ -140,6 +150,7 @@ def _bending_gains(u: Array, gradient: Array) -> Array:
             if found[best] < GAIN:
                 break
             gains[best % d, k] += found[best]
+            chosen[k].append((best // d, best % d))
             taken = np.column_stack([taken, features[:, best]])
         others = np.arange(d) != k
         known = scores - _residuals(taken[:, 3:], scores) if taken.shape[1] > 3 else np.zeros(n)
@@ -148,7 +159,7 @@ def _bending_gains(u: Array, gradient: Array) -> Array:
         rest = _residuals(line, weight[:, 0] * u[:, k])
         rest = np.clip(rest / (rest.std() + 1e-300), -4.0, 4.0)
         gains[others, k] += _score_gains(weight * squares[:, others], line, rest)
-    return np.where(gains > GAIN, gains, 0.0)
+    return np.where(gains > GAIN, gains, 0.0), chosen
 
 
 def _dependence(gradient: Array) -> Array:
@@ -174,7 +185,7 @@ def _regression(y: Array, of_shift: Array, of_other: Array, of_scale: Array) -> 
     found = _by_turns(y, of_shift, of_other[:, :0], of_scale, np.zeros(of_scale.shape[1]), -np.inf)
     if of_scale.shape[1] == 1:
         return found
-    least, scale = found.loss - 0.5 * GAIN, found.scale
+    least, scale = np.inf, found.scale
     for level in np.quantile(of_scale @ scale, _LEVELS):
         then = _by_turns(y, of_shift, of_other, of_scale, scale, -2.0 * float(level))
         if then.loss < least:

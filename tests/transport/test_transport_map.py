@@ -125,6 +125,18 @@ def funnel(rng, n):
     return np.concatenate([v, x], axis=2), np.concatenate([by_v, x * np.exp(-v)], axis=2)
 
 
+def effects(rng, n):
+    """Log scale t ~ N(0, 1), mean m ~ N(0, 1), six effects as under N(m, e^2t) and one datum 0 with sd 1 each."""
+    t, mean = rng.standard_normal((2, n, 4, 1))
+    prior = np.exp(-2.0 * t)
+    precision, center = 1.0 + prior, mean * prior / (1.0 + prior)
+    away = rng.standard_normal((n, 4, 6)) / np.sqrt(precision)
+    by_t = -2.0 * prior * (0.5 * away**2 - away * mean / precision - 0.5 / precision)
+    by_mean = mean - prior * away.sum(axis=2, keepdims=True)
+    draws = np.concatenate([center + away, mean, t], axis=2)
+    return draws, np.concatenate([precision * away, by_mean, t + by_t.sum(axis=2, keepdims=True)], axis=2)
+
+
 def heavy(rng, n):
     x = rng.standard_t(3, (n, 4, 3))
     return x, 4.0 * x / (3.0 + x**2)
@@ -140,6 +152,7 @@ def heavy_together(rng, n):
     [
         (banana, "triangular"),
         (funnel, "triangular"),
+        (effects, "triangular"),
         (heavy, "triangular with Student margins"),
         (heavy_together, "radial"),
     ],
@@ -168,6 +181,22 @@ def test_neck_off_the_median(seed):
     assert found.map is not None
     z, gradient = (part.reshape(-1, 4) for part in pulled_back(found.map, *skewed(RNG, 500)))
     assert fisher_divergence(z, gradient) < 0.01
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_effects_come_after_their_mean_and_its_scale(seed):
+    """Given these, which no effect has any influence on, effects are independent, and the map is exact."""
+    found = fitted("triangular", *effects(np.random.default_rng(seed), 300))
+    assert (found.core.level[:6] > found.core.level[6:].max()).all()
+    z, gradient = (part.reshape(-1, 8) for part in pulled_back(found, *effects(RNG, 500)))
+    assert fisher_divergence(z, gradient) < 0.02
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_funnel_widens_beyond_the_draws(seed):
+    """Where a scale has no bound the fit finds none: it would turn chains back there."""
+    found = fitted("triangular", *funnel(np.random.default_rng(seed), 150))
+    assert found.core.precision.max() < 1e-4
 
 
 def test_normal_draws_need_no_map():
