@@ -133,8 +133,8 @@ def _bending_gains(u: Array, gradient: Array) -> tuple[Array, list[list[tuple[in
 
     And features (f, j) of the scale of each.
 
-    Scales are seen by squared scores. Unlike draws these tell a scale from what it scales: that has no influence on the
-    precision of others like it. Places are seen by draws, weighed by the precision.
+    Scales are seen by squared scores. Draws do not separate a scale from what it scales, but squared scores do: effects
+    have no influence on the precision of others. Places are seen by draws, weighed by the precision.
     """
     n, d = u.shape
     gains, squares, chosen = np.zeros((d, d)), u * u, [list[tuple[int, int]]() for _ in range(d)]

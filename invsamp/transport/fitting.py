@@ -24,8 +24,10 @@ FAMILIES = ("linear", "triangular", "triangular with Student margins", "radial")
 #: A family takes the place of a plainer one where its J on chains that were left out is below this share of the
 #: other's: J scatters from one half of the chains to the other.
 BETTER = 0.8
-#: J up to which nothing is to be gained by more: paths are as long as in a Gaussian there.
+#: J of linear coordinates up to which nothing is to be gained: paths are as long as in a Gaussian there.
 GAUSSIAN = 0.1
+#: J of a map up to which no further family is tried.
+_ENOUGH = 0.05
 #: Draws that a fit uses, evenly spread.
 _DRAWS = 2000
 #: Degrees of freedom that are tried for a radial map.
@@ -57,7 +59,7 @@ def fit(draws: Array, gradients: Array) -> Fitted:
     half = np.arange(draws.shape[1]) % 2 == 0
     found = dict[str, float]()
     for family in FAMILIES:
-        if found and min(found.values()) <= GAUSSIAN:
+        if found and (found["linear"] <= GAUSSIAN or min(found.values()) <= _ENOUGH):
             break
         found[family] = np.mean([_left_out(family, draws, gradients, part) for part in (half, ~half)]).item()
     best = "linear"
