@@ -15,10 +15,8 @@ GAIN = 0.03
 _OF_LOG_SQUARES = 5.0
 #: Added to squared residuals, of size 1, before their logs are taken.
 _OFFSET = 1e-4
-#: Levels of the varying scale at which the other precision is first as large: quantiles.
-_LEVELS = (0.2, 0.5, 0.8)
-#: Draws by which scores are compared.
-_ROWS = 1000
+#: Draws by which features are chosen.
+ROWS = 1000
 
 
 class Features(NamedTuple):
@@ -51,8 +49,7 @@ def ordered(u: Array, gradient: Array) -> list[Place]:
     First come those that bend others more than these bend them. Among equals the one that most others depend on comes
     first, so that these need not depend on one another, as effects on their mean.
     """
-    every = max(1, len(u) // _ROWS)
-    gains, scales = _bending_gains(u[::every], gradient[::every])
+    gains, scales = _bending_gains(u, gradient)
     dependence = _dependence(gradient)
     left, before, places = list(range(u.shape[1])), list[int](), list[Place]()
     while left:
@@ -181,16 +178,12 @@ class _Regression(NamedTuple):
 
 
 def _regression(y: Array, of_shift: Array, of_other: Array, of_scale: Array) -> _Regression:
-    """Normal regression with a log-linear scale, with another precision beside it if that gains enough."""
+    """Normal regression with a scale that varies, where a constant precision is added: first as large in the median."""
     found = _by_turns(y, of_shift, of_other[:, :0], of_scale, np.zeros(of_scale.shape[1]), -np.inf)
     if of_scale.shape[1] == 1:
         return found
-    least, scale = np.inf, found.scale
-    for level in np.quantile(of_scale @ scale, _LEVELS):
-        then = _by_turns(y, of_shift, of_other, of_scale, scale, -2.0 * float(level))
-        if then.loss < least:
-            found, least = then, then.loss
-    return found
+    log_precision = -2.0 * float(np.median(of_scale @ found.scale))
+    return _by_turns(y, of_shift, of_other, of_scale, found.scale, log_precision)
 
 
 def _by_turns(

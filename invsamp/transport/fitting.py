@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
-from invsamp.transport.dependence import ordered, selected
+from invsamp.transport.dependence import ROWS, ordered, selected
 from invsamp.transport.fisher_divergence import squared_residuals
 from invsamp.transport.linear import matched_factor
 from invsamp.transport.margins import shrunk, stretched
@@ -116,7 +116,8 @@ def _left_out(family: str, draws: Array, gradients: Array, part: npt.NDArray[np.
 
 def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
     """A triangular core by the likelihood of draws u (n, d); gradients (n, d) say which depend on which."""
-    d = u.shape[1]
+    d, every = u.shape[1], max(1, len(u) // ROWS)
+    u, gradient = u[::every], gradient[::every]
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
     precision, other_constant, constant, offset, log_width, left, right = np.zeros((7, d))
     other_shift = np.zeros((d, d))

@@ -6,95 +6,95 @@ Draws that chains have not yet spread well give the density's curvature exactly 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
-from invsamp.transport.triangular import Places, Triangular
+from invsamp.transport.margins import shrunk, stretched
+from invsamp.transport.triangular import Places, Triangular, narrowed
 
-#: Gauss-Newton steps at most, and the decrease of J below which they end.
-_STEPS, _CONVERGED = 8, 1e-4
-#: Numbers in the draws that are used, and the fewest draws.
-_NUMBERS, _FEWEST = 4000, 120
-_DIFFERENCE = 1e-5
-#: What residuals that are not finite count as.
+#: What residuals that are not finite count as, and larger ones.
 _LARGEST = 1e3
+#: Evaluations of a coordinate's residuals at most, beside those for derivatives.
+_EVALUATIONS = 50
+#: Share of the precision up to which the constant part is none: it would bound scales beyond the draws.
+_UNSEEN = 1e-3
 
 
 def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
-    """The map with coefficients for which J is least, from draws u (n, d) and the gradients (n, d) there.
+    """The map whose coefficients fit the scores at draws u (n, d), where the gradients are (n, d).
 
-    J is minimized by Gauss-Newton steps on residuals that are weighed by 1 / (1 + |r|^2 / d), with Levenberg's damping.
+    One coordinate after the other, from those on which none depends to those that depend on none: the residual of each,
+    its score plus z, has no other coefficients than its own and those of the ones before. The mean of log(1 + r^2) is
+    minimized. So what can be matched exactly is, whatever is left of others: where a scale is very small, as in the
+    neck of a funnel, the least error of a center turns chains back.
     """
-    count = max(_FEWEST, _NUMBERS // u.shape[1])
-    if len(u) > count:
-        rows = np.linspace(0, len(u) - 1, count).astype(int)
-        u, gradient = u[rows], gradient[rows]
-    places = _places(core)
-    if len(_coefficients(core, places)) == 2 * len(core.constant) and not (core.left.any() or core.right.any()):
-        return core
-    values = _coefficients(core, places)
+    for level in range(int(core.level.max(initial=0)), -1, -1):
+        received = core.received(core.located(u)[1], gradient, level)
+        for k in np.flatnonzero(core.level == level):
+            core = _matched(core, int(k), u, received[:, k])
+    return core
+
+
+class _Terms(NamedTuple):
+    """Where the coefficients of one coordinate are that are fitted: those of shift, log scale and other shift."""
+
+    shift: tuple[Places, ...]
+    log_scale: tuple[Places, ...]
+    other_shift: tuple[Places, ...]
+
+
+def _matched(core: Triangular, k: int, u: Array, gradient: Array) -> Triangular:
+    """The map with the coefficients of coordinate k fitted to gradients (n,) there."""
+    terms = _Terms(*(np.nonzero(part[..., k]) for part in (core.shift, core.log_scale, core.other_shift)))
+    varies, other = len(terms.log_scale[0]) > 0, core.precision[k] > 0.0
+    logs = 0.5 * np.log1p(u * u)
+    of_shift, of_scale = (
+        np.stack([u, second])[feature, :, parent].T
+        for second, (feature, parent) in ((u * u, terms.shift), (logs, terms.log_scale))
+    )
+    of_other, left, right = u[:, terms.other_shift[0]], core.left[k : k + 1], core.right[k : k + 1]
+    # where no scale varies, offset and constant are the same
+    first = [core.constant[k], core.log_width[k], *([core.offset[k]] if varies else [])]
+    if other:
+        first += [core.precision[k], core.other_constant[k]]
+    single = len(first)
+    parts = (
+        core.shift[(*terms.shift, k)],
+        core.log_scale[(*terms.log_scale, k)],
+        core.other_shift[(*terms.other_shift, k)],
+    )
+    ends = single + np.cumsum([len(part) for part in parts])[:2]
 
     def residuals(at: Array) -> Array:
-        return _residuals(_with(core, places, at), u, gradient)
+        by_line, by_scale, by_other = np.split(at, [single, *ends])[1:]
+        offset = at[2] if varies else core.offset[k]
+        precision, constant = (at[3], at[4]) if other else (0.0, 0.0)
+        with np.errstate(all="ignore"):
+            log, share = narrowed(of_scale @ by_scale, precision)
+            value = (u[:, k] - at[0] - of_shift @ by_line - share * (constant + of_other @ by_other)) * np.exp(-log)
+            z = shrunk(((value - offset) * np.exp(-at[1]))[:, None], left, right)
+            margin = stretched(z, left, right)
+            found = gradient * np.exp(log + at[1] + margin.log_slope[:, 0]) - margin.bend[:, 0] - z[:, 0]
+        return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
 
-    now = residuals(values)
-    least, damping = _divergence(now), 1e-2
-    for _ in range(_STEPS):
-        weight = np.sqrt(1.0 / (1.0 + np.square(now).mean(axis=1)))[:, None]
-        change = np.stack([(residuals(values + _DIFFERENCE * e) - now) for e in np.eye(len(values))])
-        slopes = (change * (weight / _DIFFERENCE)).reshape(len(values), -1)
-        curvature, slope = slopes @ slopes.T, slopes @ (now * weight).ravel()
-        for _ in range(4):
-            move = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature) + 1e-8), -slope)
-            then = residuals(values + move)
-            divergence = _divergence(then)
-            if divergence < least:
-                break
-            damping *= 10.0
-        else:
-            break
-        converged = least - divergence < _CONVERGED
-        values, now, least, damping = values + move, then, divergence, max(damping / 5.0, 1e-6)
-        if converged:
-            break
-    return _with(core, places, values)
-
-
-#: Arrays of a map whose entries are coefficients.
-_ARRAYS = ("constant", "log_width", "shift", "log_scale", "offset", "precision", "other_constant", "other_shift")
-
-
-def _places(core: Triangular) -> dict[str, Places]:
-    """Where the coefficients are in the flattened arrays."""
-    all_, scaled = np.arange(len(core.constant)), np.flatnonzero(core.log_scale.any(axis=(0, 1)))
-    others = np.flatnonzero(core.precision)
-    # where no scale varies, offset and constant are the same
-    known = {"constant": all_, "log_width": all_, "offset": scaled, "precision": others, "other_constant": others}
-    return {name: known.get(name, np.flatnonzero(getattr(core, name))) for name in _ARRAYS}
-
-
-def _coefficients(core: Triangular, places: dict[str, Places]) -> Array:
-    return np.concatenate([getattr(core, name).ravel()[at] for name, at in places.items()])
-
-
-def _with(core: Triangular, places: dict[str, Places], values: Array) -> Triangular:
-    changed, first = dict[str, Any](), 0
-    for name, at in places.items():
-        changed[name] = getattr(core, name).copy()
-        changed[name].ravel()[at] = values[first : first + len(at)]
-        first += len(at)
-    changed["precision"] = np.maximum(changed["precision"], 0.0)
+    start = np.concatenate([first, *parts])
+    low = np.full(len(start), -np.inf)
+    if other:
+        low[3] = 0.0
+    found = scipy.optimize.least_squares(
+        residuals, start, bounds=(low, np.inf), loss="cauchy", x_scale="jac", max_nfev=_EVALUATIONS
+    ).x
+    changed = {name: getattr(core, name).copy() for name in ("constant", "log_width", "offset", "precision")}
+    changed |= {name: getattr(core, name).copy() for name in ("other_constant", *_Terms._fields)}
+    changed["constant"][k], changed["log_width"][k] = found[:2]
+    if varies:
+        changed["offset"][k] = found[2]
+    if other:
+        share = narrowed(of_scale @ found[ends[0] : ends[1]], found[3])[1].max()
+        changed["precision"][k], changed["other_constant"][k] = found[3:5] if share > _UNSEEN else (0.0, 0.0)
+    for name, places, values in zip(_Terms._fields, terms, np.split(found, [single, *ends])[1:], strict=True):
+        changed[name][(*places, k)] = values
     return replace(core, **changed)
-
-
-def _residuals(core: Triangular, u: Array, gradient: Array) -> Array:
-    with np.errstate(all="ignore"):
-        z, image = core.located(u)
-        found = core.pull_back(image, gradient) - z
-    return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
-
-
-def _divergence(residuals: Array) -> float:
-    return float(np.mean(np.log1p(np.square(residuals).mean(axis=1))))

@@ -129,15 +129,21 @@ class Triangular:
 
     def pull_back(self, image: Image, gradient: Array) -> Array:
         """The gradient in z of U(u(z)) - log |det|, from that of U in u (n, d)."""
-        kept, u = image.kept, image.u
+        kept = image.kept
         assert isinstance(kept, _Kept)
-        by_u = gradient.copy()
         with np.errstate(over="ignore", invalid="ignore"):
-            scale = np.exp(kept.log_scale)
-            for members, parents, of_shift, of_log, of_other in reversed(self._levels):
+            by_u = self.received(image, gradient)
+            return by_u * np.exp(kept.log_scale + self.log_width + kept.margin.log_slope) - kept.margin.bend
+
+    def received(self, image: Image, gradient: Array, above: int = 0) -> Array:
+        """The gradient in u (n, d) with what coordinates of levels above one pass on to those that they depend on."""
+        kept, u, by_u = image.kept, image.u, gradient.copy()
+        assert isinstance(kept, _Kept)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for members, parents, of_shift, of_log, of_other in reversed(self._levels[above:]):
                 before, own = u[:, parents], by_u[:, members]
                 part = kept.share[:, members]
-                by_log = own * scale[:, members] * kept.value[:, members] - 1.0
+                by_log = own * np.exp(kept.log_scale[:, members]) * kept.value[:, members] - 1.0
                 by_log = (1.0 - part) * (by_log + 2.0 * part * own * kept.other[:, members])
                 by_u[:, parents] += (
                     own @ of_shift[0].T
@@ -146,7 +152,7 @@ class Triangular:
                     + (own @ of_shift[1].T) * (2.0 * before)
                     + (by_log @ of_log[1].T) * (before / (1.0 + before * before))
                 )
-            return by_u * scale * np.exp(self.log_width + kept.margin.log_slope) - kept.margin.bend
+        return by_u
 
     @cached_property
     def _levels(self) -> list[_Level]:
