@@ -178,12 +178,13 @@ class _Regression(NamedTuple):
 
 
 def _regression(y: Array, of_shift: Array, of_other: Array, of_scale: Array) -> _Regression:
-    """Normal regression with a scale that varies, where a constant precision is added: first as large in the median."""
+    """Normal regression with a scale that varies, and with a constant precision added if that is likelier."""
     found = _by_turns(y, of_shift, of_other[:, :0], of_scale, np.zeros(of_scale.shape[1]), -np.inf)
     if of_scale.shape[1] == 1:
         return found
     log_precision = -2.0 * float(np.median(of_scale @ found.scale))
-    return _by_turns(y, of_shift, of_other, of_scale, found.scale, log_precision)
+    then = _by_turns(y, of_shift, of_other, of_scale, found.scale, log_precision)
+    return then if then.loss < found.loss else found
 
 
 def _by_turns(

@@ -71,7 +71,7 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array) -> Triangular:
     def residuals(at: Array) -> Array:
         by_line, by_scale, by_other = np.split(at, [single, *ends])[1:]
         offset = at[2] if varies else core.offset[k]
-        precision, constant = (at[3], at[4]) if other else (0.0, 0.0)
+        precision, constant = (at[3:4], at[4]) if other else (core.precision[k : k + 1], 0.0)
         with np.errstate(all="ignore"):
             log, share = narrowed(of_scale @ by_scale, precision)
             value = (u[:, k] - at[0] - of_shift @ by_line - share * (constant + of_other @ by_other)) * np.exp(-log)
@@ -93,7 +93,7 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array) -> Triangular:
     if varies:
         changed["offset"][k] = found[2]
     if other:
-        share = narrowed(of_scale @ found[ends[0] : ends[1]], found[3])[1].max()
+        share = narrowed(of_scale @ found[ends[0] : ends[1]], found[3:4])[1].max()
         changed["precision"][k], changed["other_constant"][k] = found[3:5] if share > _UNSEEN else (0.0, 0.0)
     for name, places, values in zip(_Terms._fields, terms, np.split(found, [single, *ends])[1:], strict=True):
         changed[name][(*places, k)] = values

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from automatic_calibration import CASES, CONTROLS, SETTINGS, Unscaled
 
 from invsamp.transport import TransportMap
-from invsamp.transport.triangular import Triangular, identity
+from invsamp.transport.triangular import identity
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -26,7 +26,7 @@ def test_one_replicate_of_each(name):
 def test_the_maps_control_has_the_gradient_of_a_wrong_density():
     log_scale = np.zeros((2, 2, 2))
     log_scale[0, 0, 1] = 0.7
-    core = Triangular(np.array([0, 1]), identity(2).shift, log_scale, *np.zeros((4, 2)), np.array([0.3, 0.2]))
+    core = replace(identity(2), level=np.array([0, 1]), log_scale=log_scale, right=np.array([0.3, 0.2]))
     right, z = TransportMap("triangular", np.zeros(2), np.ones(2), core), np.array([[1.0, 2.0], [-3.0, 0.5]])
     wrong = Unscaled("triangular", np.zeros(2), np.ones(2), core)
     image = wrong.forward(z)
