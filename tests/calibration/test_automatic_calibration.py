@@ -1,6 +1,7 @@
 """The benchmark that calibrates the complete automatic choice: its posteriors, and its controls."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
