@@ -6,21 +6,30 @@ Draws that chains have not yet spread well give the density's curvature exactly 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
 from invsamp.transport.margins import shrunk, stretched
-from invsamp.transport.triangular import Places, Triangular, narrowed
+from invsamp.transport.triangular import Triangular, narrowed
 
 #: What residuals that are not finite count as, and larger ones.
 _LARGEST = 1e3
 #: Evaluations of a coordinate's residuals at most, beside those for derivatives.
 _EVALUATIONS = 50
+#: The constant precision, in the median's of the one that varies, from which it is fitted if draws have shown none.
+_FIRST = 0.1
+#: Mean of log(1 + r^2) / 2 below which no second fit is made, from another constant precision.
+_EXACT = 1e-4
 #: Share of the precision up to which the constant part is none: it would bound scales beyond the draws.
 _UNSEEN = 1e-3
+#: What is fitted.
+_CHANGED = (
+    *("constant", "log_width", "offset", "shift", "log_scale"),
+    *("precision", "other_constant", "other_shift"),
+)
 
 
 def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
@@ -38,63 +47,50 @@ def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     return core
 
 
-class _Terms(NamedTuple):
-    """Where the coefficients of one coordinate are that are fitted: those of shift, log scale and other shift."""
-
-    shift: tuple[Places, ...]
-    log_scale: tuple[Places, ...]
-    other_shift: tuple[Places, ...]
-
-
 def _matched(core: Triangular, k: int, u: Array, gradient: Array) -> Triangular:
     """The map with the coefficients of coordinate k fitted to gradients (n,) there."""
-    terms = _Terms(*(np.nonzero(part[..., k]) for part in (core.shift, core.log_scale, core.other_shift)))
-    varies, other = len(terms.log_scale[0]) > 0, core.precision[k] > 0.0
-    logs = 0.5 * np.log1p(u * u)
-    of_shift, of_scale = (
-        np.stack([u, second])[feature, :, parent].T
-        for second, (feature, parent) in ((u * u, terms.shift), (logs, terms.log_scale))
-    )
-    of_other, left, right = u[:, terms.other_shift[0]], core.left[k : k + 1], core.right[k : k + 1]
-    # where no scale varies, offset and constant are the same
-    first = [core.constant[k], core.log_width[k], *([core.offset[k]] if varies else [])]
-    if other:
-        first += [core.precision[k], core.other_constant[k]]
-    single = len(first)
-    parts = (
-        core.shift[(*terms.shift, k)],
-        core.log_scale[(*terms.log_scale, k)],
-        core.other_shift[(*terms.other_shift, k)],
-    )
-    ends = single + np.cumsum([len(part) for part in parts])[:2]
+    shifts, scales = np.nonzero(core.shift[..., k]), np.nonzero(core.log_scale[..., k])
+    # the constant precision is offered to all scales that vary: scores show exactly where there is none
+    others = np.flatnonzero(core.shift[0, :, k]) if len(scales[0]) else np.array([], dtype=int)
+    squares, of_other, left, right = u * u, u[:, others], core.left[k : k + 1], core.right[k : k + 1]
+    of_shift = np.stack([u, squares])[shifts[0], :, shifts[1]].T
+    of_scale = np.stack([u, 0.5 * np.log1p(squares)])[scales[0], :, scales[1]].T
+    counts = np.cumsum([2, len(shifts[0]), len(scales[0]), len(others)])
 
     def residuals(at: Array) -> Array:
-        by_line, by_scale, by_other = np.split(at, [single, *ends])[1:]
-        offset = at[2] if varies else core.offset[k]
-        precision, constant = (at[3:4], at[4]) if other else (core.precision[k : k + 1], 0.0)
+        (constant, log_width), by_shift, by_scale, by_other, rest = np.split(at, counts)
+        # where no scale varies, offset and constant are the same, and nothing is shared
+        precision, other, offset = rest if len(rest) else (0.0, 0.0, core.offset[k])
         with np.errstate(all="ignore"):
-            log, share = narrowed(of_scale @ by_scale, precision)
-            value = (u[:, k] - at[0] - of_shift @ by_line - share * (constant + of_other @ by_other)) * np.exp(-log)
-            z = shrunk(((value - offset) * np.exp(-at[1]))[:, None], left, right)
+            log, share = narrowed(of_scale @ by_scale, np.asarray(precision))
+            value = (u[:, k] - constant - of_shift @ by_shift - share * (other + of_other @ by_other)) * np.exp(-log)
+            z = shrunk(((value - offset) * np.exp(-log_width))[:, None], left, right)
             margin = stretched(z, left, right)
-            found = gradient * np.exp(log + at[1] + margin.log_slope[:, 0]) - margin.bend[:, 0] - z[:, 0]
+            found = gradient * np.exp(log + log_width + margin.log_slope[:, 0]) - margin.bend[:, 0] - z[:, 0]
         return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
 
-    start = np.concatenate([first, *parts])
-    low = np.full(len(start), -np.inf)
-    if other:
-        low[3] = 0.0
-    found = scipy.optimize.least_squares(
-        residuals, start, bounds=(low, np.inf), loss="cauchy", x_scale="jac", max_nfev=_EVALUATIONS
-    ).x
-    changed = {name: getattr(core, name).copy() for name in ("constant", "log_width", "offset", "precision")}
-    changed |= {name: getattr(core, name).copy() for name in ("other_constant", *_Terms._fields)}
-    changed["constant"][k], changed["log_width"][k] = found[:2]
+    by_scale, varies = core.log_scale[(*scales, k)], len(scales[0]) > 0
+    known = [core.constant[k], core.log_width[k]], core.shift[(*shifts, k)], by_scale, core.other_shift[others, k]
+    low = np.full(counts[-1] + 3 * varies, -np.inf)
+    low[counts[-1] :][:1] = 0.0
+    median = np.exp(-2.0 * np.median(of_scale @ by_scale))
+
+    def fit(first: float) -> Any:
+        start = np.concatenate([*known, [first, core.other_constant[k], core.offset[k]] if varies else []])
+        return scipy.optimize.least_squares(
+            residuals, start, bounds=(low, np.inf), loss="cauchy", x_scale="jac", max_nfev=_EVALUATIONS
+        )
+
+    found = fit(core.precision[k] or _FIRST * median)
+    if varies and found.cost > _EXACT * len(u):
+        found = min(found, fit(median), key=lambda each: each.cost)
+    (constant, log_width), by_shift, by_scale, by_other, rest = np.split(found.x, counts)
+    changed = {name: getattr(core, name).copy() for name in _CHANGED}
+    changed["constant"][k], changed["log_width"][k] = constant, log_width
+    changed["shift"][(*shifts, k)], changed["log_scale"][(*scales, k)] = by_shift, by_scale
     if varies:
-        changed["offset"][k] = found[2]
-    if other:
-        share = narrowed(of_scale @ found[ends[0] : ends[1]], found[3:4])[1].max()
-        changed["precision"][k], changed["other_constant"][k] = found[3:5] if share > _UNSEEN else (0.0, 0.0)
-    for name, places, values in zip(_Terms._fields, terms, np.split(found, [single, *ends])[1:], strict=True):
-        changed[name][(*places, k)] = values
+        precision, other, changed["offset"][k] = rest
+        seen = narrowed(of_scale @ by_scale, precision)[1].max() > _UNSEEN
+        changed["precision"][k], changed["other_constant"][k] = (precision, other) if seen else (0.0, 0.0)
+        changed["other_shift"][others, k] = by_other if seen else 0.0
     return replace(core, **changed)

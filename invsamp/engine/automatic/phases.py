@@ -384,6 +384,7 @@ class Phases(
                 return
             self.search.measured(exchange)
         self._warm_up = None
+        self.bound.dispatch.do([rung.try_map() for rung in self.ensemble.rungs])
         self._on_trial = self.choice is not None and not self.choice.last
         self.evaluation_budget.warmed()
 

@@ -144,6 +144,7 @@ def _coordinates(rung: RungChains) -> Coordinates | None:
         "divergence": last.divergence,
         "largest": [names[k] if known else f"unknown {k}" for k in last.largest],
         "windows": [(found.family, found.divergence) for found in rung.coordinates],
+        "unmatched": last.unmatched,
         "unfit": rung.counts.unfit / max(1, rung.counts.steps * len(rung.position)),
     }
 

@@ -19,8 +19,11 @@ class CoordinateQuality(NamedTuple):
         J of `invsamp.transport.fisher_divergence`: 0 where the target is a normal distribution there.
     largest : tuple of int
         Numbers of the unknowns that contribute most to it.
+    unmatched : float
+        Share of points of the map's own distribution at which it does not fit, where no chain may have been.
     """
 
     family: str
     divergence: float
     largest: tuple[int, ...]
+    unmatched: float = 0.0

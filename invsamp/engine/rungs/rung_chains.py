@@ -58,6 +58,8 @@ RUNAWAY = 100.0
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
 #: parabola, .3% to 9% of the draws are.
 UNFIT = 10.0
+#: Points of a map's own distribution at which it is tried when warm-up is over.
+MAP_POINTS = 200
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`), every
 #: eighth of these as much shorter again, and so on: a chain in a spot of much higher curvature than elsewhere would
 #: refuse every full step and sit there for hundreds of draws, however many levels of curvature there are.
@@ -422,6 +424,18 @@ class RungChains(
         self._active.step_size = self.step_size * self.step_scale
         self.memory = self.settings.kernel.arrived(self._active, self.memory, rows, change)
         check_memory("kernel", self.settings.kernel, self.memory)
+
+    def try_map(self) -> EvaluationRequests[None]:
+        """Note at which share of points of the map's own distribution it does not fit.
+
+        The last window's draws do not show it where chains turn back before they come there.
+        """
+        if self.mapped is None or not self.coordinates or self.remembering is not None:
+            return
+        normal = self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1]))
+        misfits = yield from self._active.misfits_of_map(normal)
+        share = float(np.mean(~(misfits <= UNFIT)))
+        self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=share))
 
     def reduced_energy(self, estimate: Estimate) -> Array:
         """Minus the log density of the rung (chains,)."""
