@@ -87,7 +87,7 @@ class Paths(KernelDefaults, ABC):
         return velocity
 
     def remembered(self, accept: Mask, end: Array, start: Array) -> Memory:
-        """What to remember of a path, which chains accept, of the velocities (chains, d) at its end and its start."""
+        """Memory of a path that chains accept or not, with the velocities (chains, d) at its end and its start."""
         return {}
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:

@@ -102,7 +102,7 @@ class InfinityHamiltonian(_Rotations):
     --------
     >>> import invsamp as iv
     >>> iv.kernels.InfinityHamiltonian(length=1.0)
-    InfinityHamiltonian(length=1.0)
+    InfinityHamiltonian(length=1.0, friction=1.0)
     """
 
     length: float = 1.6
