@@ -76,7 +76,7 @@ class DelayedAcceptance(Wrapping):
     def __post_init__(self) -> None:
         known = "an adjusted kernel whose steps are reversible: Langevin(adjusted=True), CrankNicolson, Hamiltonian or "
         instance("kernel", self.kernel, Langevin | CrankNicolson | Paths, f"{known}Microcanonical")
-        if not self.kernel.adjusted:
+        if not self.kernel.adjusted or self.kernel.friction < 1.0:
             raise ValueError(f"kernel must be {known}Microcanonical, got {self.kernel!r}")
         named = isinstance(self.coarse, str)
         coarse = text("coarse", self.coarse) if named else integer("coarse", self.coarse, least=1)

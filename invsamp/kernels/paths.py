@@ -82,6 +82,14 @@ class Paths(KernelDefaults, ABC):
         most = LONGEST_IN_WARMUP if rung.warming else LONGEST
         return path_loop.steps_of(self.length, share, number(step), most)
 
+    def refreshed(self, velocity: Array, memory: Memory) -> Array:
+        """Velocities (chains, d) at the start of a path, from fresh ones: these, where nothing is remembered."""
+        return velocity
+
+    def remembered(self, accept: Mask, end: Array, start: Array) -> Memory:
+        """Memory of a path that chains accept or not, with the velocities (chains, d) at its end and its start."""
+        return {}
+
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """The number of paths so far, and the shift of the sequence that spreads their lengths."""
         return {"paths": np.zeros(()), "shift": np.asarray(rng.random())}
@@ -91,7 +99,7 @@ class Paths(KernelDefaults, ABC):
         paths, dynamics = float(memory["paths"]), self.dynamics(rung)
         share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0
         leaps, step = self.steps(rung, share)
-        velocity = dynamics.fresh(rung.normal())
+        velocity = start = self.refreshed(dynamics.fresh(rung.normal()), memory)
         there, (energy, gradient) = here, dynamics.height(here)
         before, works = energy, np.zeros(len(velocity))
         error = np.zeros(len(velocity))  # of the energy, where there last was one: beyond an edge there is none
@@ -118,7 +126,8 @@ class Paths(KernelDefaults, ABC):
         smooth, count = cliffs.before(log_ratio)
         if count >= 0:
             info = info._replace(acceptance=np.exp(np.minimum(smooth, 0.0)), cliffs=count)
-        return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
+        memory = memory | {"paths": np.asarray(paths + 1.0)} | self.remembered(accept, velocity, start)
+        return decided(accept, there, here), memory, info
 
 
 class StraightPaths(Paths):

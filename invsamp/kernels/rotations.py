@@ -18,7 +18,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from invsamp.arguments import optional, store
+from invsamp.arguments import optional, real, store
+from invsamp.evaluate.requests import Memory
 from invsamp.kernels.contract import ActiveRung, Mask, Point, StepSize
 from invsamp.kernels.gaussian_reference import ModeReference, as_reference
 from invsamp.kernels.hamiltonian import hamiltonian_kick
@@ -64,6 +65,13 @@ class InfinityHamiltonian(_Rotations):
     over :math:`\pi / 2` where R is constant is an independent draw from the reference, as that of `CrankNicolson` with
     the step size 1. A path that leaves the domain is refused: it does not move straight, and bounds reflect nothing.
 
+    In the reference's directions, those that the data inform, a path begins with the velocity
+
+    .. math:: (1 - \alpha) r + \sqrt{1 - (1 - \alpha)^2}\, \xi, \qquad \xi \sim N(0, I),
+
+    r being the velocity at the end of the last path, or the first one of it, reversed, where it was refused. All other
+    velocities are drawn anew.
+
     Parameters
     ----------
     length : float, > 0
@@ -73,14 +81,19 @@ class InfinityHamiltonian(_Rotations):
         A mode's Gaussian of low rank, ``modes.reference``. Default: the Gaussian of the prior, as of `CrankNicolson`.
         For a target that takes the prior and the misfit a and b times it is adapted, see
         `invsamp.kernels.gaussian_reference`.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the velocity that is lost between paths; less than 1 with a ``reference`` alone.
+        Where the target is much wider than the reference, chains go on over several paths, and these may be short.
 
     Raises
     ------
     ValueError
-        If ``length`` is not positive. In a run, with a preconditioner: the reference is one.
+        If ``length`` is not positive, or the friction is out of range. In a run, with a preconditioner: the reference
+        is one.
 
     References
     ----------
+    Velocities that are kept in part: Horowitz (1991), Physics Letters B 268, 247-252.
     Beskos, Pinski, Sanz-Serna and Stuart (2011), "Hybrid Monte Carlo on Hilbert spaces", Stochastic Processes and their
     Applications 121, section 3. About a mode's Gaussian: Beskos, Girolami, Lan, Farrell and Stuart (2017), "Geometric
     MCMC for infinite-dimensional inverse problems", J. Comput. Phys. 335; there in each step anew.
@@ -89,15 +102,55 @@ class InfinityHamiltonian(_Rotations):
     --------
     >>> import invsamp as iv
     >>> iv.kernels.InfinityHamiltonian(length=1.0)
-    InfinityHamiltonian(length=1.0)
+    InfinityHamiltonian(length=1.0, friction=1.0)
     """
 
     length: float = 1.6
     reference: ModeReference | None = field(default=None, repr=False)
+    friction: float = 1.0
     name: ClassVar[str] = "infinity_hmc"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, friction=real("friction", self.friction, above=0, most=1))
+        if self.friction < 1.0 and self.reference is None:
+            raise ValueError(f"friction must be 1 without a reference, got {self.friction!r}")
+
+    @property
+    def target_acceptance(self) -> float:  # type: ignore[override]
+        """Higher where velocities are kept: each refusal reverses one."""
+        return 0.8 if self.friction == 1.0 else 0.93
+
+    @property
+    def _directions(self) -> Array:
+        """Orthonormal directions (d, r) in which velocities are kept."""
+        assert self.reference is not None
+        return self.reference.metric.vectors
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """As of `Paths`; with a friction below 1 also velocities (chains, r) in the reference's directions."""
+        memory = super().init(rng, shape)
+        if self.friction == 1.0:
+            return memory
+        return memory | {"velocity": rng.standard_normal((shape[0], self._directions.shape[1]))}
+
+    def refreshed(self, velocity: Array, memory: Memory) -> Array:
+        """Refreshed in part along the reference's directions."""
+        if self.friction == 1.0:
+            return velocity
+        kept, along = 1.0 - self.friction, velocity @ self._directions
+        change = kept * memory["velocity"] + (math.sqrt(1.0 - kept**2) - 1.0) * along
+        return velocity + change @ self._directions.T
+
+    def remembered(self, accept: Mask, end: Array, start: Array) -> Memory:
+        """The velocity at the end, or where the path was refused that at its start, reversed."""
+        if self.friction == 1.0:
+            return {}
+        return {"velocity": np.where(accept[:, None], end, -start) @ self._directions}
+
     def __str__(self) -> str:
-        return f"infinity-HMC (mean angle of a path {self.length:g}) about {_about(self.reference)}"
+        kept = "" if self.friction == 1.0 else f", friction {self.friction:g}"
+        return f"infinity-HMC (mean angle of a path {self.length:g}{kept}) about {_about(self.reference)}"
 
     def dynamics(self, rung: ActiveRung) -> Dynamics:
         """Rotations between kicks."""

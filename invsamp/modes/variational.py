@@ -14,8 +14,8 @@ its draws, in pairs on opposite sides of m, and Gauss-Newton matrices :math:`R_k
 
 Where the R_k differ, this Gaussian is narrower than the posterior: an average of precisions is dominated by the large
 ones. By how much shows the average of the covariances :math:`(I + R_k^T R_k)^{-1}` beside :math:`P^{-1}`. The square
-root of their largest ratio is the width of the widest direction, in sds of the reference. Paths that are short against
-it move by a part of it.
+root of their largest ratio is the width of the widest direction, in sds of the reference. Where it is
+large, velocities are kept from path to path (`invsamp.engine.automatic.field_selection`).
 
 References
 ----------

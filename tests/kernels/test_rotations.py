@@ -85,6 +85,15 @@ def drawn(draw, name, reference, **settings):
     return draw(bent()[0], SAMPLERS[name](reference), **given)
 
 
+def kept_in_part(draw):
+    """Of the first two unknowns; about the prior, so that a third of the paths is refused."""
+    reference = ModeReference(np.zeros(D), np.zeros(D), LowRankMetric(np.ones(D), np.eye(D)[:, :2], np.zeros(2)))
+    kernel = InfinityHamiltonian(0.6, reference, friction=0.1)
+    run = draw(bent()[0], iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.6)]), draws=400, warmup=20)
+    assert run.report["acceptance"][0] < 0.75
+    return moments(run)
+
+
 class TestTarget:
     @pytest.mark.parametrize("name", SAMPLERS)
     def test_about_a_mode(self, draw, agrees, name):
@@ -114,6 +123,16 @@ class TestTarget:
     def test_an_acceptance_without_the_reference_is_rejected(self, draw, agrees, monkeypatch):
         monkeypatch.setattr("invsamp.kernels.crank_nicolson.reference_energy", lambda z: np.zeros(len(z)))
         assert not agrees(moments(drawn(draw, "pcn", bent()[1])), truth())
+
+    def test_velocities_that_are_kept_in_part(self, draw, agrees):
+        assert agrees(kept_in_part(draw), truth())
+
+    def test_velocities_that_refusals_do_not_reverse_are_rejected(self, draw, agrees, monkeypatch):
+        def forward(self, accept, end, start):
+            return {"velocity": np.where(accept[:, None], end, start) @ self.reference.metric.vectors}
+
+        monkeypatch.setattr(InfinityHamiltonian, "remembered", forward)
+        assert not agrees(kept_in_part(draw), truth())
 
     def test_a_coarse_model_screens_paths_about_the_mode(self, draw, agrees):
         """Of the wrapped kernel's own reference: about the prior shorter steps would be accepted."""
@@ -163,6 +182,43 @@ class TestLimits:
 
 def _none(theta):
     return np.zeros(len(theta)), np.zeros(theta.shape)
+
+
+class TestFriction:
+    """Of velocities between paths."""
+
+    def test_of_all_is_that_of_fresh_velocities(self, draw):
+        posterior, modes = bent()
+        kernels = [InfinityHamiltonian(0.9, modes, friction=share) for share in (1.0, 1.0 - 1e-9)]
+        samplers = [iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.7)]) for kernel in kernels]
+        fresh, kept = (draw(posterior, sampler, draws=10, warmup=0, start=np.zeros(D)).theta for sampler in samplers)
+        np.testing.assert_allclose(kept, fresh, atol=1e-6)
+
+    def test_goes_further_where_the_target_is_wider_than_the_reference(self, draw):
+        """Of a Gaussian five times as wide in one direction: its autocorrelation after thirty short paths."""
+        wide = np.zeros((1, D))
+        wide[0, 0] = 1.0
+        model = iv.with_jacobian(lambda x: x @ wide.T, lambda x: np.broadcast_to(wide, (len(x), 1, D)))
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, np.ones(D))), model, [0.0], iv.GaussianNoise(10.0))
+        reference = ModeReference(np.zeros(D), np.zeros(D), LowRankMetric(np.ones(D), wide.T, np.array([24.0])))
+
+        def correlation(friction):
+            kernel = InfinityHamiltonian(0.3, reference, friction)
+            sampler = iv.ladder.Sampler([iv.ladder.Rung(kernel=kernel, step_size=0.2)])
+            slow = draw(posterior, sampler, draws=40, warmup=50, thin=30).theta[..., 0]
+            return np.mean(slow[:, 1:] * slow[:, :-1]) / np.mean(slow**2)
+
+        assert correlation(1.0) > 0.87
+        assert correlation(0.1) < 0.75
+
+    def test_what_cannot_be(self):
+        modes = bent()[1]
+        with pytest.raises(ValueError, match=r"friction must be 1 without a reference, got 0\.1"):
+            InfinityHamiltonian(friction=0.1)
+        with pytest.raises(ValueError, match=r"friction must be .*, got 0\.0"):
+            InfinityHamiltonian(reference=modes, friction=0.0)
+        with pytest.raises(ValueError, match="an adjusted kernel whose steps are reversible"):
+            iv.kernels.DelayedAcceptance(InfinityHamiltonian(reference=modes, friction=0.1), coarse="coarse")
 
 
 class TestDimension:

@@ -64,6 +64,13 @@ class TestWhatIsChosen:
         assert spent["descents"] + spent["warm-up"] <= 1000 and not spent["failed"]
         assert run.report["acceptance"][0] > 0.5
 
+    def test_velocities_are_kept_where_the_posterior_is_wide(self, agrees, monkeypatch):
+        assert "friction" not in sampled(bent_field(), draws=2).report["decisions"][0]
+        monkeypatch.setattr(field_selection, "WIDE", 1.0)
+        run = sampled(bent_field(), chains=128, draws=40)
+        assert "mean angle of a path 1.6, friction 0.1" in run.report["decisions"][0]
+        assert agrees(moments(run), truth())
+
     def test_without_tangents_it_says_what_that_costs(self):
         run = sampled(posed(Plain()), draws=10)
         assert run.report["kernels"] == ["infinity_hmc"]
@@ -126,7 +133,9 @@ def test_other_kernels_have_no_such_directions():
 
 
 class TestItIsARun:
-    def test_the_same_draws_in_a_directory_and_resumed(self, tmp_path):
+    @pytest.mark.parametrize("wide", [1.0, 3.0], ids=["velocities kept", "fresh velocities"])
+    def test_the_same_draws_in_a_directory_and_resumed(self, tmp_path, monkeypatch, wide):
+        monkeypatch.setattr(field_selection, "WIDE", wide)
         alone = sampled(bent_field(), draws=30).theta
         kept = sampled(bent_field(), draws=12, directory=tmp_path / "run", segment=5)
         np.testing.assert_array_equal(kept.theta, alone[:, :12])
