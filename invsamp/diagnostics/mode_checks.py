@@ -6,7 +6,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from invsamp.diagnostics.limits import DIVERGENCE_LIMIT, MODE_SHARE_LIMIT, MODE_WEIGHT_LIMIT
+from invsamp.diagnostics.limits import (
+    DIVERGENCE_LIMIT,
+    MODE_SHARE_LIMIT,
+    MODE_WEIGHT_LIMIT,
+    UNMATCHED_LIMIT,
+)
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
 from invsamp.modes.tolerances import UNSEEN
@@ -50,9 +55,11 @@ def _in_neck(report: Report) -> bool:
 
 
 def _normal(report: Report) -> bool:
-    """Whether the target is so near a normal distribution in the sampler's coordinates that no part is narrow there."""
+    """Whether the target is near a normal distribution in the coordinates of a map that fits in the neck as well."""
     rungs = report.get("coordinates") or []
-    return len(rungs) == 1 and rungs[0] is not None and rungs[0]["divergence"] <= GAUSSIAN
+    if len(rungs) != 1 or rungs[0] is None:
+        return False
+    return rungs[0]["divergence"] <= GAUSSIAN and rungs[0].get("unmatched", 1.0) <= UNMATCHED_LIMIT
 
 
 def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:

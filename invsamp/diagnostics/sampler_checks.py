@@ -239,19 +239,14 @@ def _coordinate_warnings(report: Report) -> list[str]:
     """A transport map that does not fit where some draws are, where nothing else moves the chains."""
     rungs = report.get("coordinates") or []
     found = rungs[0] if len(rungs) == 1 else None
-    if found is None:
-        return []
-    if found.get("unfit", 0.0) > limits.UNFIT_LIMIT:
-        where = f"{found['unfit']:.2%} of the draws, above {limits.UNFIT_LIMIT:.1%}"
-    elif found.get("unmatched", 0.0) > limits.UNMATCHED_LIMIT:
-        where = f"{found['unmatched']:.1%} of the points of its own distribution, above {limits.UNMATCHED_LIMIT:.0%}"
-    else:
+    if found is None or found.get("unfit", 0.0) <= limits.UNFIT_LIMIT:
         return []
     names = ", ".join(found["largest"]) or "many parameters alike"
     return [
         coded(
             "IV-COORDINATES",
-            f"the transport map ({found['family']}) does not fit at {where}; in warm-up the largest deviations were along {names}. Chains turn back there: "
+            f"the transport map ({found['family']}) does not fit at {found['unfit']:.2%} of the draws, above "
+            f"{limits.UNFIT_LIMIT:.1%}; in warm-up the largest deviations were along {names}. Chains turn back there: "
             "draws may miss what lies beyond, and R-hat and ESS cannot show it. Reparametrize (as a product, a ratio "
             "or a logarithm), or compare with preconditioner='dense' (iv.mams).",
         )

@@ -31,6 +31,10 @@ from invsamp.transport.margins import Stretched, shrunk, stretched
 _LARGEST_LOG = 50.0
 
 
+#: How many sds out a map is tried.
+_FAR = 6.0
+
+
 #: Numbers of coordinates.
 Places = npt.NDArray[np.intp]
 
@@ -126,6 +130,17 @@ class Triangular:
         margin = stretched(z, self.left, self.right)
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1) + log.sum(axis=1)
         return z, Image(u, log_det, _Kept(margin, log, value, share, other))
+
+    def far_points(self, normal: Array) -> tuple[Array, Places]:
+        """Points z (n, d) with coordinates that scales depend on far out, in turns, and which have such a scale.
+
+        The others are those of standard normal points (n, d).
+        """
+        bends, z = np.flatnonzero(self.log_scale.any(axis=(0, 2))), normal.copy()
+        for place, j in enumerate(bends):
+            rows = np.arange(place, len(z), len(bends))
+            z[rows, j] = _FAR * (-1.0) ** np.arange(len(rows))
+        return z, np.flatnonzero(self.log_scale.any(axis=(0, 1)))
 
     def pull_back(self, image: Image, gradient: Array) -> Array:
         """The gradient in z of U(u(z)) - log |det|, from that of U in u (n, d)."""

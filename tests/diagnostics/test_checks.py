@@ -312,12 +312,13 @@ class TestFormsOfAHierarchy:
         modes |= {"descents": 16, "unseen": 0.2, "lowest_by": 1}
 
         def codes(of: dict, **more: object) -> list[str]:
-            quality = {"family": "triangular", "largest": [], "unfit": 0.0} | of
+            quality = {"family": "triangular", "largest": [], "unfit": 0.0, "unmatched": 0.0} | of
             report = REPORT | {"modes": modes, "coordinates": [quality], "at_minima": False} | more
             return [text.split(":")[0] for text in diagnose(table(), report)]
 
         assert codes({"divergence": 0.05}) == []
         assert codes({"divergence": 0.15}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.05, "unmatched": 0.02}) == ["IV-FUNNEL"]
         assert codes({"divergence": 0.05, "unfit": 0.01}) == ["IV-COORDINATES"]
         assert codes({"divergence": 0.05}, at_minima=True) == ["IV-UNSEEN"]
         assert codes({"divergence": 0.05}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]

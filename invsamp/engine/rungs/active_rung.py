@@ -107,14 +107,6 @@ class ActiveRung:
             found = self.transport.pull_back(self._image(estimate.mapped), found)
         return self.metric.whiten(found)
 
-    def misfits_of_map(self, normal: Array) -> EvaluationRequests[Array]:
-        """The same of points of the map's own distribution, from standard normal ones (n, d)."""
-        assert self.transport is not None
-        z = self.metric.color(normal) * math.sqrt(self.step_scale)
-        with np.errstate(over="ignore", invalid="ignore"):
-            estimate = yield from self._evaluate(self.transport.forward(z).u)
-        return self.misfit_of_map(estimate)
-
     def misfit_of_map(self, estimate: Estimate) -> Array:
         """Squared differences of scores to those of a standard normal distribution, per unknown (chains,)."""
         assert estimate.mapped is not None

@@ -20,10 +20,11 @@ class CoordinateQuality(NamedTuple):
     largest : tuple of int
         Numbers of the unknowns that contribute most to it.
     unmatched : float
-        Share of points of the map's own distribution at which it does not fit, where no chain may have been.
+        Share of points far beyond the draws, where scales are very small or large, at which the map does not fit those
+        that have these scales; 1 where no map says so.
     """
 
     family: str
     divergence: float
     largest: tuple[int, ...]
-    unmatched: float = 0.0
+    unmatched: float = 1.0

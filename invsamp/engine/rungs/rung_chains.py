@@ -49,6 +49,7 @@ from invsamp.modes.descent import DescentResult
 from invsamp.protocols import Array, Facts
 from invsamp.tempering.target_distribution import ScheduledTarget, TargetDistribution
 from invsamp.transport import TransportMap
+from invsamp.transport.triangular import Triangular
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
@@ -58,8 +59,8 @@ RUNAWAY = 100.0
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
 #: parabola, .3% to 9% of the draws are.
 UNFIT = 10.0
-#: Points of a map's own distribution at which it is tried when warm-up is over.
-MAP_POINTS = 200
+#: Points at which a map is tried when warm-up is over.
+MAP_POINTS = 64
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`), every
 #: eighth of these as much shorter again, and so on: a chain in a spot of much higher curvature than elsewhere would
 #: refuse every full step and sit there for hundreds of draws, however many levels of curvature there are.
@@ -426,15 +427,28 @@ class RungChains(
         check_memory("kernel", self.settings.kernel, self.memory)
 
     def try_map(self) -> EvaluationRequests[None]:
-        """Note at which share of points of the map's own distribution it does not fit.
+        """Note whether the map fits where scales are far smaller and larger than at the draws, as deep in a neck.
 
-        The last window's draws do not show it where chains turn back before they come there.
+        Draws do not show it: where the map does not fit chains turn back, all of them alike.
         """
-        if self.mapped is None or not self.coordinates or self.remembering is not None:
+        transport = None if self.mapped is None else self.mapped[0]
+        core = None if transport is None else transport.core
+        if (
+            transport is None
+            or not isinstance(core, Triangular)
+            or not self.coordinates
+            or self.remembering is not None
+        ):
             return
-        normal = self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1]))
-        misfits = yield from self._active.misfits_of_map(normal)
-        share = float(np.mean(~(misfits <= UNFIT)))
+        z, scaled = core.far_points(self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1])))
+        if not len(scaled):
+            return
+        image = transport.forward(z)
+        found = yield from self.evaluate(image.u)
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = transport.pull_back(image, self.reduced_gradient(found)) - z
+            fits = np.square(apart[:, scaled]).mean(axis=1) <= UNFIT
+        share = 1.0 - float(np.mean(fits & np.isfinite(self.reduced_energy(found))))
         self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=share))
 
     def reduced_energy(self, estimate: Estimate) -> Array:
