@@ -35,8 +35,8 @@ _CHANGED = (
 def refined(core: Triangular, u: Array, gradient: Array) -> Triangular:
     """The map whose coefficients fit the scores at draws u (n, d), where the gradients are (n, d).
 
-    One coordinate after the other, from those on which none depends to those that depend on none: the residual of each,
-    its score plus z, has no other coefficients than its own and those of the ones before. The mean of log(1 + r^2) is
+    Coordinates are fitted in turn, from those on which none depends to those that depend on none. The residual of each,
+    its score plus z, has no other coefficients than its own and those fitted before. The mean of log(1 + r^2) is
     minimized. So what can be matched exactly is, whatever is left of others: where a scale is very small, as in the
     neck of a funnel, the least error of a center turns chains back.
     """

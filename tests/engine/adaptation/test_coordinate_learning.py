@@ -146,6 +146,28 @@ def test_a_map_that_does_not_fit_is_a_warning(bend, fits):
     assert unfit == 0.0 if fits else unfit > 0.01 and f"does not fit at {unfit:.2%} of the draws" in str(run)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kinked", [False, True])
+def test_a_map_is_tried_deep_in_the_neck(kinked):
+    """It fits there where the scale goes on as at the draws, and does not where it falls faster beyond them."""
+
+    def scaled(z):
+        v, rest = z[:, 0], z[:, 1:]
+        with np.errstate(over="ignore", invalid="ignore"):
+            log = v - kinked * np.logaddexp(0.0, -4.0 - v)
+            slope = 1.0 + kinked / (1.0 + np.exp(4.0 + v))
+            squares = np.square(rest).sum(axis=1) * np.exp(-2.0 * log)
+            gradient = np.column_stack([v + (2.0 - squares) * slope, rest * np.exp(-2.0 * log)[:, None]])
+        return 0.5 * v**2 + 0.5 * squares + 2.0 * log, gradient
+
+    target = Target(FunctionPotential(scaled, 3))
+    settings = {"draws": 50, "warmup": 500, "chains": 8, "seed": 1, "progress": False}
+    run = iv.sample(target, iv.mams(preconditioner=MAPPED), **settings)
+    assert mapped_last(run) == "triangular"
+    unmatched = run.report["coordinates"][0]["unmatched"]
+    assert unmatched > 0.1 if kinked else unmatched == 0.0
+
+
 class TestRefused:
     def test_other_kernels(self):
         with pytest.raises(ValueError, match="for the kernel Langevin"):
