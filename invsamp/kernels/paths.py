@@ -45,7 +45,8 @@ class Paths(KernelDefaults, ABC):
     :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Straight moves have :math:`\epsilon = \sqrt{2 \eta}`;
     rotations (`invsamp.kernels.rotations`) have an angle. A path's length :math:`n \epsilon` is spread evenly over
     (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
-    left out by resonance. A bound reflects the velocity as it reflects the move. A path is rejected if
+    left out by resonance. Its base is 3, so that the lengths of those paths whose steps are short by a cycle of 8 are
+    spread as evenly. A bound reflects the velocity as it reflects the move. A path is rejected if
     a solve on it fails, or if it cannot be reflected within the domain.
 
     Where the energy jumps within a step, by more than its slopes at both ends can explain (`CLIFF`), or ends, as solves

@@ -8,6 +8,7 @@ from functions import QUARTIC, quartic
 from targets import CORRELATED, gaussian, second_moments, upper
 
 from invsamp.domains import HalfSpaces
+from invsamp.engine.rungs.rung_chains import SHORT_EVERY
 from invsamp.kernels import Hamiltonian
 from invsamp.kernels.paths import LONGEST, LONGEST_IN_WARMUP, van_der_corput
 from invsamp.ladder import Rung
@@ -100,9 +101,19 @@ class TestPaths:
         assert self.solves(draw, 1e9, 1e-6, draws=8) == 8 * LONGEST
         assert self.solves(draw, 1e9, 1e-6, draws=2, warmup=8) == 2 * LONGEST + 8 * LONGEST_IN_WARMUP
 
-    def test_fill_the_unit_interval(self):
-        """A net in base 2: each of the 64 intervals of length 1/64 holds one of 64 points in a row."""
-        assert sorted(int(64 * van_der_corput(k)) for k in range(128, 192)) == list(range(64))
+    @pytest.mark.parametrize("every", [1, SHORT_EVERY, SHORT_EVERY**2])
+    def test_fill_the_unit_interval(self, every):
+        """A net in base 3: each of the 81 intervals of length 1/81 holds one of 81 points in a row.
+
+        Of every eighth and every 64th point, too: steps of these paths are short.
+        """
+        assert sorted(int(81 * van_der_corput(every * k)) for k in range(128, 209)) == list(range(81))
+
+    def test_have_every_length_at_short_steps(self, draw):
+        """Every eighth path has steps half as long: of 27 of these, three at least are in each quarter of (0, 2)."""
+        run = draw(Target(gaussian(1.0)), hmc(length=20.0), draws=8 * 27, warmup=200)
+        steps = np.asarray(run.data.sample_stats["n_steps"])[0].reshape(27, 8)
+        assert np.histogram(steps[:, -1], 4, (0, 2 * steps[:, :-1].max()))[0].min() >= 3
 
 
 @pytest.mark.parametrize("length", [0.0, -1.0, np.nan, "long", True])

@@ -64,7 +64,8 @@ MAP_POINTS = 64
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`), every
 #: eighth of these as much shorter again, and so on: a chain in a spot of much higher curvature than elsewhere would
 #: refuse every full step and sit there for hundreds of draws, however many levels of curvature there are.
-#: The cycle does not depend on the state, so the target stays exact.
+#: The cycle does not depend on the state, so the target stays exact. It is no multiple of 3, the base of the sequence
+#: that spreads the lengths of paths (`invsamp.kernels.paths`).
 SHORT_EVERY = 8
 
 

@@ -66,12 +66,16 @@ def kicked(kick: Kick, velocity: Array, gradient: Array, half: float | Array) ->
 
 @njit(cache=True, error_model="numpy")
 def van_der_corput(index: int) -> float:
-    """The digits of ``index`` in base 2, mirrored at the point: a sequence that fills (0, 1) evenly."""
-    share, digit = 0.0, 0.5
+    """The digits of ``index`` in base 3, mirrored at the point: a sequence that fills (0, 1) evenly.
+
+    So does every eighth number of it, that of a path whose steps are short (`Kernel.short_step`). In base 2 all of
+    these would be in the same eighth of (0, 1).
+    """
+    share, digit = 0.0, 1.0
     while index:
-        share += digit * (index & 1)
-        index >>= 1
-        digit *= 0.5
+        digit /= 3.0
+        share += digit * (index % 3)
+        index //= 3
     return share
 
 
