@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.protocols import Array
-from invsamp.transport.triangular import narrowed
 
 #: Nats per draw that a feature has to gain: of the least bends that cost a sampler anything, some three times as much.
 GAIN = 0.03
@@ -27,9 +26,6 @@ class Features(NamedTuple):
 
     shift: Array
     log_scale: Array
-    precision: float
-    other_constant: float
-    other_shift: Array
     constant: float
     residual: Array
 
@@ -73,33 +69,26 @@ def selected(u: Array, place: Place) -> Features:
     line, bent = u[:, place.before], u[:, bends]
     of_shift = np.column_stack([line, bent * bent])
     of_scale = np.column_stack([bent, 0.5 * np.log1p(bent * bent)])
-    shifts, scales, now = _forward(u[:, place.coordinate], of_shift, of_scale, len(place.before), [])
+    shifts, scales, now = _forward(u[:, place.coordinate], of_shift, of_scale, [])
     if place.scale:
         seen = [feature * len(bends) + bends.index(j) for feature, j in place.scale]
-        then = _forward(u[:, place.coordinate], of_shift, of_scale, len(place.before), seen)
+        then = _forward(u[:, place.coordinate], of_shift, of_scale, seen)
         if then[2].loss < now.loss - GAIN:
             shifts, scales, now = then
-    shift, log_scale, other_shift, other_constant = np.zeros((2, d)), np.zeros((2, d)), np.zeros(d), 0.0
+    shift, log_scale = np.zeros((2, d)), np.zeros((2, d))
     terms = [(0, j) for j in place.before] + [(1, j) for j in bends]
     for at, value in zip(shifts, now.shift[1:], strict=True):
         shift[terms[at]] = value
     terms = [(feature, j) for feature in (0, 1) for j in bends]
     for at, value in zip(scales, now.scale[1:], strict=True):
         log_scale[terms[at]] = value
-    if now.precision > 0.0:
-        other_constant = float(now.other[0])
-        other_shift[[place.before[at] for at in shifts if at < len(place.before)]] = now.other[1:]
-    # the constant of the scale is left to the residuals
-    precision, residual = now.precision * np.exp(2.0 * now.scale[0]), now.residual * np.exp(now.scale[0] - now.log)
-    return Features(shift, log_scale, float(precision), other_constant, other_shift, float(now.shift[0]), residual)
+    return Features(shift, log_scale, float(now.shift[0]), now.residual * np.exp(now.scale[0] - now.log))
 
 
-def _forward(
-    y: Array, of_shift: Array, of_scale: Array, lines: int, scales: list[int]
-) -> tuple[list[int], list[int], _Regression]:
-    """Columns of shift and scale, chosen one by one from some of the scale on; the first ``lines`` shifts are lines."""
+def _forward(y: Array, of_shift: Array, of_scale: Array, scales: list[int]) -> tuple[list[int], list[int], _Regression]:
+    """Columns of shift and scale, chosen one by one from some of the scale on."""
     one, shifts = np.ones((len(y), 1)), list[int]()
-    now = _regression(y, one, one, np.column_stack([one, of_scale[:, scales]]))
+    now = _regression(y, one, np.column_stack([one, of_scale[:, scales]]))
     for _ in range(of_shift.shape[1] + of_scale.shape[1]):
         weight = np.exp(-now.log)
         standard = now.residual * weight
@@ -117,8 +106,9 @@ def _forward(
         wider = gain_scale.max() > gain_shift.max()
         more_shifts = shifts if wider else [*shifts, int(np.argmax(gain_shift))]
         more_scales = [*scales, int(np.argmax(gain_scale))] if wider else scales
-        chosen = (of_shift, more_shifts), (of_shift, [at for at in more_shifts if at < lines]), (of_scale, more_scales)
-        then = _regression(y, *(np.column_stack([one, basis[:, columns]]) for basis, columns in chosen))
+        then = _regression(
+            y, np.column_stack([one, of_shift[:, more_shifts]]), np.column_stack([one, of_scale[:, more_scales]])
+        )
         if not now.loss - then.loss > 0.5 * GAIN:
             break
         shifts, scales, now = more_shifts, more_scales, then
@@ -169,52 +159,28 @@ def _dependence(gradient: Array) -> Array:
 
 class _Regression(NamedTuple):
     shift: Array
-    other: Array
     scale: Array
-    precision: float
     log: Array
     residual: Array
     loss: float
 
 
-def _regression(y: Array, of_shift: Array, of_other: Array, of_scale: Array) -> _Regression:
-    """Normal regression with a scale that varies, and with a constant precision added if that is likelier."""
-    found = _by_turns(y, of_shift, of_other[:, :0], of_scale, np.zeros(of_scale.shape[1]), -np.inf)
-    if of_scale.shape[1] == 1:
-        return found
-    log_precision = -2.0 * float(np.median(of_scale @ found.scale))
-    then = _by_turns(y, of_shift, of_other, of_scale, found.scale, log_precision)
-    return then if then.loss < found.loss else found
-
-
-def _by_turns(
-    y: Array, of_shift: Array, of_other: Array, of_scale: Array, scale: Array, log_precision: float
-) -> _Regression:
-    """Shift and scale by turns; far residuals count as if they were five sds out."""
-    scale, first, varies = scale.copy(), not scale.any(), of_scale.shape[1] > 1
-    other, count = np.isfinite(log_precision), of_shift.shape[1]
-    log, share = narrowed(of_scale @ scale, np.exp(log_precision))
-    for turn in range(6 if varies else 1):
-        basis = np.column_stack([of_shift, share[:, None] * of_other])
-        weight = np.exp(-log)
-        shift = np.linalg.lstsq(basis * weight[:, None], y * weight, rcond=None)[0]
-        residual = y - basis @ shift
-        if turn == 0 and first:
+def _regression(y: Array, of_shift: Array, of_scale: Array) -> _Regression:
+    """Normal regression with a log-linear sd, by turns; far residuals count as if they were five sds out."""
+    scale = np.zeros(of_scale.shape[1])
+    for turn in range(1 if of_scale.shape[1] == 1 else 6):
+        weight = np.exp(-(of_scale @ scale))
+        shift = np.linalg.lstsq(of_shift * weight[:, None], y * weight, rcond=None)[0]
+        residual = y - of_shift @ shift
+        if turn == 0:
             scale[0] = 0.5 * np.log(np.mean(residual**2) + 1e-12)
-            log, share = narrowed(of_scale @ scale, np.exp(log_precision))
-        for _ in range(4 if varies else 0):
-            ratio = np.minimum(residual**2 * np.exp(-2.0 * log), 25.0)
-            slopes = (1.0 - share)[:, None] * of_scale
-            if other:
-                slopes = np.column_stack([slopes, -0.5 * share])
-            curvature = 2.0 * (slopes.T * np.clip(ratio, 0.3, 3.0)) @ slopes
-            move = np.clip(np.linalg.lstsq(curvature, slopes.T @ (ratio - 1.0), rcond=None)[0], -1.0, 1.0)
-            scale += move[: len(scale)]
-            if other:
-                log_precision += float(move[-1])
-            log, share = narrowed(of_scale @ scale, np.exp(log_precision))
+        for _ in range(0 if of_scale.shape[1] == 1 else 4):
+            ratio = np.minimum(residual**2 * np.exp(-2.0 * (of_scale @ scale)), 25.0)
+            curvature = 2.0 * (of_scale.T * np.clip(ratio, 0.3, 3.0)) @ of_scale
+            scale += np.clip(np.linalg.lstsq(curvature, of_scale.T @ (ratio - 1.0), rcond=None)[0], -1.0, 1.0)
+    log = of_scale @ scale
     loss = float(np.mean(log + 0.5 * np.minimum(residual**2 * np.exp(-2.0 * log), 1e4)))
-    return _Regression(shift[:count], shift[count:], scale, float(np.exp(log_precision)), log, residual, loss)
+    return _Regression(np.asarray(shift), scale, log, residual, loss)
 
 
 def _score_gains(candidates: Array, taken: Array, residual: Array) -> Array:

@@ -119,21 +119,17 @@ def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
     d, every = u.shape[1], max(1, len(u) // ROWS)
     u, gradient = u[::every], gradient[::every]
     level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
-    precision, other_constant, constant, offset, log_width, left, right = np.zeros((7, d))
-    other_shift = np.zeros((d, d))
+    constant, offset, log_width, left, right = np.zeros((5, d))
     for place in ordered(u, gradient):
         k, rest = place.coordinate, u[:, place.coordinate]
         if place.bends:
-            found = selected(u, place)
-            shift[:, :, k], log_scale[:, :, k], other_shift[:, k] = found.shift, found.log_scale, found.other_shift
-            precision[k], other_constant[k], constant[k] = found.precision, found.other_constant, found.constant
-            rest = found.residual
+            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, place)
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)
-    return Triangular(
-        level, shift, log_scale, precision, other_constant, other_shift, constant, offset, log_width, left, right
-    )
+    none = np.zeros(d)
+    beside = none, none, np.zeros((d, d))  # another precision: scores show it, draws do not
+    return Triangular(level, shift, log_scale, *beside, constant, offset, log_width, left, right)
 
 
 #: What Student's tails gain in nats per draw over a normal margin to be taken, and tail indices that are tried.

@@ -19,7 +19,7 @@ from invsamp.transport.triangular import Triangular, narrowed
 _LARGEST = 1e3
 #: Evaluations of a coordinate's residuals at most, beside those for derivatives.
 _EVALUATIONS = 50
-#: The constant precision, in the median's of the one that varies, from which it is fitted if draws have shown none.
+#: The constant precision, in the median's of the one that varies, from which it is fitted.
 _FIRST = 0.1
 #: Mean of log(1 + r^2) / 2 below which no second fit is made, from another constant precision.
 _EXACT = 1e-4
@@ -81,7 +81,7 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array) -> Triangular:
             residuals, start, bounds=(low, np.inf), loss="cauchy", x_scale="jac", max_nfev=_EVALUATIONS
         )
 
-    found = fit(core.precision[k] or _FIRST * median)
+    found = fit(_FIRST * median)
     if varies and found.cost > _EXACT * len(u):
         found = min(found, fit(median), key=lambda each: each.cost)
     (constant, log_width), by_shift, by_scale, by_other, rest = np.split(found.x, counts)
