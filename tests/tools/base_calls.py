@@ -44,7 +44,7 @@ SHARED = _words(
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
     "apply log_prior_at arrived cumulant fresh kick sample_inside sample_prior "
-    "dynamics steps count "
+    "dynamics steps count refreshed remembered "
     "at step compiled_steps bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
     "accepts auxiliary locate log_cdf places quantile standardize cumulant intersection preconditioner_at described "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
