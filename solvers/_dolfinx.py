@@ -102,7 +102,7 @@ def configure(solver: Solver, options: Mapping[str, object]) -> str:
 def unread(prefix: str, options: Mapping[str, object]) -> list[str]:
     """Names of the options with this prefix that no solver has read so far: those that PETSc does not know."""
     x = load()
-    # petsc4py itself cannot tell before 3.20
+    # petsc4py has no such function before 3.20
     ask, found = ctypes.CDLL(x.PETSc.__file__).PetscOptionsUsed, ctypes.c_int()
 
     def read(name: str) -> bool:

@@ -65,8 +65,9 @@ DIVERGENCE_LIMIT = 0.5
 #: sds were 0.4 to 0.8 of the right ones, at R-hats of 1.001 to 1.012: where a map bends otherwise than the target does,
 #: chains turn back, all of them alike.
 UNFIT_LIMIT = 0.001
-#: Share of points deep in a neck, and far out of it, at which a map may not fit if the neck is no reason to warn.
-UNMATCHED_LIMIT = 0.01
+#: Share of points deep in a neck, and far out of it, at which a map may not fit if the neck is no reason to warn. Of
+#: centered hierarchies it was at most .05 in right runs, and .17 or more where chains turned back in the neck.
+UNMATCHED_LIMIT = 0.1
 #: Share of paths that may diverge. A refused path is no error, but many of them show that steps are too long to enter a
 #: region. In right runs it was 0 (eight schools), 0.4% (Rosenbrock's ridge by HMC) and 0.9% (a field from data of 1%).
 DIVERGING_LIMIT = 0.02

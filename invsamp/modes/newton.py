@@ -13,8 +13,8 @@ gain of the last step over that of the one before. This is the forcing term of E
 forcing terms in an inexact Newton method", SIAM J. Sci. Comput. 17, eq. (2.6)), with energies, which are like squares
 of gradients.
 
-An optimization also ends at a known mode (`KnownMode`). What is left to gain is an estimate: steps by the Gaussian of
-the mode follow (`invsamp.modes.field_modes`).
+An optimization also ends at a known mode (`KnownMode`). What is left to gain is an estimate: quasi-Newton steps from
+the mode's Gaussian follow (`invsamp.modes.field_modes`).
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
+from invsamp.transport import score_matching
 from invsamp.transport.dependence import ROWS, ordered, selected
-from invsamp.transport.fisher_divergence import squared_residuals
+from invsamp.transport.fisher_divergence import fisher_divergence, squared_residuals
 from invsamp.transport.linear import matched_factor
 from invsamp.transport.margins import shrunk, stretched
 from invsamp.transport.radial import Radial
-from invsamp.transport.score_matching import refined
 from invsamp.transport.transport_map import TransportMap
-from invsamp.transport.triangular import Triangular, identity
+from invsamp.transport.triangular import Places, Triangular, identity
 
 #: What fits to chains, from the plainest on.
 FAMILIES = ("linear", "triangular", "triangular with Student margins", "radial")
@@ -39,6 +39,16 @@ class Fitted(NamedTuple):
 
     map: TransportMap | None
     divergences: dict[str, float]
+
+
+class FarPoints(NamedTuple):
+    """Points far out by a map."""
+
+    z: Array  # (n, d), in its coordinates
+    along: Places  # (n,), the coordinate in which each is far out
+    position: Array  # (n, d)
+    gradient: Array  # (n, d), NaN where a solve failed
+    fits: npt.NDArray[np.bool_]  # (n,), whether the target is normal there in the map's coordinates
 
 
 def fit(draws: Array, gradients: Array) -> Fitted:
@@ -69,6 +79,22 @@ def fit(draws: Array, gradients: Array) -> Fitted:
     return Fitted(None if best == "linear" else fitted(best, draws, gradients), found)
 
 
+def extended(found: TransportMap, draws: Array, gradients: Array, far: FarPoints) -> TransportMap:
+    """A triangular map with what it lacks far out, fitted to draws (steps, chains, d) and points there alike.
+
+    It stays as it is where that would fit the draws clearly worse.
+    """
+    assert isinstance(found.core, Triangular)
+    every, known = max(1, -(-draws.shape[0] * draws.shape[1] // _DRAWS)), np.isfinite(far.gradient).all(axis=1)
+    draws, gradients = (values[::every].reshape(-1, found.dimension) for values in (draws, gradients))
+    core = score_matching.extended(found.core, far.z[known], far.along[known], far.gradient[known] * found.frame)
+    u = (np.concatenate([draws, far.position[known]]) - found.center) / found.frame
+    slopes = np.concatenate([gradients, far.gradient[known]]) * found.frame
+    after = replace(found, core=score_matching.refined(core, u, slopes, set(far.along.tolist())))
+    before, now = (fisher_divergence(*pulled_back(each, draws, gradients)) for each in (found, after))
+    return after if now <= max(GAUSSIAN, before / BETTER) else found
+
+
 def fitted(family: str, draws: Array, gradients: Array) -> TransportMap:
     """The map of a family, fitted to all draws (steps, chains, d).
 
@@ -88,7 +114,7 @@ def fitted(family: str, draws: Array, gradients: Array) -> TransportMap:
         return TransportMap(family, center, width, identity(len(center)))
     u, slopes = u.reshape(flat.shape), slopes.reshape(flat.shape)
     core = _triangular(u, slopes, margins="margins" in family)
-    return TransportMap(family, center, width, refined(core, u, slopes))
+    return TransportMap(family, center, width, score_matching.refined(core, u, slopes))
 
 
 def pulled_back(found: TransportMap, draws: Array, gradients: Array) -> tuple[Array, Array]:
@@ -118,12 +144,12 @@ def _triangular(u: Array, gradient: Array, *, margins: bool) -> Triangular:
     """A triangular core by the likelihood of draws u (n, d); gradients (n, d) say which depend on which."""
     d, every = u.shape[1], max(1, len(u) // ROWS)
     u, gradient = u[::every], gradient[::every]
-    level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((2, d, d)), np.zeros((2, d, d))
+    level, shift, log_scale = np.zeros(d, dtype=int), np.zeros((3, d, d)), np.zeros((3, d, d))
     constant, offset, log_width, left, right = np.zeros((5, d))
     for place in ordered(u, gradient):
         k, rest = place.coordinate, u[:, place.coordinate]
         if place.bends:
-            shift[:, :, k], log_scale[:, :, k], constant[k], rest = selected(u, place)
+            shift[:2, :, k], log_scale[:2, :, k], constant[k], rest = selected(u, place)
             used = np.flatnonzero((shift[:, :, k] != 0.0).any(axis=0) | (log_scale[:, :, k] != 0.0).any(axis=0))
             level[k] = 1 + level[used].max(initial=-1)
         offset[k], log_width[k], left[k], right[k] = _margin(rest, margins)

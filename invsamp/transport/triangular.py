@@ -4,13 +4,15 @@ In an order of the coordinates,
 
 .. math:: u_k = a_k + m_k(u_{<k}) + q_k\, (b_k + l_k \cdot u_{<k}) + e^{s_k}\, (c_k + \sigma_k\, t_k(z_k)),
 
-with :math:`m` linear in the coordinates before and their squares, and :math:`t` as in `invsamp.transport.margins`.
+with :math:`m` linear in the coordinates before, their squares and :math:`\sqrt{1 + u^2}`, which with the line itself
+makes a bend that is flat on one side; and :math:`t` as in `invsamp.transport.margins`.
 The precision is a sum of two, one that varies and a constant one, whose share is q,
 
 .. math:: e^{-2 s_k} = e^{-2 r_k(u_{<k})} + p_k, \qquad q_k = p_k\, e^{2 s_k},
 
-with :math:`r` linear in the coordinates before and in :math:`\log(1 + u^2) / 2`. So is a product of two normal
-densities, of a prior whose mean and log scale are unknown and of data. The Jacobian is triangular,
+with :math:`r` linear in the coordinates before, :math:`\log(1 + u^2) / 2` and :math:`\sqrt{1 + u^2}`. So is a
+product of two normal densities, of a prior whose mean and log scale are unknown and of data. The Jacobian is
+triangular,
 :math:`\log |\det| = \sum_k s_k + \log \sigma_k + \log t'_k`.
 """
 
@@ -31,8 +33,9 @@ from invsamp.transport.margins import Stretched, shrunk, stretched
 _LARGEST_LOG = 50.0
 
 
-#: How many sds out a map is tried.
-_FAR = 6.0
+#: How many sds out a map is tried at most, and sds of the normal distribution that it maps: where a tail is
+#: exponential 1e-4 of the mass lies farther out, and where it is normal 1e-6.
+_FAR, _RARE = 10.0, 5.0
 
 
 #: Numbers of coordinates.
@@ -48,7 +51,7 @@ class Image(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Coordinates (m,) that depend on others (p,) of lower levels, and their coefficients, (2, p, m) or (p, m)."""
+    """Coordinates (m,) that depend on others (p,) of lower levels, and their coefficients, (3, p, m) or (p, m)."""
 
     members: Places
     parents: Places
@@ -74,8 +77,8 @@ class Triangular:
     ----------
     level : ndarray of int, shape (d,)
         Coordinates depend on those of lower levels alone.
-    shift, log_scale : ndarray, shape (2, d, d)
-        Coefficients [f, j, k] of features of coordinate j in m_k and r_k: u_j and its square, or u_j and its log.
+    shift, log_scale : ndarray, shape (3, d, d)
+        Coefficients [f, j, k] of the features of coordinate j (`shift_features`, `scale_features`) in m_k and r_k.
     precision, other_constant : ndarray, shape (d,)
         p and b.
     other_shift : ndarray, shape (d, d)
@@ -107,10 +110,9 @@ class Triangular:
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
             for members, parents, of_shift, of_log, of_other in self._levels:
                 before = u[:, parents]
-                squares = before * before
-                log, part = narrowed(before @ of_log[0] + 0.5 * np.log1p(squares) @ of_log[1], self.precision[members])
+                log, part = narrowed(_combined(scale_features(before), of_log), self.precision[members])
                 other[:, members] = away = self.other_constant[members] + before @ of_other
-                shift = before @ of_shift[0] + squares @ of_shift[1] + part * away
+                shift = _combined(shift_features(before), of_shift) + part * away
                 log_scale[:, members], share[:, members] = log, part
                 u[:, members] = self.constant[members] + shift + np.exp(log) * value[:, members]
                 log_det = log_det + log.sum(axis=1)
@@ -122,9 +124,9 @@ class Triangular:
 
     def located(self, u: Array) -> tuple[Array, Image]:
         """Points z (n, d) that come to u, with the image of these."""
-        log, share = narrowed(u @ self.log_scale[0] + 0.5 * np.log1p(u * u) @ self.log_scale[1], self.precision)
+        log, share = narrowed(_combined(scale_features(u), self.log_scale), self.precision)
         other = self.other_constant + u @ self.other_shift
-        shift = self.constant + u @ self.shift[0] + (u * u) @ self.shift[1] + share * other
+        shift = self.constant + _combined(shift_features(u), self.shift) + share * other
         value = (u - shift) * np.exp(-log)
         z = shrunk((value - self.offset) * np.exp(-self.log_width), self.left, self.right)
         margin = stretched(z, self.left, self.right)
@@ -132,15 +134,17 @@ class Triangular:
         return z, Image(u, log_det, _Kept(margin, log, value, share, other))
 
     def far_points(self, normal: Array) -> tuple[Array, Places]:
-        """Points z (n, d) with coordinates that scales depend on far out, in turns, and which have such a scale.
+        """Points z (n, d) far out along one of the coordinates that scales depend on, in turns; and along which (n,).
 
-        The others are those of standard normal points (n, d).
+        The others are those of standard normal points (n, d). Empty if no scale varies.
         """
-        bends, z = np.flatnonzero(self.log_scale.any(axis=(0, 2))), normal.copy()
-        for place, j in enumerate(bends):
-            rows = np.arange(place, len(z), len(bends))
-            z[rows, j] = _FAR * (-1.0) ** np.arange(len(rows))
-        return z, np.flatnonzero(self.log_scale.any(axis=(0, 1)))
+        bends = np.flatnonzero(self.log_scale.any(axis=(0, 2)))
+        z = normal[: len(normal) * (len(bends) > 0)].copy()
+        along, row = np.resize(bends, len(z)), np.arange(len(z))
+        turn, u = row // max(1, len(bends)), self.forward(z).u.copy()
+        u[row, along] = _FAR * (turn + 1.0) / (turn.max(initial=0) + 1.0) * (-1.0) ** turn
+        z[row, along] = np.clip(self.inverse(u)[row, along], -_RARE, _RARE)
+        return z, along
 
     def pull_back(self, image: Image, gradient: Array) -> Array:
         """The gradient in z of U(u(z)) - log |det|, from that of U in u (n, d)."""
@@ -160,12 +164,14 @@ class Triangular:
                 part = kept.share[:, members]
                 by_log = own * np.exp(kept.log_scale[:, members]) * kept.value[:, members] - 1.0
                 by_log = (1.0 - part) * (by_log + 2.0 * part * own * kept.other[:, members])
+                roots = np.sqrt(1.0 + before * before)
                 by_u[:, parents] += (
                     own @ of_shift[0].T
                     + (own * part) @ of_other.T
                     + by_log @ of_log[0].T
                     + (own @ of_shift[1].T) * (2.0 * before)
                     + (by_log @ of_log[1].T) * (before / (1.0 + before * before))
+                    + (own @ of_shift[2].T + by_log @ of_log[2].T) * (before / roots)
                 )
         return by_u
 
@@ -184,6 +190,23 @@ class Triangular:
         return found
 
 
+def shift_features(u: Array) -> Array:
+    """Features (3, n, d) of coordinates (n, d) that shifts are linear in."""
+    squares = u * u
+    return np.stack([u, squares, np.sqrt(1.0 + squares)])
+
+
+def scale_features(u: Array) -> Array:
+    """Features (3, n, d) of coordinates (n, d) that the logs of scales are linear in."""
+    squares = u * u
+    return np.stack([u, 0.5 * np.log1p(squares), np.sqrt(1.0 + squares)])
+
+
+def _combined(features: Array, coefficients: Array) -> Array:
+    """Sums (n, m) of features (3, n, p) with coefficients (3, p, m)."""
+    return np.asarray(np.concatenate(features, axis=1) @ coefficients.reshape(-1, coefficients.shape[2]))
+
+
 def narrowed(log: Array, precision: Array) -> tuple[Array, Array]:
     """Logs of scales with precisions added to those of ``log``, and the share of what is added in all."""
     log = np.clip(log, -_LARGEST_LOG, _LARGEST_LOG)
@@ -193,5 +216,6 @@ def narrowed(log: Array, precision: Array) -> tuple[Array, Array]:
 
 def identity(d: int) -> Triangular:
     """The map that leaves d coordinates as they are."""
-    none, pair = np.zeros(d), np.zeros((2, d, d))
-    return Triangular(np.zeros(d, dtype=int), pair, pair, none, none, pair[0], none, none, none, none, none)
+    none, coefficients = np.zeros(d), np.zeros((3, d, d))
+    shared = none, none, coefficients[0]
+    return Triangular(np.zeros(d, dtype=int), coefficients, coefficients, *shared, none, none, none, none, none)

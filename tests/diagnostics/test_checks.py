@@ -318,7 +318,7 @@ class TestFormsOfAHierarchy:
 
         assert codes({"divergence": 0.05}) == []
         assert codes({"divergence": 0.15}) == ["IV-FUNNEL"]
-        assert codes({"divergence": 0.05, "unmatched": 0.02}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.05, "unmatched": 0.15}) == ["IV-FUNNEL"]
         assert codes({"divergence": 0.05, "unfit": 0.01}) == ["IV-COORDINATES"]
         assert codes({"divergence": 0.05}, at_minima=True) == ["IV-UNSEEN"]
         assert codes({"divergence": 0.05}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]

@@ -11,13 +11,13 @@ import pytest
 from invsamp.engine.driver.serialization import decode, encode
 from invsamp.transport import TransportMap, fisher_divergence, fit
 from invsamp.transport.fisher_divergence import contributions
-from invsamp.transport.fitting import fitted, pulled_back
+from invsamp.transport.fitting import FarPoints, extended, fitted, pulled_back
 from invsamp.transport.radial import Radial
 from invsamp.transport.triangular import Triangular
 
 RNG = np.random.default_rng(0)
 LOWER = np.tril(np.ones((4, 4)), -1)
-COUPLED = np.triu(RNG.standard_normal((2, 2, 4, 4)), 1)
+COUPLED = np.triu(RNG.standard_normal((2, 3, 4, 4)), 1)
 TRIANGULAR = Triangular(
     np.array([0, 1, 2, 3]),
     *(0.2 * COUPLED),
@@ -125,16 +125,24 @@ def funnel(rng, n):
     return np.concatenate([v, x], axis=2), np.concatenate([by_v, x * np.exp(-v)], axis=2)
 
 
-def effects(rng, n):
-    """Log scale t ~ N(0, 1), mean m ~ N(0, 1), six effects as under N(m, e^2t) and one datum 0 with sd 1 each."""
+def effects(rng, n, spread=1.0, data=1.0):
+    """Log scale t ~ N(0, spread), mean m ~ N(0, 1), six effects under N(m, e^2t), each with a datum 0."""
     t, mean = rng.standard_normal((2, n, 4, 1))
+    t *= spread
+    draws = np.concatenate([rng.standard_normal((n, 4, 6)), mean, t], axis=2)
     prior = np.exp(-2.0 * t)
-    precision, center = 1.0 + prior, mean * prior / (1.0 + prior)
-    away = rng.standard_normal((n, 4, 6)) / np.sqrt(precision)
-    by_t = -2.0 * prior * (0.5 * away**2 - away * mean / precision - 0.5 / precision)
-    by_mean = mean - prior * away.sum(axis=2, keepdims=True)
-    draws = np.concatenate([center + away, mean, t], axis=2)
-    return draws, np.concatenate([precision * away, by_mean, t + by_t.sum(axis=2, keepdims=True)], axis=2)
+    draws[..., :6] = mean * prior / (data + prior) + draws[..., :6] / np.sqrt(data + prior)
+    return draws, slope_of_effects(draws, spread, data)
+
+
+def slope_of_effects(x, spread=1.0, data=1.0):
+    mean, t = x[..., 6:7], x[..., 7:]
+    prior = np.exp(-2.0 * t)
+    precision = data + prior
+    away = x[..., :6] - mean * prior / precision
+    by_t = -2.0 * prior * (0.5 * away**2 - away * mean * data / precision - 0.5 / precision)
+    by_mean = mean - prior * away.sum(axis=-1, keepdims=True)
+    return np.concatenate([precision * away, by_mean, t / spread**2 + by_t.sum(axis=-1, keepdims=True)], axis=-1)
 
 
 def heavy(rng, n):
@@ -190,6 +198,29 @@ def test_effects_come_after_their_mean_and_its_scale(seed):
     assert (found.core.level[:6] > found.core.level[6:].max()).all()
     z, gradient = (part.reshape(-1, 8) for part in pulled_back(found, *effects(RNG, 500)))
     assert fisher_divergence(z, gradient) < 0.02
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_points_far_out_show_what_draws_do_not(seed):
+    """Where data say much of an effect, draws hide how it depends on its mean and scale. In the neck gradients show it.
+
+    Over 20 seeds J falls from 0.10 to 0.25 to 0.0005 at draws that no fit has seen.
+    """
+
+    def tried(found):
+        z, along = found.core.far_points(np.random.default_rng(9).standard_normal((64, 8)))
+        image = found.forward(z)
+        gradient = slope_of_effects(image.u, *hidden)
+        apart = found.pull_back(image, gradient) - z
+        return FarPoints(z, along, image.u, gradient, np.square(apart[:, :6]).mean(axis=1) <= 1.0)
+
+    hidden = 0.5, np.array([1.0, 1.0, 1.0, 30.0, 30.0, 30.0])
+    draws, gradients = effects(np.random.default_rng(seed), 300, *hidden)
+    before = fitted("triangular", draws, gradients)
+    after = extended(before, draws, gradients, tried(before))
+    assert tried(before).fits.mean() < 0.8 and tried(after).fits.all()
+    z, gradient = (part.reshape(-1, 8) for part in pulled_back(after, *effects(RNG, 500, *hidden)))
+    assert fisher_divergence(z, gradient) < 0.01
 
 
 @pytest.mark.parametrize("seed", [0, 1])

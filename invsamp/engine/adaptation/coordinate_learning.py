@@ -11,9 +11,9 @@ from invsamp.engine.rungs.coordinate_quality import CoordinateQuality
 from invsamp.engine.rungs.rung_chains import Mapped, RungChains
 from invsamp.kernels.metric import Metric
 from invsamp.protocols import Array
-from invsamp.transport import fisher_divergence, fit
+from invsamp.transport import TransportMap, fisher_divergence, fit
 from invsamp.transport.fisher_divergence import contributions
-from invsamp.transport.fitting import GAUSSIAN, pulled_back
+from invsamp.transport.fitting import GAUSSIAN, FarPoints, extended, pulled_back
 from invsamp.transport.linear import matched_factor
 
 #: Unknowns that are named as those which contribute most to J, and the share of it below which one is not.
@@ -55,8 +55,16 @@ def learned(
         found = fit(positions, gradients)
         if transport is None or divergence > min(found.divergences.values()):
             transport = found.map
-    if transport is None:
-        return None
+    return None if transport is None else _with_metric(transport, positions, gradients, step_scale)
+
+
+def relearned(positions: Array, gradients: Array, step_scale: float, transport: TransportMap, far: FarPoints) -> Mapped:
+    """A map fitted again to draws (steps, chains, d) and to points far out."""
+    positions, gradients = _with_chains(positions), _with_chains(gradients)
+    return _with_metric(extended(transport, positions, gradients, far), positions, gradients, step_scale)
+
+
+def _with_metric(transport: TransportMap, positions: Array, gradients: Array, step_scale: float) -> Mapped:
     z, slopes = pulled_back(transport, positions, gradients)
     factor = matched_factor(z - z.mean(axis=(0, 1)), slopes) / math.sqrt(step_scale)
     return transport, floored(factor, np.full(transport.dimension, np.inf))

@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.diagnostics.limits import ERROR
-from invsamp.engine.adaptation.coordinate_learning import learned, quality
+from invsamp.engine.adaptation.coordinate_learning import learned, quality, relearned
 from invsamp.engine.adaptation.gradient_noise_budget import NoiseBudget, largest_whitened
 from invsamp.engine.adaptation.initial_descent import (
     descend_chains,
@@ -82,6 +82,8 @@ AGREED = 1.15
 LONG_PATH = 5
 #: Of a kernel's longest step, where there is one: the first guess.
 FIRST_STEP = 0.1
+#: How often points far out are added to a new map at most.
+_TURNS = 3
 #: Probes of the rows of a Hessian, over all chains, and how often, each time in coordinates in which they were equal.
 _PROBES, _ROUNDS = 16, 3
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
@@ -312,7 +314,7 @@ class Tuner(
         enough = metric_estimator is not None and len(metric_estimator) >= FEWEST
         rung.mapped, untried = None, self._maps and not self._before
         if self._maps and metric_estimator is not None and enough:
-            rung.mapped = self._mapped(metric_estimator, before)
+            rung.mapped = yield from self._mapped(metric_estimator, before)
         if metric_estimator is None or not enough or metric_estimator.falling():
             if rung.mapped is None:
                 yield from self._take_hessians()
@@ -330,14 +332,21 @@ class Tuner(
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _mapped(self, metric_estimator: MetricEstimator, before: Mapped | None) -> Mapped | None:
+    def _mapped(self, metric_estimator: MetricEstimator, before: Mapped | None) -> EvaluationRequests[Mapped | None]:
         """A transport map that makes the target more normal than linear coordinates do, and the metric behind it."""
         window, self._before = self._before, metric_estimator.kept()
         if not window:
             return before
         teach = metric_estimator.arrived_chains()  # now: their window before is one of the same chains
         both = [np.concatenate(parts)[:, teach] for parts in zip(window, self._before, strict=True)]
-        return learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
+        mapped = learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
+        kept = mapped is not None and before is not None and mapped[0] is before[0]
+        for turn in range(_TURNS):
+            far = yield from self.rung.far_points(mapped and mapped[0])
+            if mapped is None or far is None or (far.fits.all() and (kept or turn)):
+                break
+            mapped = relearned(both[0], both[1], self.rung.step_scale, mapped[0], far)
+        return mapped
 
     def _measure(self) -> None:
         """Note how normal the target has been in the coordinates of the window that ends."""

@@ -49,6 +49,8 @@ from invsamp.modes.descent import DescentResult
 from invsamp.protocols import Array, Facts
 from invsamp.tempering.target_distribution import ScheduledTarget, TargetDistribution
 from invsamp.transport import TransportMap
+from invsamp.transport.fitting import FarPoints
+from invsamp.transport.score_matching import MISFIT
 from invsamp.transport.triangular import Triangular
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -432,25 +434,28 @@ class RungChains(
 
         Draws do not show it: where the map does not fit chains turn back, all of them alike.
         """
-        transport = None if self.mapped is None else self.mapped[0]
-        core = None if transport is None else transport.core
-        if (
-            transport is None
-            or not isinstance(core, Triangular)
-            or not self.coordinates
-            or self.remembering is not None
-        ):
-            return
-        z, scaled = core.far_points(self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1])))
-        if not len(scaled):
-            return
+        far = yield from self.far_points(self.mapped and self.mapped[0])
+        if far is not None and self.coordinates:
+            share = 1.0 - float(np.mean(far.fits))
+            self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=share))
+
+    def far_points(self, transport: TransportMap | None) -> EvaluationRequests[FarPoints | None]:
+        """Points far out by a map, and at which of them it fits; None without a map that has a scale which varies."""
+        if transport is None or not isinstance(transport.core, Triangular) or self.remembering is not None:
+            return None
+        z, along = transport.core.far_points(
+            self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1]))
+        )
+        if not len(z):
+            return None
         image = transport.forward(z)
         found = yield from self.evaluate(image.u)
         with np.errstate(over="ignore", invalid="ignore"):
-            apart = transport.pull_back(image, self.reduced_gradient(found)) - z
-            fits = np.square(apart[:, scaled]).mean(axis=1) <= UNFIT
-        share = 1.0 - float(np.mean(fits & np.isfinite(self.reduced_energy(found))))
-        self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=share))
+            gradient = np.where(np.isfinite(self.reduced_energy(found))[:, None], self.reduced_gradient(found), np.nan)
+            apart = transport.pull_back(image, gradient) - z
+            apart[np.arange(len(z)), along] = 0.0  # a tail may be another one than that of its margin
+            fits = np.square(apart).mean(axis=1) <= MISFIT
+        return FarPoints(z, along, image.u, gradient, fits)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
         """Minus the log density of the rung (chains,)."""

@@ -132,7 +132,7 @@ def test_a_map_that_does_not_fit_is_a_warning(bend, fits):
     def ridge(z):
         x = z[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):
-            height, slope = (x**2, 2.0 * x) if fits else (np.exp(x), np.exp(x))
+            height, slope = (x**2, 2.0 * x) if fits else (np.exp(2.0 * x), 2.0 * np.exp(2.0 * x))
             away = (z[:, 1] - height) / 0.01
             return 0.5 * x**2 + 0.005 * away**2, np.column_stack([x - slope * away, away])
 
