@@ -8,6 +8,7 @@ import numpy as np
 
 from invsamp.diagnostics.limits import (
     DIVERGENCE_LIMIT,
+    EXACT_DIVERGENCE,
     MODE_SHARE_LIMIT,
     MODE_WEIGHT_LIMIT,
     UNMATCHED_LIMIT,
@@ -15,7 +16,6 @@ from invsamp.diagnostics.limits import (
 from invsamp.diagnostics.message_text import listed
 from invsamp.diagnostics.report import FoundModes, Report
 from invsamp.modes.tolerances import UNSEEN
-from invsamp.transport.fitting import GAUSSIAN
 from invsamp.warning_codes import code_of, coded
 
 
@@ -55,11 +55,11 @@ def _in_neck(report: Report) -> bool:
 
 
 def _normal(report: Report) -> bool:
-    """Whether the target is near a normal distribution in the coordinates of a map that fits in the neck as well."""
+    """Whether the target is normal in the coordinates of a map that fits in the neck as well."""
     rungs = report.get("coordinates") or []
     if len(rungs) != 1 or rungs[0] is None:
         return False
-    return rungs[0]["divergence"] <= GAUSSIAN and rungs[0].get("unmatched", 1.0) <= UNMATCHED_LIMIT
+    return rungs[0]["divergence"] <= EXACT_DIVERGENCE and rungs[0].get("unmatched", 1.0) <= UNMATCHED_LIMIT
 
 
 def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:

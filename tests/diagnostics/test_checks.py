@@ -316,13 +316,13 @@ class TestFormsOfAHierarchy:
             report = REPORT | {"modes": modes, "coordinates": [quality], "at_minima": False} | more
             return [text.split(":")[0] for text in diagnose(table(), report)]
 
-        assert codes({"divergence": 0.05}) == []
-        assert codes({"divergence": 0.15}) == ["IV-FUNNEL"]
-        assert codes({"divergence": 0.05, "unmatched": 0.15}) == ["IV-FUNNEL"]
-        assert codes({"divergence": 0.05, "unfit": 0.01}) == ["IV-COORDINATES"]
-        assert codes({"divergence": 0.05}, at_minima=True) == ["IV-UNSEEN"]
-        assert codes({"divergence": 0.05}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]
-        assert codes({"divergence": 0.05}, modes=modes | {"endless": 1, "unseen": 0.0}) == ["IV-DIVERGED"]
+        assert codes({"divergence": 0.005}) == []
+        assert codes({"divergence": 0.02}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.005, "unmatched": 0.15}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.005, "unfit": 0.01}) == ["IV-COORDINATES"]
+        assert codes({"divergence": 0.005}, at_minima=True) == ["IV-UNSEEN"]
+        assert codes({"divergence": 0.005}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]
+        assert codes({"divergence": 0.005}, modes=modes | {"endless": 1, "unseen": 0.0}) == ["IV-DIVERGED"]
 
     def test_a_given_form_is_to_be_left_out(self) -> None:
         assert "Leave centered= of theta out" in self.funnel({"theta": {"centered": [True], "reason": "given"}})
