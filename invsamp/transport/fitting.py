@@ -90,8 +90,9 @@ def extended(found: TransportMap, draws: Array, gradients: Array, far: FarPoints
     core = score_matching.extended(found.core, far.z[known], far.along[known], far.gradient[known] * found.frame)
     u = (np.concatenate([draws, far.position[known]]) - found.center) / found.frame
     slopes = np.concatenate([gradients, far.gradient[known]]) * found.frame
-    after = replace(found, core=score_matching.refined(core, u, slopes, set(far.along.tolist())))
-    before, now = (fisher_divergence(*pulled_back(each, draws, gradients)) for each in (found, after))
+    with np.errstate(over="ignore", invalid="ignore"):
+        after = replace(found, core=score_matching.refined(core, u, slopes, set(far.along.tolist())))
+        before, now = (fisher_divergence(*pulled_back(each, draws, gradients)) for each in (found, after))
     return after if now <= max(GAUSSIAN, before / BETTER) else found
 
 

@@ -155,6 +155,8 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool
         constant, by_shift, by_other, other = np.split(center, np.cumsum([1, len(shifts[0]), len(others)]))
         start = [constant, known[0][1:], by_shift, by_scale, by_other, [median], other, [0.0], ends]
         found = min(found, fit(np.concatenate(start)), key=lambda each: each.cost)
+    if not np.isfinite(found.cost):
+        return core
     (constant, log_width), by_shift, by_scale, by_other, rest, ends = np.split(found.x, counts)
     changed = {name: getattr(core, name).copy() for name in _CHANGED}
     changed["constant"][k], changed["log_width"][k] = constant, log_width

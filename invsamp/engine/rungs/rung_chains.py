@@ -446,6 +446,8 @@ class RungChains(
         z, along = transport.core.far_points(
             self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1]))
         )
+        finite = np.isfinite(transport.forward(z).u).all(axis=1)
+        z, along = z[finite], along[finite]
         if not len(z):
             return None
         image = transport.forward(z)
