@@ -25,7 +25,7 @@ def test_one_replicate_of_each(name):
 
 
 def test_the_maps_control_has_the_gradient_of_a_wrong_density():
-    log_scale = np.zeros((2, 2, 2))
+    log_scale = np.zeros((3, 2, 2))
     log_scale[0, 0, 1] = 0.7
     core = replace(identity(2), level=np.array([0, 1]), log_scale=log_scale, right=np.array([0.3, 0.2]))
     right, z = TransportMap("triangular", np.zeros(2), np.ones(2), core), np.array([[1.0, 2.0], [-3.0, 0.5]])
