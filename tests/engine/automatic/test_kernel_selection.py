@@ -759,7 +759,9 @@ class TestWords:
         report = engine.report()
         assert "around which there is more mass" in report["decisions"][0]
         found = {name: report[name] for name in ("modes", "at_minima")}
-        normal, bent = ({"family": "triangular", "divergence": j, "largest": [], "unmatched": 0.0} for j in (0.005, 0.05))
+        normal, bent = (
+            {"family": "triangular", "divergence": j, "largest": [], "unmatched": 0.0} for j in (0.005, 0.05)
+        )
         assert warned(found | {"coordinates": [normal]}) == []
         for text in (*warned(found), *warned(found | {"coordinates": [bent]})):
             assert text.startswith("IV-FUNNEL: the density is highest where there is almost no mass, as in the neck")
