@@ -6,6 +6,7 @@ The one place that knows how versions differ. dolfinx, PETSc and mpi4py are impo
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -96,6 +97,19 @@ def configure(solver: Solver, options: Mapping[str, object]) -> str:
     solver.setOptionsPrefix(_prefixes[key])
     solver.setFromOptions()
     return _prefixes[key]
+
+
+def unread(prefix: str, options: Mapping[str, object]) -> list[str]:
+    """Names of the options with this prefix that no solver has read so far: those that PETSc does not know."""
+    x = load()
+    # petsc4py has no such function before 3.20
+    ask, found = ctypes.CDLL(x.PETSc.__file__).PetscOptionsUsed, ctypes.c_int()
+
+    def read(name: str) -> bool:
+        ask(None, (prefix + name).encode(), ctypes.byref(found))
+        return bool(found.value)
+
+    return [name for name in options if not read(name)]
 
 
 def cell_mesh(comm: Comm, points: Array, cells: Numbers) -> Domain:

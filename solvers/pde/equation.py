@@ -182,7 +182,7 @@ class Equation:
             last = step <= self.newton.tolerance * access.vector(self.state).norm(load().PETSc.NormType.INFINITY)
             size = self._move_downhill(size, last)
             if last:
-                return math.isfinite(size)
+                return math.isfinite(size) and not operator.undetermined
         return False
 
     def solve_adjoint(self, operator: Operator, seed: Array) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers._dolfinx import compiled, configure, load, multigrid, petsc_vector
+from invsamp.solvers._dolfinx import compiled, configure, load, multigrid, petsc_vector, unread
 from invsamp.solvers.foreign import DirichletBC, Form, Solver, Vec
 
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
@@ -39,6 +39,11 @@ class Operator:
         symmetric and meant for few right-hand sides, unless that does not converge.
     few : bool
         Whether each matrix is meant for few right-hand sides.
+
+    Attributes
+    ----------
+    undetermined : bool
+        Whether the matrix takes constants to zero: a solution, if there is one, is known up to a constant only.
     """
 
     def __init__(
@@ -54,10 +59,10 @@ class Operator:
         self._comm = self._matrix.comm.tompi4py()
         self._large = options is None and few and self._matrix.getSize()[0] >= LARGE
         self._solvers: dict[str, Solver] = {}
-        self._options = dict(DIRECT if options is None else options)
+        self._options, self._unchecked = dict(DIRECT if options is None else options), options is not None
         self._solver = self._configured(self._options)
         self._held: list[Array] | None = None
-        self._symmetric = self._undetermined = False
+        self._symmetric = self.undetermined = False
 
     def holds(self, values: Sequence[Array]) -> bool:
         """Whether the factors are those of `factor` with equal values, on all ranks. Collective."""
@@ -88,7 +93,7 @@ class Operator:
             # a direct solver may not come back from a matrix that is not finite
             if not math.isfinite(self._matrix.norm()):
                 return False
-            self._undetermined = self._annihilates_constants()
+            self.undetermined = self._annihilates_constants()
             self._symmetric = self._equals_transpose()
             self._solver = self._configured(multigrid() if self._large and self._symmetric else self._options)
             self._solver.setOperators(self._matrix)
@@ -108,8 +113,15 @@ class Operator:
 
         A verified solve has failed, too, if its residual is too large, or adding a constant changes nothing. Matrices
         on the way to a solution, of Newton's method, may be singular.
+
+        Raises
+        ------
+        ValueError
+            If PETSc has read some of the options nowhere.
         """
-        if self._tried(right, out, transposed, verified):
+        solved = self._tried(right, out, transposed, verified)
+        self._check_options()
+        if solved:
             return True
         direct = self._configured(self._options)
         if self._held is None or self._solver == direct:
@@ -136,7 +148,7 @@ class Operator:
         # both are the same on every rank
         converged = self._solver.getConvergedReason() > 0 and math.isfinite(solution.norm())
         out.x.scatter_forward()
-        wrong = verified and (self._undetermined or self._is_wrong(right, solution, transposed))
+        wrong = verified and (self.undetermined or self._is_wrong(right, solution, transposed))
         return bool(converged) and not wrong
 
     def _equals_transpose(self) -> bool:
@@ -154,7 +166,7 @@ class Operator:
         return bool(symmetric)
 
     def _annihilates_constants(self) -> bool:
-        """Whether rows sum to zero, to rounding: a solution, if there is one, is known up to a constant only."""
+        """Whether rows sum to zero, to rounding."""
         ones, sums = self._matrix.createVecs()
         ones.set(1.0)
         self._matrix.mult(ones, sums)
@@ -170,6 +182,18 @@ class Operator:
         wrong = residual.norm() > LARGEST_RESIDUAL * right.norm()
         residual.destroy()
         return bool(wrong)
+
+    def _check_options(self) -> None:
+        """After a first attempt: all are read by then, those of parts of a solver and of its factors too."""
+        if not self._unchecked:
+            return
+        self._unchecked = False
+        wrong = unread(self._solver.getOptionsPrefix(), self._options)
+        if wrong:
+            raise ValueError(
+                f"solver_options must be options that the solver reads, got {wrong}, which it does not: misspelled, or "
+                "of another kind of solver"
+            )
 
     def _configured(self, options: Mapping[str, object]) -> Solver:
         """The solver with these options, made once."""

@@ -102,11 +102,19 @@ class TimeDependentProblem(PdeProblem):
         Raises
         ------
         ValueError
-            If a point lies outside the mesh, times do not increase or lie outside of [0, end_time], or an unknown has
-            no effect.
+            If a point lies outside the mesh, times do not increase or lie outside of [0, end_time], or an unknown or
+            ``time`` has no effect.
         """
         numbers, between = self.clock.bracketed(times)
-        return TimeDependentModel(self, make_sensors(sensors, self.equation.state, self.unknowns), numbers, between)
+        made, clock, equation = make_sensors(sensors, self.equation.state, self.unknowns), self.clock, self.equation
+        held = [depends_on(form, clock.time) for form in (equation.residual, *made.forms)]
+        held += [bc.g is getattr(clock.time, "_cpp_object", None) for bc in equation.bcs]
+        if clock.time is not None and clock.update is None and not any(held):
+            raise ValueError(
+                "time must be a constant that the residual, a boundary value or a sensor holds, got another one: a "
+                "form with a number in its place, such as float(t.value), keeps that number"
+            )
+        return TimeDependentModel(self, made, numbers, between)
 
 
 class TimeDependentModel(PdeModel):

@@ -17,7 +17,7 @@ from invsamp.solvers._dolfinx import function_space, load  # noqa: E402
 from invsamp.solvers.fem.fields import LogField  # noqa: E402
 from invsamp.solvers.fem.piecewise import PerBlock  # noqa: E402
 from invsamp.solvers.pde import NewtonSettings, StationaryProblem, point_sensors  # noqa: E402
-from invsamp.solvers.pde.operator import Operator  # noqa: E402
+from invsamp.solvers.pde.operator import DIRECT, Operator  # noqa: E402
 from invsamp.solvers.poisson import PoissonEquation  # noqa: E402
 
 pytestmark = pytest.mark.dolfinx
@@ -277,6 +277,18 @@ def test_a_solution_that_is_known_up_to_a_constant_is_a_failed_solve() -> None:
     assert np.isfinite(StationaryProblem(grounded, u, {"s": s}).observe(pde_cases.SENSORS)(theta)).all()
 
 
+def test_so_is_that_of_a_nonlinear_equation() -> None:
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
+    u, v, s = fem.Function(space), ufl.TestFunction(space), fem.Constant(domain, 1.0)
+    load = s * (ufl.SpatialCoordinate(domain)[0] - 0.5) * v * ufl.dx
+    slope = ufl.grad(u)
+    residual = (1.0 + ufl.inner(slope, slope)) * ufl.inner(slope, ufl.grad(v)) * ufl.dx - load
+    theta = np.linspace(0.5, 2.0, 4)[:, None]
+    assert np.isnan(StationaryProblem(residual, u, {"s": s}).observe(pde_cases.SENSORS)(theta)).all()
+    grounded = residual + 1e-6 * u * v * ufl.dx
+    assert np.isfinite(StationaryProblem(grounded, u, {"s": s}).observe(pde_cases.SENSORS)(theta)).all()
+
+
 def test_a_linear_equation_does_not_mind_what_the_state_held() -> None:
     found = []
     for held in (0.0, 1e12):
@@ -299,6 +311,25 @@ def test_a_solver_that_petsc_does_not_have() -> None:
         StationaryProblem(residual, u, {"s": s}, boundary_conditions=[zero], solver_options={"pc_type": "lui"}).observe(
             pde_cases.SENSORS
         )(np.array([[1.0]]))
+
+
+def test_an_option_that_no_solver_reads() -> None:
+    residual, u, s, a, zero = poisson_in_ufl(4)
+    a.x.array[:] = 1.0
+
+    def solved(options: dict[str, object]) -> object:
+        problem = StationaryProblem(residual, u, {"s": s}, boundary_conditions=[zero], solver_options=options)
+        return problem.observe(pde_cases.SENSORS)(np.array([[1.0]]))
+
+    with pytest.raises(ValueError, match=r"solver_options must be options that the solver reads, got \['ksp_rtoll'\]"):
+        solved({"ksp_type": "cg", "pc_type": "jacobi", "ksp_rtoll": 1e-12})
+    with pytest.raises(ValueError, match=r"got \['mat_mumps_icntl_14'\]"):
+        solved({"ksp_type": "cg", "pc_type": "jacobi", "mat_mumps_icntl_14": 50})
+    for options in (
+        DIRECT | {"mat_mumps_icntl_14": 50},
+        {"ksp_type": "gmres", "pc_type": "asm", "sub_pc_type": "lu", "ksp_rtol": 1e-12},
+    ):
+        assert np.isfinite(solved(options)).all()
 
 
 def test_cost_is_measured(at_points) -> None:

@@ -299,3 +299,21 @@ def test_a_step_size_that_the_form_does_not_hold() -> None:
     with pytest.raises(ValueError, match="time and step_size must be two constants"):
         pose(dt, time=dt)
     pose(dt)
+
+
+def test_a_time_that_nothing_holds() -> None:
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 2)
+    u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    k, t = fem.Constant(domain, 1.5), fem.Constant(domain, 0.5)
+
+    def pose(now: object, sensors: object = pde_cases.SENSORS, **more: object) -> None:
+        residual = (u - last) * v * ufl.dx + 0.25 * k * ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx - now * v * ufl.dx
+        problem = TimeDependentProblem(residual, u, last, {"k": k}, end_time=1.0, steps=4, time=t, **more)
+        problem.observe(sensors)
+
+    with pytest.raises(ValueError, match="time must be a constant that the residual, a boundary value or a sensor"):
+        pose(float(t.value))
+    pose(t)
+    pose(1.0, [t * u * ufl.dx])
+    pose(1.0, update=lambda now: None)
+    pose(1.0, boundary_conditions=[fem.dirichletbc(t, pde_cases.side(space, 0, 0.0), space)])
