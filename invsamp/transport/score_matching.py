@@ -26,10 +26,10 @@ _FIRST = 0.1
 _EXACT = 1e-4
 #: Share of the precision up to which the constant part is none: it would bound scales beyond the draws.
 _UNSEEN = 1e-3
-#: Mean squared residual of scores above which a map does not fit at a point: as large as those without a map.
+#: Mean squared residual of scores above which a map does not fit at a point: that of z itself is 1.
 MISFIT = 1.0
 #: Tail indices at most.
-HEAVIEST = 0.8
+_HEAVIEST = 0.8
 #: First guess of a coefficient.
 _FIRST_GUESS = 1e-12
 #: What is fitted.
@@ -132,7 +132,7 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool
     known = [core.constant[k], core.log_width[k]], core.shift[(*shifts, k)], by_scale, core.other_shift[others, k]
     low, high = np.full((2, counts[-1] + 2 * tails), -np.inf)
     low[counts[-2] : counts[-1]][:1], low[counts[-1] :], high = 0.0, 0.0, -high
-    high[counts[-1] :] = HEAVIEST
+    high[counts[-1] :] = _HEAVIEST
     median = np.exp(-2.0 * np.median(of_scale @ by_scale))
 
     def fit(start: Array) -> Any:
