@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import importlib.util
@@ -31,6 +32,12 @@ OPEN_MPI = {
     # ranks that wait would otherwise keep the cores from those that work
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
+# From version 6.18 on, Linux makes a process pay for each time it yields: a rank that has waited gets hardly any time
+# beside other work. A rank that sleeps instead pays nothing.
+SLEEP_TO_YIELD = """
+#include <time.h>
+int sched_yield(void) { return nanosleep(&(struct timespec){0, 20000}, 0); }
+"""
 
 
 def mpi(
@@ -120,7 +127,23 @@ def environment() -> dict[str, str]:
     """This process's environment for a new launcher: single threads, Open MPI as root and on few cores."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_PREFIXES)}
     kept.pop("PYTHONUNBUFFERED", None)  # lines of several ranks would come in pieces
+    if (library := _sleep_to_yield()) is not None:
+        kept["LD_PRELOAD"] = ":".join(filter(None, (library, kept.get("LD_PRELOAD"))))
     return kept | OPEN_MPI | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+@functools.cache
+def _sleep_to_yield() -> str | None:
+    """A library of `SLEEP_TO_YIELD` for LD_PRELOAD, removed at the end; None without a C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        return None
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = f"{folder}/sleep_to_yield.so"
+    command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+    compiled = subprocess.run(command, input=SLEEP_TO_YIELD, text=True, capture_output=True)
+    return library if compiled.returncode == 0 else None
 
 
 @functools.cache
