@@ -13,15 +13,17 @@ import numpy as np
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
-from invsamp.transport.margins import shrunk, stretched
+from invsamp.transport.margins import Stretched, shrunk, stretched
 from invsamp.transport.triangular import Places, Triangular, narrowed, scale_features, shift_features
 
 #: What residuals that are not finite count as, and larger ones.
 _LARGEST = 1e3
-#: Evaluations of a coordinate's residuals at most, beside those for derivatives.
-_EVALUATIONS = 200
+#: Relative change, of what is minimized and of coefficients, below which a fit ends: far below what J scatters.
+_TOLERANCE = 1e-5
 #: The constant precision, in the median's of the one that varies, from which it is fitted.
 _FIRST = 0.1
+#: Difference of z and of tail indices by which derivatives are taken that are not exact.
+_STEP = 1e-5
 #: Mean of log(1 + r^2) / 2 below which no second fit is made, from another constant precision.
 _EXACT = 1e-4
 #: Share of the precision up to which the constant part is none: it would bound scales beyond the draws.
@@ -106,66 +108,137 @@ def _descendants(shift: Array, log_scale: Array, k: int) -> set[int]:
     return found
 
 
-def _matched(core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool) -> Triangular:
-    """The map with the coefficients of coordinate k fitted to gradients (n,) there."""
-    shifts, scales = np.nonzero(core.shift[..., k]), np.nonzero(core.log_scale[..., k])
-    # the constant precision is offered to all scales that vary: scores show exactly where there is none
-    others = np.flatnonzero(core.shift[0, :, k]) if len(scales[0]) else np.array([], dtype=int)
-    of_other, margin = u[:, others], np.array([core.left[k], core.right[k]])
-    of_shift, of_scale = shift_features(u)[shifts[0], :, shifts[1]].T, scale_features(u)[scales[0], :, scales[1]].T
-    counts = np.cumsum([2, len(shifts[0]), len(scales[0]), len(others), 3 * (len(scales[0]) > 0)])
+class _Coordinate:
+    """The scores of a coordinate k plus z, at draws u (n, d) with gradients (n,), by a vector of its coefficients."""
 
-    def residuals(at: Array) -> Array:
-        (constant, log_width), by_shift, by_scale, by_other, rest, ends = np.split(at, counts)
-        left, right = np.split(ends if tails else margin, 2)
-        # where no scale varies, offset and constant are the same, and nothing is shared
-        precision, other, offset = rest if len(rest) else (0.0, 0.0, core.offset[k])
+    def __init__(self, core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool) -> None:
+        self.core, self.k, self.u, self.gradient, self.tails = core, k, u[:, k], gradient, tails
+        self.shifts, self.scales = np.nonzero(core.shift[..., k]), np.nonzero(core.log_scale[..., k])
+        self.varies = len(self.scales[0]) > 0
+        # the constant precision is offered to all scales that vary: scores show exactly where there is none
+        self.others = np.flatnonzero(core.shift[0, :, k]) if self.varies else np.array([], dtype=int)
+        self.of_shift = shift_features(u)[self.shifts[0], :, self.shifts[1]].T
+        self.of_scale = scale_features(u)[self.scales[0], :, self.scales[1]].T
+        self.of_other = u[:, self.others]
+        lengths = 2, len(self.shifts[0]), len(self.scales[0]), len(self.others), 3 * self.varies, 2 * tails
+        self._ends = np.cumsum(lengths)
+
+    def parts(self, at: Array) -> list[Array]:
+        """Constant and log width; coefficients of shift, scale and other center; precision, its center, offset; tails.
+
+        The latter two are empty where no scale varies, as offset and constant are the same there, or tails are known.
+        """
+        return [at[start:end] for start, end in zip((0, *self._ends), self._ends, strict=False)]
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Least and largest values."""
+        low, high = np.full(self._ends[-1], -np.inf), np.full(self._ends[-1], np.inf)
+        self.parts(low)[4][:1], self.parts(low)[5][:], self.parts(high)[5][:] = 0.0, 0.0, _HEAVIEST
+        return low, high
+
+    def residuals(self, at: Array) -> Array:
+        """Scores plus z (n,)."""
         with np.errstate(all="ignore"):
-            log, share = narrowed(of_scale @ by_scale, np.asarray(precision))
-            value = (u[:, k] - constant - of_shift @ by_shift - share * (other + of_other @ by_other)) * np.exp(-log)
-            z = shrunk(((value - offset) * np.exp(-log_width))[:, None], left, right)
-            curve = stretched(z, left, right)
-            found = gradient * np.exp(log + log_width + curve.log_slope[:, 0]) - curve.bend[:, 0] - z[:, 0]
+            found = self._evaluated(at)[-1]
         return np.where(np.isfinite(found), np.clip(found, -_LARGEST, _LARGEST), _LARGEST)
 
-    by_scale, varies = core.log_scale[(*scales, k)], len(scales[0]) > 0
-    known = [core.constant[k], core.log_width[k]], core.shift[(*shifts, k)], by_scale, core.other_shift[others, k]
-    low, high = np.full((2, counts[-1] + 2 * tails), -np.inf)
-    low[counts[-2] : counts[-1]][:1], low[counts[-1] :], high = 0.0, 0.0, -high
-    high[counts[-1] :] = _HEAVIEST
-    median = np.exp(-2.0 * np.median(of_scale @ by_scale))
+    def jacobian(self, at: Array) -> Array:
+        """Their derivatives (n, coefficients): those by tail indices from differences, all others exact."""
+        with np.errstate(all="ignore"):
+            log, share, away, value, z, margin, by_t, found = self._evaluated(at)
+            bends = [self._stretched(z + step, at).bend for step in (_STEP, -_STEP)]
+            by_value = (by_t * margin.bend - (bends[0] - bends[1]) / (2.0 * _STEP) - 1.0) * np.exp(
+                -at[1] - margin.log_slope
+            )
+            by_center, by_log = -by_value * np.exp(-log), by_t - by_value * value
+            by_scale = (1.0 - share) * (by_log + 2.0 * share * away * by_center)
+            columns = [
+                by_center,
+                by_t - by_value * (value - self._shared(at)[2]),
+                by_center[:, None] * self.of_shift,
+                by_scale[:, None] * self.of_scale,
+                (by_center * share)[:, None] * self.of_other,
+            ]
+            if self.varies:
+                by_precision = np.exp(2.0 * log) * ((1.0 - share) * away * by_center - 0.5 * by_log)
+                columns += [by_precision, by_center * share, -by_value]
+            for index in range(self._ends[-2], self._ends[-1]):
+                step = np.where(np.arange(len(at)) == index, -_STEP if at[index] > 0.5 * _HEAVIEST else _STEP, 0.0)
+                columns.append((self._evaluated(at + step)[-1] - found) / step[index])
+            slopes = np.column_stack(columns)
+            known = np.isfinite(slopes).all(axis=1) & (np.abs(found) < _LARGEST)
+        return np.where(known[:, None], slopes, 0.0)
 
-    def fit(start: Array) -> Any:
+    def replaced(self, at: Array) -> Triangular:
+        """The map with these coefficients."""
+        (constant, log_width), by_shift, by_scale, by_other, rest, ends = self.parts(at)
+        k, changed = self.k, {name: getattr(self.core, name).copy() for name in _CHANGED}
+        changed["constant"][k], changed["log_width"][k] = constant, log_width
+        if self.tails:
+            changed["left"][k], changed["right"][k] = ends
+        changed["shift"][(*self.shifts, k)], changed["log_scale"][(*self.scales, k)] = by_shift, by_scale
+        if self.varies:
+            precision, other, changed["offset"][k] = rest
+            seen = narrowed(self.of_scale @ by_scale, precision)[1].max() > _UNSEEN
+            changed["precision"][k], changed["other_constant"][k] = (precision, other) if seen else (0.0, 0.0)
+            changed["other_shift"][self.others, k] = by_other if seen else 0.0
+        return replace(self.core, **changed)
+
+    def _shared(self, at: Array) -> Array:
+        """Precision, its center, offset."""
+        return self.parts(at)[4] if self.varies else np.array([0.0, 0.0, self.core.offset[self.k]])
+
+    def _stretched(self, z: Array, at: Array) -> Stretched:
+        return Stretched(*(values[:, 0] for values in stretched(z[:, None], *self._tails(at))))
+
+    def _tails(self, at: Array) -> list[Array]:
+        ends = self.parts(at)[5] if self.tails else np.array([self.core.left[self.k], self.core.right[self.k]])
+        return np.split(ends, 2)
+
+    def _evaluated(self, at: Array) -> tuple[Any, ...]:
+        (constant, log_width), by_shift, by_scale, by_other, *_ = self.parts(at)
+        precision, other, offset = self._shared(at)
+        log, share = narrowed(self.of_scale @ by_scale, precision)
+        away = other + self.of_other @ by_other
+        value = (self.u - constant - self.of_shift @ by_shift - share * away) * np.exp(-log)
+        z = shrunk(((value - offset) * np.exp(-log_width))[:, None], *self._tails(at))[:, 0]
+        margin = self._stretched(z, at)
+        by_t = self.gradient * np.exp(log + log_width + margin.log_slope)
+        return log, share, away, value, z, margin, by_t, by_t - margin.bend - z
+
+
+def _matched(core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool) -> Triangular:
+    """The map with the coefficients of coordinate k fitted to gradients (n,) there."""
+    of = _Coordinate(core, k, u, gradient, tails=tails)
+
+    def fit(*start: Any) -> Any:
+        first = np.concatenate(start)
         try:
             return scipy.optimize.least_squares(
-                residuals, start, bounds=(low, high), loss="cauchy", x_scale="jac", max_nfev=_EVALUATIONS
+                of.residuals,
+                first,
+                of.jacobian,
+                of.bounds(),
+                ftol=_TOLERANCE,
+                xtol=_TOLERANCE,
+                x_scale="jac",
+                loss="cauchy",
             )
         except ValueError:  # a step beyond all that is finite
-            return scipy.optimize.OptimizeResult(x=start, cost=np.inf)
+            return scipy.optimize.OptimizeResult(x=first, cost=np.inf)
 
-    ends = np.clip(margin, 0.05, 0.7)[: 2 * tails]
-    more = [_FIRST * median, core.other_constant[k], core.offset[k]] if varies else []
-    found = fit(np.concatenate([*known, more, ends]))
-    if varies and found.cost > _EXACT * len(u):
+    by_shift, by_scale = core.shift[(*of.shifts, k)], core.log_scale[(*of.scales, k)]
+    median = np.exp(-2.0 * np.median(of.of_scale @ by_scale))
+    ends = np.clip([core.left[k], core.right[k]], 0.05, 0.7)[: 2 * tails]
+    more = [_FIRST * median, core.other_constant[k], core.offset[k]] if of.varies else []
+    found = fit([core.constant[k], core.log_width[k]], by_shift, by_scale, core.other_shift[of.others, k], more, ends)
+    if of.varies and found.cost > _EXACT * len(u):
         # given the scale and a normal margin, scores are linear in what makes the center
-        log, share = narrowed(of_scale @ by_scale, median)
+        log, share = narrowed(of.of_scale @ by_scale, median)
         width = np.exp(log + core.log_width[k])[:, None]
-        columns = np.column_stack([np.ones(len(u)), of_shift, share[:, None] * of_other, share]) / width
+        columns = np.column_stack([np.ones(len(u)), of.of_shift, share[:, None] * of.of_other, share]) / width
         center = np.linalg.lstsq(columns, u[:, k] / width[:, 0] - gradient * width[:, 0], rcond=None)[0]
-        constant, by_shift, by_other, other = np.split(center, np.cumsum([1, len(shifts[0]), len(others)]))
-        start = [constant, known[0][1:], by_shift, by_scale, by_other, [median], other, [0.0], ends]
-        found = min(found, fit(np.concatenate(start)), key=lambda each: each.cost)
-    if not np.isfinite(found.cost):
-        return core
-    (constant, log_width), by_shift, by_scale, by_other, rest, ends = np.split(found.x, counts)
-    changed = {name: getattr(core, name).copy() for name in _CHANGED}
-    changed["constant"][k], changed["log_width"][k] = constant, log_width
-    if tails:
-        changed["left"][k], changed["right"][k] = ends
-    changed["shift"][(*shifts, k)], changed["log_scale"][(*scales, k)] = by_shift, by_scale
-    if varies:
-        precision, other, changed["offset"][k] = rest
-        seen = narrowed(of_scale @ by_scale, precision)[1].max() > _UNSEEN
-        changed["precision"][k], changed["other_constant"][k] = (precision, other) if seen else (0.0, 0.0)
-        changed["other_shift"][others, k] = by_other if seen else 0.0
-    return replace(core, **changed)
+        constant, by_shift, by_other, other = np.split(center, np.cumsum([1, len(by_shift), len(of.others)]))
+        start = constant, [core.log_width[k]], by_shift, by_scale, by_other, [median], other, [0.0], ends
+        found = min(found, fit(*start), key=lambda each: each.cost)
+    return of.replaced(found.x) if np.isfinite(found.cost) else core
