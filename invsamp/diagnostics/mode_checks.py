@@ -8,9 +8,9 @@ import numpy as np
 
 from invsamp.diagnostics.limits import (
     DIVERGENCE_LIMIT,
-    EXACT_DIVERGENCE,
     MODE_SHARE_LIMIT,
     MODE_WEIGHT_LIMIT,
+    NORMAL_DIVERGENCE,
     UNMATCHED_LIMIT,
 )
 from invsamp.diagnostics.message_text import listed
@@ -59,7 +59,7 @@ def _normal(report: Report) -> bool:
     rungs = report.get("coordinates") or []
     if len(rungs) != 1 or rungs[0] is None:
         return False
-    return rungs[0]["divergence"] <= EXACT_DIVERGENCE and rungs[0].get("unmatched", 1.0) <= UNMATCHED_LIMIT
+    return rungs[0]["divergence"] <= NORMAL_DIVERGENCE and rungs[0].get("unmatched", 1.0) <= UNMATCHED_LIMIT
 
 
 def _search_warnings(modes: FoundModes, astray: bool, report: Report) -> list[str]:

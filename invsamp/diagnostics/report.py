@@ -176,7 +176,7 @@ class Coordinates(TypedDict):
     divergence: float
     largest: list[str]  # the parameters that contribute most to it
     windows: list[tuple[str, float]]  # family and divergence in each window of warm-up
-    unmatched: float  # share of points far beyond the draws at which a transport map does not fit what has a scale
+    unmatched: float  # share of the mass where a transport map does not fit what has a scale, also beyond the draws
     unfit: float  # share of the draws at which a transport map does not fit
 
 

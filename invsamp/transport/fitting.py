@@ -49,6 +49,8 @@ class FarPoints(NamedTuple):
     position: Array  # (n, d)
     gradient: Array  # (n, d), NaN where a solve failed
     fits: npt.NDArray[np.bool_]  # (n,), whether the target is normal there in the map's coordinates
+    scores: dict[int, tuple[Array, Array]]  # values of a coordinate in the frame, and its marginal scores there
+    coupled: npt.NDArray[np.bool_]  # (d, d), which depend on each other given all others
 
 
 def fit(draws: Array, gradients: Array) -> Fitted:
@@ -87,11 +89,14 @@ def extended(found: TransportMap, draws: Array, gradients: Array, far: FarPoints
     assert isinstance(found.core, Triangular)
     every, known = max(1, -(-draws.shape[0] * draws.shape[1] // _DRAWS)), np.isfinite(far.gradient).all(axis=1)
     draws, gradients = (values[::every].reshape(-1, found.dimension) for values in (draws, gradients))
-    core = score_matching.extended(found.core, far.z[known], far.along[known], far.gradient[known] * found.frame)
+    slopes = far.gradient[known] * found.frame
+    core = score_matching.extended(found.core, far.z[known], far.along[known], slopes, far.coupled)
     u = (np.concatenate([draws, far.position[known]]) - found.center) / found.frame
     slopes = np.concatenate([gradients, far.gradient[known]]) * found.frame
+    # far points are no draws: what others make of a coordinate's score there is not its mean
+    tails = {j: np.interp(u[len(draws) :, j], *of) for j, of in far.scores.items()}
     with np.errstate(over="ignore", invalid="ignore"):
-        after = replace(found, core=score_matching.refined(core, u, slopes, set(far.along.tolist())))
+        after = replace(found, core=score_matching.refined(core, u, slopes, tails))
         before, now = (fisher_divergence(*pulled_back(each, draws, gradients)) for each in (found, after))
     return after if now <= max(GAUSSIAN, before / BETTER) else found
 

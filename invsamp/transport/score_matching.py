@@ -5,11 +5,13 @@ Draws that chains have not yet spread well give the density's curvature exactly 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy  # its optimizers take long to import: not before they are wanted
 
 from invsamp.protocols import Array
@@ -29,7 +31,7 @@ _EXACT = 1e-4
 #: Share of the precision up to which the constant part is none: it would bound scales beyond the draws.
 _UNSEEN = 1e-3
 #: Mean squared residual of scores above which a map does not fit at a point: that of z itself is 1.
-MISFIT = 1.0
+MISFIT = 0.2
 #: Tail indices at most.
 _HEAVIEST = 0.8
 #: First guess of a coefficient.
@@ -40,42 +42,49 @@ _CHANGED = (
     *("precision", "other_constant", "other_shift", "left", "right"),
 )
 
+#: No tails to be fitted.
+_NONE: Mapping[int, Array] = MappingProxyType({})
 
-def refined(core: Triangular, u: Array, gradient: Array, tailed: Collection[int] = ()) -> Triangular:
+
+def refined(core: Triangular, u: Array, gradient: Array, tails: Mapping[int, Array] = _NONE) -> Triangular:
     """The map whose coefficients fit the scores at draws u (n, d), where the gradients are (n, d).
 
     Coordinates are fitted in turn, from those on which none depends to those that depend on none. The residual of each,
     its score plus z, has no other coefficients than its own and those fitted before. The mean of log(1 + r^2) is
     minimized. So what can be matched exactly is, whatever is left of others: where a scale is very small, as in the
-    neck of a funnel, the least error of a center turns chains back. Tails of the coordinates ``tailed`` are fitted
-    too.
+    neck of a funnel, the least error of a center turns chains back. Tails are fitted of
+    coordinates whose marginal scores at the last rows are given, by their numbers.
     """
     for level in range(int(core.level.max(initial=0)), -1, -1):
         received = core.received(core.located(u)[1], gradient, level)
-        for k in np.flatnonzero(core.level == level):
-            core = _matched(core, int(k), u, received[:, k], tails=k in tailed)
+        for k in map(int, np.flatnonzero(core.level == level)):
+            if k in tails and not core.level[k]:
+                received[len(u) - len(tails[k]) :, k] = tails[k]
+            core = _matched(core, k, u, received[:, k], tails=k in tails)
     return core
 
 
-def extended(core: Triangular, z: Array, along: Places, gradient: Array) -> Triangular:
+def extended(core: Triangular, z: Array, along: Places, gradient: Array, coupled: npt.NDArray[np.bool_]) -> Triangular:
     """The map with what it lacks at points z (n, d) far out along coordinates (n,), with gradients in u (n, d).
 
     Draws do not show on what a coordinate depends where a scale is hardly ever very small. One that does not fit at
-    these points is given a scale and a bend that depend on the coordinate that is far, and a line of all on which
-    others depend. The coefficients are first guesses.
+    these points is given a scale and a bend that depend on the coordinate that is far, and a line of those coupled
+    (d, d) with it: of two, the one that is coupled with more comes first. The coefficients are first guesses.
     """
     image = core.forward(z)
     with np.errstate(over="ignore", invalid="ignore"):
         misfit = np.square(core.pull_back(image, gradient) - z)
-    shift, log_scale = core.shift.copy(), core.log_scale.copy()
-    parents = np.flatnonzero((core.shift != 0.0).any(axis=(0, 2)) | (core.log_scale != 0.0).any(axis=(0, 2)))
+    shift, log_scale, other_shift = core.shift.copy(), core.log_scale.copy(), core.other_shift.copy()
+    number = coupled.sum(axis=0)
     for j in np.unique(along):
         rows = along == j
         for k in np.flatnonzero(misfit[rows].mean(axis=0) > MISFIT):
+            first = np.flatnonzero(coupled[:, k] & (number > number[k]))
+            shift[:, k, first] = log_scale[:, k, first] = other_shift[k, first] = 0.0
             after = _descendants(shift, log_scale, int(k))
             if j in after:
                 continue
-            for i in parents:
+            for i in first:
                 if i not in after and not shift[0, i, k]:
                     shift[0, i, k] = _FIRST_GUESS
             for of in (shift, log_scale):
@@ -86,7 +95,9 @@ def extended(core: Triangular, z: Array, along: Places, gradient: Array) -> Tria
     level = np.zeros(len(depends), dtype=int)
     for _ in level:
         level = np.where(depends.any(axis=0), 1 + np.max(np.where(depends, level[:, None], -1), axis=0), 0)
-    return replace(core, shift=shift, log_scale=log_scale, level=level)
+    varies = (log_scale != 0.0).any(axis=(0, 1))  # where none does there is no other precision
+    shared = {name: getattr(core, name) * varies for name in ("precision", "other_constant")}
+    return replace(core, shift=shift, log_scale=log_scale, other_shift=other_shift * varies, level=level, **shared)
 
 
 def _steeper(u: Array, gradient: Array) -> float:
@@ -232,12 +243,14 @@ def _matched(core: Triangular, k: int, u: Array, gradient: Array, *, tails: bool
     ends = np.clip([core.left[k], core.right[k]], 0.05, 0.7)[: 2 * tails]
     more = [_FIRST * median, core.other_constant[k], core.offset[k]] if of.varies else []
     found = fit([core.constant[k], core.log_width[k]], by_shift, by_scale, core.other_shift[of.others, k], more, ends)
-    if of.varies and found.cost > _EXACT * len(u):
+    if of.varies and found.cost > _EXACT * len(u) and np.isfinite(median):
         # given the scale and a normal margin, scores are linear in what makes the center
         log, share = narrowed(of.of_scale @ by_scale, median)
         width = np.exp(log + core.log_width[k])[:, None]
         columns = np.column_stack([np.ones(len(u)), of.of_shift, share[:, None] * of.of_other, share]) / width
-        center = np.linalg.lstsq(columns, u[:, k] / width[:, 0] - gradient * width[:, 0], rcond=None)[0]
+        center = u[:, k] / width[:, 0] - gradient * width[:, 0]
+        known = np.isfinite(columns).all(axis=1) & np.isfinite(center)
+        center = np.linalg.lstsq(columns[known], center[known], rcond=None)[0]
         constant, by_shift, by_other, other = np.split(center, np.cumsum([1, len(by_shift), len(of.others)]))
         start = constant, [core.log_width[k]], by_shift, by_scale, by_other, [median], other, [0.0], ends
         found = min(found, fit(*start), key=lambda each: each.cost)

@@ -36,6 +36,8 @@ _LARGEST_LOG = 50.0
 #: How many sds out a map is tried at most, and sds of the normal distribution that it maps: where a tail is
 #: exponential 1e-4 of the mass lies farther out, and where it is normal 1e-6.
 _FAR, _RARE = 10.0, 5.0
+#: Difference by which slopes of a coordinate's own function are taken.
+_STEP = 1e-4
 
 
 #: Numbers of coordinates.
@@ -133,17 +135,43 @@ class Triangular:
         log_det = self.log_width.sum() + margin.log_slope.sum(axis=1) + log.sum(axis=1)
         return z, Image(u, log_det, _Kept(margin, log, value, share, other))
 
-    def far_points(self, normal: Array) -> tuple[Array, Places]:
-        """Points z (n, d) far out along one of the coordinates that scales depend on, in turns; and along which (n,).
+    def bends(self) -> Places:
+        """Coordinates on which scales depend, those of most others first."""
+        number = (self.log_scale != 0.0).any(axis=0).sum(axis=1)
+        return np.argsort(-number, kind="stable")[: np.count_nonzero(number)]
 
-        The others are those of standard normal points (n, d). Empty if no scale varies.
+    def values(self, along: Places) -> tuple[Array, Array, Array]:
+        """Points z (n, d) at values of coordinates (n,) between -10 and 10 sds of the draws; the others are 0.
+
+        Also the coordinates themselves in u (n,), and the slopes du / dz (n,).
         """
-        bends = np.flatnonzero(self.log_scale.any(axis=(0, 2)))
-        z = normal[: len(normal) * (len(bends) > 0)].copy()
-        along, row = np.resize(bends, len(z)), np.arange(len(z))
-        turn, u = row // max(1, len(bends)), self.forward(z).u.copy()
-        u[row, along] = _FAR * (turn + 1.0) / (turn.max(initial=0) + 1.0) * (-1.0) ** turn
-        z[row, along] = np.clip(self.inverse(u)[row, along], -_RARE, _RARE)
+        z, row = np.zeros((len(along), len(self.constant))), np.arange(len(along))
+        u = self.forward(z).u.copy()
+        for j in np.unique(along):
+            u[along == j, j] = np.linspace(-_FAR, _FAR, np.count_nonzero(along == j))
+        z[row, along] = self.inverse(u)[row, along]
+        value = u[row, along]
+        u[row, along] += _STEP
+        return z, value, _STEP / (self.inverse(u)[row, along] - z[row, along])
+
+    def edges(self, along: Places) -> tuple[Array, Array]:
+        """Values of coordinates (n,) in u, on both sides, beyond which hardly any mass lies if the map is right."""
+        z, row = np.zeros((len(along), len(self.constant))), np.arange(len(along))
+        z[row, along] = _RARE
+        low, high = (np.clip(self.forward(side * z).u[row, along], -_FAR, _FAR) for side in (-1.0, 1.0))
+        return low, high
+
+    def far_points(self, low: Array, high: Array, normal: Array) -> tuple[Array, Places]:
+        """Points z (n, d), each with one coordinate between values low and high (d,) of u where these differ; which.
+
+        Coordinates and sides take turns. The others are those of standard normal points (n, d).
+        """
+        z, reaching = normal.copy(), np.flatnonzero(high > low)
+        along, row = np.resize(reaching, len(z)), np.arange(len(z))
+        turn, u = row // len(reaching), self.forward(z).u.copy()
+        share = (turn + 1.0) / (turn.max(initial=0) + 1.0)
+        u[row, along] = share * np.where(turn % 2 == 0, low[along], high[along])
+        z[row, along] = self.inverse(u)[row, along]
         return z, along
 
     def pull_back(self, image: Image, gradient: Array) -> Array:

@@ -317,8 +317,8 @@ class TestFormsOfAHierarchy:
             return [text.split(":")[0] for text in diagnose(table(), report)]
 
         assert codes({"divergence": 0.005}) == []
-        assert codes({"divergence": 0.02}) == ["IV-FUNNEL"]
-        assert codes({"divergence": 0.005, "unmatched": 0.15}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.2}) == ["IV-FUNNEL"]
+        assert codes({"divergence": 0.005, "unmatched": 0.01}) == ["IV-FUNNEL"]
         assert codes({"divergence": 0.005, "unfit": 0.01}) == ["IV-COORDINATES"]
         assert codes({"divergence": 0.005}, at_minima=True) == ["IV-UNSEEN"]
         assert codes({"divergence": 0.005}, modes=modes | {"by_laplace": [True]}) == ["IV-UNSEEN"]

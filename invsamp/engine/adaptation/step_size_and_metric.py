@@ -341,9 +341,12 @@ class Tuner(
         both = [np.concatenate(parts)[:, teach] for parts in zip(window, self._before, strict=True)]
         mapped = learned(both[0], both[1], self.rung.step_scale, before, self.rung.coordinates[-1].divergence)
         kept = mapped is not None and before is not None and mapped[0] is before[0]
+        ends = yield from self.rung.reach(mapped and mapped[0])
         for turn in range(_TURNS):
-            far = yield from self.rung.far_points(mapped and mapped[0])
-            if mapped is None or far is None or (far.fits.all() and (kept or turn)):
+            if mapped is None or ends is None:
+                break
+            far = yield from self.rung.far_points(mapped[0], ends)
+            if far.fits.all() and (kept or turn):
                 break
             mapped = relearned(both[0], both[1], self.rung.step_scale, mapped[0], far)
         return mapped

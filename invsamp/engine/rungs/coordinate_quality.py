@@ -20,8 +20,8 @@ class CoordinateQuality(NamedTuple):
     largest : tuple of int
         Numbers of the unknowns that contribute most to it.
     unmatched : float
-        Share of points far beyond the draws, where scales are very small or large, at which the map does not fit those
-        that have these scales; 1 where no map says so.
+        Share of the mass at values of a log scale, also where no draw may have been, at which the target is not normal
+        in a map's coordinates; 1 where no map says so.
     """
 
     family: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,7 @@ from invsamp.tempering.target_distribution import ScheduledTarget, TargetDistrib
 from invsamp.transport import TransportMap
 from invsamp.transport.fitting import FarPoints
 from invsamp.transport.score_matching import MISFIT
+from invsamp.transport.tails import VALUES, Reach, Values, centers, reach
 from invsamp.transport.triangular import Triangular
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -61,8 +63,8 @@ RUNAWAY = 100.0
 #: target bends as the map does, there is no such draw in 8,000; where it does not, as far out on a ridge that is no
 #: parabola, .3% to 9% of the draws are.
 UNFIT = 10.0
-#: Points at which a map is tried when warm-up is over.
-MAP_POINTS = 64
+#: Gradients at most that show how far a target reaches, and points far out to which a map is fitted.
+MAP_SOLVES, MAP_POINTS = 1000, 64
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`), every
 #: eighth of these as much shorter again, and so on: a chain in a spot of much higher curvature than elsewhere would
 #: refuse every full step and sit there for hundreds of draws, however many levels of curvature there are.
@@ -111,6 +113,13 @@ class StepCounts:
 Mapped = tuple[TransportMap, Metric]
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
 EXPLORER: Kernel = Langevin(adjusted=True)
+
+
+class _MapPoints(NamedTuple):
+    energy: Array  # (n,), of the target in the map's coordinates
+    gradient: Array  # (n, d), in those of the position
+    slope: Array  # (n, d), in those of the map
+    position: Array  # (n, d)
 
 
 class RungChains(
@@ -430,34 +439,59 @@ class RungChains(
         check_memory("kernel", self.settings.kernel, self.memory)
 
     def try_map(self) -> EvaluationRequests[None]:
-        """Note whether the map fits where scales are far smaller and larger than at the draws, as deep in a neck.
+        """Note how much mass lies where the map does not fit, as deep in a neck.
 
         Draws do not show it: where the map does not fit chains turn back, all of them alike.
         """
-        far = yield from self.far_points(self.mapped and self.mapped[0])
-        if far is not None and self.coordinates:
-            share = 1.0 - float(np.mean(far.fits))
-            self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=share))
+        found = yield from self.reach(self.mapped and self.mapped[0])
+        if found is not None and self.coordinates:
+            self.coordinates = (*self.coordinates[:-1], self.coordinates[-1]._replace(unmatched=found.unmatched))
 
-    def far_points(self, transport: TransportMap | None) -> EvaluationRequests[FarPoints | None]:
-        """Points far out by a map, and at which of them it fits; None without a map that has a scale which varies."""
+    def reach(self, transport: TransportMap | None) -> EvaluationRequests[Reach | None]:
+        """How far the target reaches where scales vary; None without a map that has such scales."""
         if transport is None or not isinstance(transport.core, Triangular) or self.remembering is not None:
             return None
-        z, along = transport.core.far_points(
-            self.streams["probe"].standard_normal((MAP_POINTS, self.position.shape[1]))
-        )
-        finite = np.isfinite(transport.forward(z).u).all(axis=1)
-        z, along = z[finite], along[finite]
-        if not len(z):
+        d, bends = transport.dimension, transport.core.bends()
+        if not len(bends):
             return None
-        image = transport.forward(z)
-        found = yield from self.evaluate(image.u)
+        tried = bends[: max(1, MAP_SOLVES // (VALUES * d))]
+        along = np.repeat(tried, VALUES)
+        z, u, width = transport.core.values(along)
+        row, offsets = np.arange(len(z)), np.where(np.arange(d)[:, None] == along[:, None, None], 0.0, np.eye(d))
+        found = yield from self._map_points((z[:, None] + offsets).reshape(-1, d), transport)
+        energy = found.energy.reshape(-1, d)[row, along]
+        vectors = (part.reshape(-1, d, d) for part in (found.slope, found.position, found.gradient))
+        values = Values(along, u, z[row, along], width, energy, *vectors)
+        found = yield from self._map_points(centers(values), transport)
+        ends = reach(values, found.energy)
+        if len(rest := bends[len(tried) :]):  # the others as far as the map takes them to reach
+            ends.low[rest], ends.high[rest] = transport.core.edges(rest)
+            ends = ends._replace(unmatched=1.0)
+        return ends if (ends.high > ends.low).any() else None
+
+    def far_points(self, transport: TransportMap, ends: Reach) -> EvaluationRequests[FarPoints]:
+        """Points far out by a map, as far as the target reaches, and at which of them it fits."""
+        assert isinstance(transport.core, Triangular)
+        normal = self.streams["probe"].standard_normal((MAP_POINTS, transport.dimension))
+        z, along = transport.core.far_points(ends.low, ends.high, normal)
+        found = yield from self._map_points(z, transport)
         with np.errstate(over="ignore", invalid="ignore"):
-            gradient = np.where(np.isfinite(self.reduced_energy(found))[:, None], self.reduced_gradient(found), np.nan)
-            apart = transport.pull_back(image, gradient) - z
+            apart = found.slope - z
             apart[np.arange(len(z)), along] = 0.0  # a tail may be another one than that of its margin
             fits = np.square(apart).mean(axis=1) <= MISFIT
-        return FarPoints(z, along, image.u, gradient, fits)
+        return FarPoints(z, along, found.position, found.gradient, fits, ends.scores, ends.coupled)
+
+    def _map_points(self, z: Array, transport: TransportMap) -> EvaluationRequests[_MapPoints]:
+        """Evaluations at points z (n, d) of a map; NaN where they failed or positions are not finite."""
+        image = transport.forward(z)
+        known = np.flatnonzero(np.isfinite(image.u).all(axis=1))
+        energy, gradient = np.full(len(z), np.nan), np.full(z.shape, np.nan)
+        if len(known):
+            found = yield from self.evaluate(image.u[known])
+            energy[known], gradient[known] = self.reduced_energy(found), self.reduced_gradient(found)
+        gradient[~np.isfinite(energy)] = np.nan
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _MapPoints(energy - image.log_det, gradient, transport.pull_back(image, gradient), image.u)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
         """Minus the log density of the rung (chains,)."""

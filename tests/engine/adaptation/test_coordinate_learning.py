@@ -154,8 +154,8 @@ def test_a_map_is_tried_deep_in_the_neck(kinked):
     def scaled(z):
         v, rest = z[:, 0], z[:, 1:]
         with np.errstate(over="ignore", invalid="ignore"):
-            log = v - kinked * np.logaddexp(0.0, -4.0 - v)
-            slope = 1.0 + kinked / (1.0 + np.exp(4.0 + v))
+            log = v - 4.0 * kinked * np.logaddexp(0.0, -2.0 - v)
+            slope = 1.0 + 4.0 * kinked / (1.0 + np.exp(2.0 + v))
             squares = np.square(rest).sum(axis=1) * np.exp(-2.0 * log)
             gradient = np.column_stack([v + (2.0 - squares) * slope, rest * np.exp(-2.0 * log)[:, None]])
         return 0.5 * v**2 + 0.5 * squares + 2.0 * log, gradient
@@ -165,7 +165,7 @@ def test_a_map_is_tried_deep_in_the_neck(kinked):
     run = iv.sample(target, iv.mams(preconditioner=MAPPED), **settings)
     assert mapped_last(run) == "triangular"
     unmatched = run.report["coordinates"][0]["unmatched"]
-    assert unmatched > 0.1 if kinked else unmatched == 0.0
+    assert unmatched > 0.1 if kinked else unmatched < 1e-6
 
 
 class TestRefused:

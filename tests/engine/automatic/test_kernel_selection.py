@@ -760,7 +760,7 @@ class TestWords:
         assert "around which there is more mass" in report["decisions"][0]
         found = {name: report[name] for name in ("modes", "at_minima")}
         normal, bent = (
-            {"family": "triangular", "divergence": j, "largest": [], "unmatched": 0.0} for j in (0.005, 0.05)
+            {"family": "triangular", "divergence": j, "largest": [], "unmatched": 0.0} for j in (0.005, 0.2)
         )
         assert warned(found | {"coordinates": [normal]}) == []
         for text in (*warned(found), *warned(found | {"coordinates": [bent]})):
