@@ -68,8 +68,9 @@ def extended(core: Triangular, z: Array, along: Places, gradient: Array, coupled
     """The map with what it lacks at points z (n, d) far out along coordinates (n,), with gradients in u (n, d).
 
     Draws do not show on what a coordinate depends where a scale is hardly ever very small. One that does not fit at
-    these points is given a scale and a bend that depend on the coordinate that is far, and a line of those coupled
-    (d, d) with it: of two, the one that is coupled with more comes first. The coefficients are first guesses.
+    these points is given a scale and a bend that depend on the coordinate that is far. It is also given a line of those
+    coupled with it, by ``coupled`` (d, d). Of two, the one that is coupled with more comes first. The coefficients are
+    first guesses.
     """
     image = core.forward(z)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -140,6 +140,10 @@ class Triangular:
         number = (self.log_scale != 0.0).any(axis=0).sum(axis=1)
         return np.argsort(-number, kind="stable")[: np.count_nonzero(number)]
 
+    def parents(self) -> Places:
+        """Coordinates on which others depend."""
+        return np.flatnonzero((self.shift != 0.0).any(axis=(0, 2)) | (self.log_scale != 0.0).any(axis=(0, 2)))
+
     def values(self, along: Places) -> tuple[Array, Array, Array]:
         """Points z (n, d) at values of coordinates (n,) between -10 and 10 sds of the draws; the others are 0.
 

@@ -464,9 +464,11 @@ class RungChains(
         values = Values(along, u, z[row, along], width, energy, *vectors)
         found = yield from self._map_points(centers(values), transport)
         ends = reach(values, found.energy)
-        if len(rest := bends[len(tried) :]):  # the others as far as the map takes them to reach
+        if len(rest := bends[len(tried) :]):  # all that is known of the others is the map
             ends.low[rest], ends.high[rest] = transport.core.edges(rest)
-            ends = ends._replace(unmatched=1.0)
+            parents = transport.core.parents()
+            ends.coupled[:, parents] = ends.coupled[parents] = True
+            ends = ends._replace(unmatched=1.0, scores={})
         return ends if (ends.high > ends.low).any() else None
 
     def far_points(self, transport: TransportMap, ends: Reach) -> EvaluationRequests[FarPoints]:
