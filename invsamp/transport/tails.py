@@ -48,6 +48,7 @@ class Reach(NamedTuple):
     unmatched: float  # the mass at values at which it is not normal in the map's coordinates
 
 
+@np.errstate(all="ignore")
 def centers(values: Values) -> Array:
     """Points z (n, d) at each value where the target should have its mode, if it is normal there; NaN if unbounded."""
     found = np.full(values.slope.shape[::2], np.nan)
@@ -57,6 +58,7 @@ def centers(values: Values) -> Array:
     return found
 
 
+@np.errstate(all="ignore")
 def reach(values: Values, energy: Array) -> Reach:
     """How far a target reaches, from its energies (n,) at `centers` too.
 

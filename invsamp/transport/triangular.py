@@ -156,7 +156,8 @@ class Triangular:
         z[row, along] = self.inverse(u)[row, along]
         value = u[row, along]
         u[row, along] += _STEP
-        return z, value, _STEP / (self.inverse(u)[row, along] - z[row, along])
+        with np.errstate(divide="ignore"):
+            return z, value, _STEP / (self.inverse(u)[row, along] - z[row, along])
 
     def edges(self, along: Places) -> tuple[Array, Array]:
         """Values of coordinates (n,) in u, on both sides, beyond which hardly any mass lies if the map is right."""
