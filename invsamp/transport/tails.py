@@ -16,7 +16,7 @@ from invsamp.transport.triangular import Places
 VALUES = 14
 #: Mass beyond values which are not worth a point.
 _RARE = 3e-4
-#: How far an energy may be from that of a normal distribution at its mode, which takes the density to be known.
+#: Largest difference of the energy at a mode from its prediction with which a density is taken as known.
 _CERTAIN = 1.0
 #: Partial correlation from which two coordinates are coupled: a score is off by 4% of its variance without it.
 _COUPLED = 0.2
@@ -50,7 +50,7 @@ class Reach(NamedTuple):
 
 @np.errstate(all="ignore")
 def centers(values: Values) -> Array:
-    """Points z (n, d) at each value where the target should have its mode, if it is normal there; NaN if unbounded."""
+    """Modes z (n, d) of the target at each value, if it is normal there; NaN if it is not bounded."""
     found = np.full(values.slope.shape[::2], np.nan)
     found[np.arange(len(found)), values.along] = values.z
     for j, others, at in _each(values):
