@@ -67,8 +67,8 @@ DIVERGENCE_LIMIT = 0.5
 UNFIT_LIMIT = 0.001
 #: J up to which a neck is no reason to warn, if the map fits there as well: that of most posteriors.
 NORMAL_DIVERGENCE = 0.1
-#: Share of the mass that may lie where a map does not fit. Where 1% was missed far out, the sd of a log scale was .84 and
-#: .88 of the right one.
+#: Share of the mass that may lie where a map does not fit. Where 1% was missed far out, the sd of a log scale was .84
+#: and .88 of the right one.
 UNMATCHED_LIMIT = 0.003
 #: Share of paths that may diverge. A refused path is no error, but many of them show that steps are too long to enter a
 #: region. In right runs it was 0 (eight schools), 0.4% (Rosenbrock's ridge by HMC) and 0.9% (a field from data of 1%).
